@@ -1,0 +1,2 @@
+//! The `loopwright` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Behaviour patterns for loopwright: generic and pi.

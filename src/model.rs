@@ -1,0 +1,251 @@
+//! The model seam: [`ChatModel`], what it is asked and what it streams.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::ModelError;
+use crate::message::{Encoded, History, StopReason, Usage};
+use crate::tool::ToolSpec;
+
+/// A chat model: one request in, one stream of events out.
+///
+/// An adapter normalises a provider's protocol and does nothing else. Decorators implement the
+/// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
+/// folds the stream.
+pub trait ChatModel: Send + Sync {
+    /// Which model this is, and what is known of it.
+    fn info(&self) -> &ModelInfo;
+
+    /// Sends a request and streams the reply.
+    ///
+    /// The stream must end with exactly one [`ModelEvent::Done`] or [`ModelEvent::Error`]; a
+    /// stream that just ends counts as an error. Dropping the stream must cancel the request.
+    /// It borrows the model, so that a decorator may hold its inner model by value.
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent>;
+}
+
+impl<M: ChatModel + ?Sized> ChatModel for Arc<M> {
+    fn info(&self) -> &ModelInfo {
+        (**self).info()
+    }
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        (**self).stream(request)
+    }
+}
+
+impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
+    fn info(&self) -> &ModelInfo {
+        (**self).info()
+    }
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        (**self).stream(request)
+    }
+}
+
+/// What is known of a model.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// `provider/name`.
+    pub id: Arc<str>,
+    /// US dollars per million tokens, if known.
+    pub prices: Option<Prices>,
+    /// Tokens that fit into a request and its reply, if known.
+    pub context_window: Option<u64>,
+}
+
+impl ModelInfo {
+    /// A model of which only the name is known, as `provider/name`.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        ModelInfo { id: id.into(), prices: None, context_window: None }
+    }
+    /// With its prices.
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+    /// With its context window, in tokens.
+    pub fn with_context_window(mut self, tokens: u64) -> Self {
+        self.context_window = Some(tokens);
+        self
+    }
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Prices {
+    /// Input.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
+    /// Input written to the cache.
+    pub cache_write: f64,
+}
+
+impl Prices {
+    /// What `usage` costs, in US dollars.
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        let parts = [
+            (usage.input, self.input),
+            (usage.output, self.output),
+            (usage.cache_read, self.cache_read),
+            (usage.cache_write, self.cache_write),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price / 1e6).sum()
+    }
+}
+
+/// How much a model should think before it answers. A provider maps it to what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThinkingLevel {
+    /// Not at all, or the provider's default where it cannot be switched off.
+    #[default]
+    Off,
+    /// As little as there is.
+    Minimal,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as there is.
+    XHigh,
+}
+
+/// Which tool the model must call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// At least one, of its choice.
+    Required,
+    /// This one.
+    Tool(String),
+}
+
+/// The JSON Schema that an answer must fit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    /// The schema's name, `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// The schema.
+    pub schema: Value,
+}
+
+/// The tools of a request, encoded at most once per codec while they stay the same.
+#[derive(Debug, Clone, Default)]
+pub struct ToolList {
+    specs: Vec<Arc<ToolSpec>>,
+    encoded: Encoded,
+}
+
+impl ToolList {
+    /// A list of these tools.
+    pub fn new(specs: Vec<Arc<ToolSpec>>) -> Self {
+        ToolList { specs, encoded: Encoded::default() }
+    }
+    /// The list as `codec` writes it; see [`Message::encode_once`](crate::Message::encode_once).
+    pub fn encode_once(&self, codec: &'static str, encode: impl FnOnce() -> Vec<u8>) -> Cow<'_, [u8]> {
+        self.encoded.get(codec, encode)
+    }
+}
+
+impl std::ops::Deref for ToolList {
+    type Target = [Arc<ToolSpec>];
+    fn deref(&self) -> &Self::Target {
+        &self.specs
+    }
+}
+
+/// One request to a model. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ChatRequest {
+    /// The system prompt; empty for none.
+    pub system: Arc<str>,
+    /// The conversation. Every call has its result directly after its message, in source order.
+    pub messages: History,
+    /// The tools that may be called.
+    pub tools: Arc<ToolList>,
+    /// Which tool must be called.
+    pub tool_choice: ToolChoice,
+    /// How much to think.
+    pub thinking: ThinkingLevel,
+    /// The schema that the answer must fit, if any.
+    pub output: Option<Arc<OutputSchema>>,
+    /// At most this many output tokens.
+    pub max_tokens: Option<u32>,
+    /// The sampling temperature.
+    pub temperature: Option<f32>,
+    /// The session, for providers that cache or trace by it.
+    pub session: Arc<str>,
+}
+
+/// A piece of a reply as it streams.
+///
+/// Blocks are numbered by the adapter, from zero, in the order in which they begin; deltas of
+/// several open blocks may interleave.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ModelEvent {
+    /// A block begins.
+    BlockStart {
+        /// Its number.
+        block: u32,
+        /// What it is.
+        kind: BlockKind,
+    },
+    /// More of a block: text, thinking or raw JSON of a call's arguments.
+    Delta {
+        /// The block's number.
+        block: u32,
+        /// What is added.
+        delta: String,
+    },
+    /// A block is complete.
+    BlockEnd {
+        /// Its number.
+        block: u32,
+        /// The provider's signature of it, if any.
+        signature: Option<Arc<str>>,
+    },
+    /// The attempt is being retried: everything since the beginning of the reply is void.
+    Withdrawn,
+    /// The reply is complete.
+    Done {
+        /// Why it ended.
+        stop: StopReason,
+        /// Tokens used.
+        usage: Usage,
+    },
+    /// The request failed.
+    Error(ModelError),
+}
+
+/// What a block of a reply is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Text for the user.
+    Text,
+    /// Reasoning.
+    Thinking,
+    /// A tool call.
+    ToolCall {
+        /// The provider's id; may be empty or used again, the session makes it unique.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+}

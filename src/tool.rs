@@ -1,0 +1,453 @@
+//! The tool seam: [`Tool`], its [`ToolSpec`], and what it is given and gives back.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ToolError;
+use crate::message::{CallId, Content};
+
+/// Something that a model may call.
+///
+/// The arguments have been validated against [`ToolSpec::schema`] before the call. A tool runs on
+/// a task of its own: it may block or panic without harm to the session. It should watch
+/// [`ToolContext::cancelled`]; one that does not is dropped shortly after it was cancelled.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What it is. Must give the same value each time.
+    fn spec(&self) -> &Arc<ToolSpec>;
+    /// Does the work.
+    async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// What a tool does to the world; it decides what happens after a crash in the middle of a call,
+/// and whether it needs confirmation where nothing else says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It changes nothing. Runs by itself; after a crash it runs again.
+    ReadOnly,
+    /// Doing it twice is the same as doing it once. After a crash it runs again.
+    Idempotent,
+    /// It must not be done twice. After a crash the model is told that it may have run.
+    #[default]
+    AtMostOnce,
+}
+
+/// When a call of a tool needs the user's confirmation.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Approval {
+    /// As the agent's rules say; where they are silent, a read-only tool runs by itself and any other asks.
+    #[default]
+    ByEffect,
+    /// Never.
+    Never,
+    /// Always, whatever the agent's rules say.
+    Always,
+    /// When the predicate says so of these arguments. One that panics asks.
+    When(ApprovalPredicate),
+}
+
+/// Says of the validated arguments whether they need confirmation.
+pub type ApprovalPredicate = Arc<dyn Fn(&Value, &Extensions) -> bool + Send + Sync>;
+
+/// What a tool is, to the model and to the loop.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ToolSpec {
+    /// `[A-Za-z0-9_-]{1,64}`.
+    pub name: Arc<str>,
+    /// A title for people.
+    pub title: Option<String>,
+    /// Tells the model what it is for and when to use it.
+    pub description: String,
+    /// The JSON Schema of its arguments, an object.
+    pub schema: Value,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// Whether a batch with it runs one call after the other. Tools that write should.
+    pub sequential: bool,
+    /// Whether a steer with [`Urgency::Interrupt`](crate::Urgency::Interrupt) cancels it.
+    pub interruptible: bool,
+    /// Time for one call; the agent's [`Limits::tool_time`](crate::Limits::tool_time) where it is `None`.
+    pub timeout: Option<Duration>,
+    /// Time without an update after which a call is given up; `None` for no such limit.
+    pub idle_timeout: Option<Duration>,
+    /// When it needs confirmation.
+    pub needs_approval: Approval,
+}
+
+impl ToolSpec {
+    /// A tool of this name whose arguments are of type `A`. Everything else is at its default:
+    /// [`Effect::AtMostOnce`], parallel, interruptible.
+    pub fn new<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<String>) -> Self {
+        let mut schema = schemars::schema_for!(A).to_value();
+        if let Some(map) = schema.as_object_mut() {
+            map.remove("title"); // the Rust type's name tells a model nothing
+        }
+        Self::with_schema(name, description, schema)
+    }
+
+    /// A tool of this name with a JSON Schema of its own.
+    pub fn with_schema(name: impl Into<Arc<str>>, description: impl Into<String>, schema: Value) -> Self {
+        ToolSpec {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            schema,
+            effect: Effect::default(),
+            sequential: false,
+            interruptible: true,
+            timeout: None,
+            idle_timeout: None,
+            needs_approval: Approval::default(),
+        }
+    }
+
+    /// With this effect.
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+    /// With a title for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+    /// One call after the other in every batch that has it.
+    pub fn sequential(mut self) -> Self {
+        self.sequential = true;
+        self
+    }
+    /// Not to be cancelled by a steer.
+    pub fn uninterruptible(mut self) -> Self {
+        self.interruptible = false;
+        self
+    }
+    /// With a time limit of its own.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+    /// Given up after this long without an update.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.idle_timeout = Some(time);
+        self
+    }
+    /// With a rule of its own for confirmation.
+    pub fn needs_approval(mut self, approval: Approval) -> Self {
+        self.needs_approval = approval;
+        self
+    }
+    /// Needs confirmation when `predicate` says so of the arguments.
+    pub fn needs_approval_when(self, predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static) -> Self {
+        self.needs_approval(Approval::When(Arc::new(predicate)))
+    }
+}
+
+impl std::fmt::Debug for ToolSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolSpec").field("name", &self.name).field("effect", &self.effect).finish_non_exhaustive()
+    }
+}
+
+/// What a tool gives back.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// For the model.
+    pub content: Vec<Content>,
+    /// For a user interface; never sent to a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// The run may end without a further request, if all results of the batch say so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub terminate: bool,
+}
+
+impl ToolOutput {
+    /// Text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        ToolOutput { content: vec![Content::text(text)], ..Self::default() }
+    }
+    /// With data for a user interface.
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+    /// With the wish to end the run.
+    pub fn terminate(mut self) -> Self {
+        self.terminate = true;
+        self
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        ToolOutput::text(value.to_string())
+    }
+}
+
+/// Values that the host gives to tools, hooks and predicates by their type: a user id, a token
+/// vault. Never logged, never sent to a model. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Extensions(Option<Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+
+impl Extensions {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// With a value, which takes the place of another one of its type.
+    pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        Arc::make_mut(self.0.get_or_insert_default()).insert(TypeId::of::<T>(), Arc::new(value));
+        self
+    }
+    /// The value of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+    /// These values over those of `below`.
+    pub fn over(&self, below: &Extensions) -> Extensions {
+        match (&self.0, &below.0) {
+            (None, _) => below.clone(),
+            (_, None) => self.clone(),
+            (Some(above), Some(below)) => {
+                let mut all = (**below).clone();
+                all.extend(above.iter().map(|(id, value)| (*id, value.clone())));
+                Extensions(Some(Arc::new(all)))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Extensions({})", self.0.as_ref().map_or(0, |map| map.len()))
+    }
+}
+
+/// The outside's answer to a tool that suspended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What was answered; `null` for a plain approval.
+    pub data: Value,
+    /// Who answered, if told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// What a running tool reports to its session. Updates and the end travel in one channel, so no
+/// update comes after its end.
+pub(crate) enum Report {
+    Update(CallId, ToolUpdate),
+    End(CallId, Box<Result<ToolOutput, ToolError>>),
+}
+
+/// Something that a running tool lets its watchers know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolUpdate {
+    /// More output; updates of one call are to be joined.
+    Output(String),
+    /// How far it is.
+    Progress {
+        /// What has been done.
+        done: u64,
+        /// Of how much, if known.
+        total: Option<u64>,
+        /// A line for people.
+        message: String,
+    },
+}
+
+/// What a tool is given besides its arguments.
+#[derive(Clone)]
+pub struct ToolContext {
+    pub(crate) session: Arc<str>,
+    pub(crate) call: CallId,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) extensions: Extensions,
+    pub(crate) answer: Option<Answer>,
+}
+
+impl ToolContext {
+    /// A context outside of a session, for calling a tool by hand: updates go nowhere.
+    pub fn detached() -> Self {
+        ToolContext {
+            session: "detached".into(),
+            call: "call".into(),
+            cancel: CancellationToken::new(),
+            reports: mpsc::channel(1).0,
+            extensions: Extensions::new(),
+            answer: None,
+        }
+    }
+    /// The session.
+    pub fn session_id(&self) -> &str {
+        &self.session
+    }
+    /// The call; the same when a call is made again after a crash, so it can serve as an idempotency key.
+    pub fn call_id(&self) -> &CallId {
+        &self.call
+    }
+    /// Resolves when the call should stop.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await
+    }
+    /// Whether the call should stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+    /// A token that is cancelled when the call should stop, to hand on.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+    /// The host's value of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.extensions.get()
+    }
+    /// The answer to what this call suspended for, when it is called again.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.answer.as_ref()
+    }
+    /// Sends a piece of output. Waits while the session is behind, never for a subscriber.
+    pub async fn update(&self, output: impl Into<String>) {
+        let report = Report::Update(self.call.clone(), ToolUpdate::Output(output.into()));
+        let _ = self.reports.send(report).await;
+    }
+    /// Tells how far the work is.
+    pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
+        let update = ToolUpdate::Progress { done, total, message: message.into() };
+        let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
+    }
+}
+
+/// A tool made of an async function without state. `A` is read from the arguments.
+///
+/// ```
+/// use loopwright::{Effect, ToolError, tool_fn};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// let add = tool_fn("add", "Adds two integers.", async |args: Add, _cx| {
+///     Ok::<_, ToolError>((args.a + args.b).to_string())
+/// })
+/// .effect(Effect::ReadOnly);
+/// ```
+pub fn tool_fn<A, F, Fut, R>(name: &str, description: &str, f: F) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A, ToolContext) -> Fut,
+    Fut: Future<Output = Result<R, ToolError>>,
+    R: Into<ToolOutput>,
+{
+    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+}
+
+/// A tool made of an async function with state, which is cloned into each call.
+///
+/// ```
+/// use std::sync::Arc;
+/// use loopwright::{ToolError, tool_with};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Greet { name: String }
+///
+/// let greeting = Arc::new(String::from("Hello"));
+/// let greet = tool_with(greeting, "greet", "Greets someone.", async |greeting: Arc<String>, args: Greet, _cx| {
+///     Ok::<_, ToolError>(format!("{greeting}, {}!", args.name))
+/// });
+/// ```
+pub fn tool_with<S, A, F, Fut, R>(
+    state: S,
+    name: &str,
+    description: &str,
+    f: F,
+) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+where
+    S: Clone,
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(S, A, ToolContext) -> Fut,
+    Fut: Future<Output = Result<R, ToolError>>,
+    R: Into<ToolOutput>,
+{
+    let f = move |arguments, cx| f(state.clone(), arguments, cx);
+    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+}
+
+/// A tool made by [`tool_fn`] or [`tool_with`].
+pub struct FnTool<A, F> {
+    spec: Arc<ToolSpec>,
+    f: F,
+    arguments: PhantomData<fn(A)>,
+}
+
+impl<A, F> FnTool<A, F> {
+    /// With this effect.
+    pub fn effect(self, effect: Effect) -> Self {
+        self.spec(|spec| spec.effect(effect))
+    }
+    /// With a rule of its own for confirmation.
+    pub fn needs_approval(self, approval: Approval) -> Self {
+        self.spec(|spec| spec.needs_approval(approval))
+    }
+    /// With any change to its spec.
+    pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
+        self.spec = Arc::new(change((*self.spec).clone()));
+        self
+    }
+}
+
+#[async_trait]
+impl<A, F, Fut, R> Tool for FnTool<A, F>
+where
+    A: DeserializeOwned + Send,
+    F: Fn(A, ToolContext) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<R, ToolError>> + Send,
+    R: Into<ToolOutput>,
+{
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+    async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
+        // The schema was made of `A`, but a type can be stricter than its schema.
+        let arguments =
+            A::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments cannot be read: {e}")))?;
+        Ok((self.f)(arguments, cx).await?.into())
+    }
+}
+
+/// Tools that come and go, asked for at each run's start: a server of tools, a user's plug-ins.
+#[async_trait]
+pub trait ToolSource: Send + Sync {
+    /// The tools as they are now. An error ends the run.
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
+}

@@ -1,0 +1,1 @@
+//! Coding tools for loopwright, inside a directory they cannot leave.
