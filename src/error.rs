@@ -152,6 +152,11 @@ pub enum StepError {
         /// What it said.
         why: String,
     },
+    /// A cost limit is set and the prices of the model are not known.
+    #[error(
+        "a cost limit is set, but the prices of `{0}` are not known: give the model its prices, or set no cost limit"
+    )]
+    NoPrices(Arc<str>),
     /// A pattern's own error.
     #[error("{0}")]
     Pattern(String),
@@ -170,6 +175,9 @@ pub enum InputError {
     /// There is nothing to continue from.
     #[error("there is nothing to continue: the conversation is empty or ends with the assistant")]
     NothingToContinue,
+    /// This input was taken before.
+    #[error("input `{0}` was taken before, and its run is not repeated")]
+    Known(Arc<str>),
     /// The call waits for no answer: it is unknown, or has been answered.
     #[error("call `{0}` is not waiting for an answer")]
     NotPending(CallId),

@@ -215,8 +215,8 @@ pub enum RunCause {
     UserRequest(InputId),
     /// An answer to an external action.
     ActionResult(CallId),
-    /// `Continue`.
-    Continue,
+    /// `Continue`, with the input of its message if it brought one.
+    Continue(Option<InputId>),
     /// A steer, while a confirmation was open or too late for the run before.
     Steer,
     /// An abort or a reset of what was open at rest.
@@ -379,7 +379,7 @@ pub enum AgentEvent {
     /// The conversation begins anew.
     Reset,
     /// A run ended. Comes exactly once per run.
-    AgentEnd(Box<RunOutcome>),
+    AgentEnd(Arc<RunOutcome>),
 }
 
 /// Whose message it is.

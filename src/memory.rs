@@ -14,6 +14,7 @@ use crate::error::{MemoryError, ModelErrorKind, Need};
 use crate::event::{Decision, EndKind, Lane, RunCause, Urgency};
 use crate::limits::Limit;
 use crate::message::{CallId, Message, MessageId, RunId};
+use crate::model::OutputSchema;
 
 /// The id of an input: the client's, or one made for it. The same id again changes nothing.
 pub type InputId = Arc<str>;
@@ -70,6 +71,9 @@ pub enum Item {
         urgency: Urgency,
         /// The message.
         message: Arc<Message>,
+        /// For a request: the schema that its answer must fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Arc<OutputSchema>>,
     },
     /// A queued message is in the conversation from here on.
     Delivered {

@@ -156,6 +156,10 @@ impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Content::Text { text: text.into() }
     }
+    /// An image of this media type, its bytes in base64.
+    pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
+        Content::Image { media_type: media_type.into(), data: data.into() }
+    }
 }
 
 fn join_text(content: &[Content]) -> String {

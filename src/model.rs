@@ -136,7 +136,7 @@ pub enum ToolChoice {
 }
 
 /// The JSON Schema that an answer must fit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
     /// The schema's name, `[A-Za-z0-9_-]{1,64}`.
     pub name: String,

@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ToolError;
-use crate::message::{CallId, Content};
+use crate::error::{Need, ToolError};
+use crate::message::{CallId, Content, ResultStatus};
 
 /// Something that a model may call.
 ///
@@ -266,7 +266,15 @@ pub struct Answer {
 /// update comes after its end.
 pub(crate) enum Report {
     Update(CallId, ToolUpdate),
-    End(CallId, Box<Result<ToolOutput, ToolError>>),
+    End(CallId, Box<Outcome>),
+}
+
+/// How a tool's task ended.
+pub(crate) enum Outcome {
+    Result(ResultStatus, ToolOutput),
+    Cancelled,
+    Suspended(Need),
+    HookPanicked(String),
 }
 
 /// Something that a running tool lets its watchers know.
@@ -418,6 +426,10 @@ impl<A, F> FnTool<A, F> {
     /// With a rule of its own for confirmation.
     pub fn needs_approval(self, approval: Approval) -> Self {
         self.spec(|spec| spec.needs_approval(approval))
+    }
+    /// One call after the other in every batch that has it.
+    pub fn sequential(self) -> Self {
+        self.spec(ToolSpec::sequential)
     }
     /// With any change to its spec.
     pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {

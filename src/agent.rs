@@ -1,0 +1,102 @@
+//! [`GenericAgent`]: an agent, and how its sessions begin.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::builder::AgentBuilder;
+use crate::config::Config;
+use crate::error::AgentError;
+use crate::event::Parent;
+use crate::handle::AgentHandle;
+use crate::hub::{EventStream, Hub, Subscriber};
+use crate::memory::{InMemory, Memory};
+use crate::model::ChatModel;
+use crate::pattern::BehaviorPattern;
+use crate::session::Session;
+use crate::task::Task;
+use crate::tool::Extensions;
+
+/// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of sessions;
+/// clones are cheap and the same agent.
+#[derive(Clone)]
+pub struct GenericAgent {
+    pub(crate) config: Arc<Config>,
+    pub(crate) pattern: Arc<dyn BehaviorPattern>,
+}
+
+impl GenericAgent {
+    /// Begins to build an agent around a model and a pattern.
+    pub fn builder(model: impl ChatModel + 'static, pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
+        AgentBuilder::new(Arc::new(model), Arc::new(pattern))
+    }
+
+    /// Opens a session and starts its task: the input/output event loop. Gives a handle for what goes
+    /// in and a stream of what comes out, from the very first event.
+    ///
+    /// The session's log is read here, once. What waits in it begins at once; a run that a crash
+    /// interrupted is told by [`AgentState::interrupted_run`](crate::AgentState::interrupted_run) and
+    /// goes on with [`AgentHandle::continue_run`]. Must be called in a tokio runtime with time enabled.
+    pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
+        let RunContext { session, memory, extensions, parent } = cx;
+        let id = session.unwrap_or_else(|| format!("s{:016x}", self.config.ambient.random()).into());
+        let (control, controlled) = mpsc::unbounded_channel();
+        let (to_mail, mail) = mpsc::unbounded_channel();
+        let mut hub = Hub::new(id.clone(), parent.map(Arc::new), self.config.ambient.clone());
+        let (subscriber, stream) = Subscriber::new(false);
+        hub.subscribe(subscriber);
+        let mut session = Session::new(self.config.clone(), hub, id, memory, mail);
+        session.extensions = extensions.clone();
+        session.open().await?;
+        tokio::spawn(Task::new(session, self.pattern.clone(), controlled, to_mail, extensions).live());
+        Ok((AgentHandle { control }, stream))
+    }
+}
+
+/// What a session begins with.
+pub struct RunContext {
+    session: Option<Arc<str>>,
+    memory: Arc<dyn Memory>,
+    extensions: Extensions,
+    parent: Option<Parent>,
+}
+
+impl Default for RunContext {
+    fn default() -> Self {
+        let memory = Arc::new(InMemory::new());
+        RunContext { session: None, memory, extensions: Extensions::new(), parent: None }
+    }
+}
+
+impl RunContext {
+    /// A new session with an id of chance, kept in RAM.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// The session's id.
+    pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.session = Some(id.into());
+        self
+    }
+    /// Where the session is kept. What is in it is gone on with.
+    pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
+        self.memory = Arc::new(memory);
+        self
+    }
+    /// The same, for a memory that a store has opened.
+    pub fn shared_memory(mut self, memory: Arc<dyn Memory>) -> Self {
+        self.memory = memory;
+        self
+    }
+    /// A value for tools, hooks, predicates and the pattern, found by its type; never logged and
+    /// never sent to a model.
+    pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
+        self.extensions = self.extensions.with(value);
+        self
+    }
+    /// For a sub-agent: whose call it works for. Its events say so.
+    pub fn parent(mut self, parent: Parent) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+}

@@ -1,0 +1,479 @@
+//! The conversation as a fold of the log, and the events that each item is told by.
+//!
+//! [`Fold::apply`] is the only way from an item to state and to numbered events: the live session,
+//! a restart and a reader that resumes all go through it, so they cannot disagree.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::event::{AgentEvent, Decision, ExternalAction, Lane, RunCause, RunOutcome, Urgency};
+use crate::memory::{InputId, Item};
+use crate::message::{AssistantMessage, Body, CallId, History, Message, MessageId, RunId, StopReason, ToolCall, Usage};
+use crate::model::OutputSchema;
+use crate::tool::Answer;
+
+/// What the log says.
+#[derive(Default)]
+pub(crate) struct Fold {
+    /// Items folded so far: where the next append goes.
+    pub(crate) len: u64,
+    pub(crate) epoch: u64,
+    /// Everything that was said.
+    pub(crate) history: History,
+    /// What a model is shown of it, before hooks.
+    pub(crate) context: History,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) queue: VecDeque<Waiting>,
+    pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
+    /// The run that goes on.
+    pub(crate) run: Option<RunId>,
+    pub(crate) runs: u64,
+    pub(crate) cause: Option<RunCause>,
+    pub(crate) abort_requested: bool,
+    pub(crate) turn: Turn,
+    pub(crate) spent: Spent,
+    /// The number of a reply whose request went out and that is not in the log yet.
+    pub(crate) requested: Option<MessageId>,
+    /// The schema that the present request's answer must fit.
+    pub(crate) output: Option<Arc<OutputSchema>>,
+    pub(crate) last_error: Option<Arc<str>>,
+    /// How the last run ended.
+    pub(crate) outcome: Option<Arc<RunOutcome>>,
+    inputs: HashSet<InputId>,
+    call_ids: HashSet<CallId>,
+    /// The highest number of a message.
+    pub(crate) messages: u64,
+    /// Counters begin anew once the open batch is closed.
+    fresh_after_batch: bool,
+}
+
+/// A message that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    pub(crate) input: InputId,
+    pub(crate) lane: Lane,
+    pub(crate) urgency: Urgency,
+    pub(crate) message: Arc<Message>,
+    output: Option<Arc<OutputSchema>>,
+    /// Where in the log it was queued.
+    at: u64,
+}
+
+/// The calls of one reply, until each has its result.
+pub(crate) struct Batch {
+    pub(crate) message: Arc<Message>,
+    pub(crate) calls: Vec<Call>,
+    /// Where in the log the last question was put.
+    asked_at: u64,
+}
+
+pub(crate) struct Call {
+    pub(crate) call: ToolCall,
+    pub(crate) phase: Phase,
+    pub(crate) result: Option<Arc<Message>>,
+    /// What the outside answered when it suspended.
+    pub(crate) answer: Option<Answer>,
+    /// Its `tool_execution_start` went out.
+    told: bool,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone)]
+pub(crate) enum Phase {
+    Fresh,
+    Awaiting(Arc<ExternalAction>),
+    Decided { action: Arc<ExternalAction>, decision: Arc<Decision>, by: Option<Arc<str>> },
+    Started { arguments: Arc<Value> },
+    Finished,
+}
+
+/// The turn that goes on, or the last one.
+#[derive(Default)]
+pub(crate) struct Turn {
+    pub(crate) number: u32,
+    pub(crate) open: bool,
+    message: Option<Arc<Message>>,
+    results: Vec<Arc<Message>>,
+}
+
+/// What was used since the last request of the user.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(crate) usage: Usage,
+    pub(crate) cost: f64,
+    /// Requests outside of the conversation; they count as turns.
+    pub(crate) asides: u32,
+}
+
+/// What a model could say next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing: nobody has said anything.
+    Empty,
+    /// Nothing: it has said all.
+    Replied,
+    /// An answer.
+    Answerable,
+}
+
+impl Fold {
+    /// Takes an item in; `tell` is given the events that tell of it, in order.
+    pub(crate) fn apply(&mut self, item: &Item, tell: &mut dyn FnMut(AgentEvent)) {
+        self.len += 1;
+        match item {
+            Item::Opened { epoch } => self.epoch = *epoch,
+            Item::RunStarted { run, cause, .. } => self.start_run(*run, cause, tell),
+            Item::RunEnded { .. } => self.end_run(item, tell),
+            Item::Queued { input, lane, urgency, message, output } => {
+                let (input, message, output) = (input.clone(), message.clone(), output.clone());
+                self.note(&message);
+                self.inputs.insert(input.clone());
+                self.queue.push_back(Waiting { input, lane: *lane, urgency: *urgency, message, output, at: self.len });
+                if *lane != Lane::Request {
+                    tell(self.queue_update());
+                }
+            }
+            Item::Delivered { input } => self.deliver(input, tell),
+            Item::Withdrawn { inputs } => {
+                self.inputs_gone(inputs);
+                tell(self.queue_update());
+            }
+            Item::RequestStarted { message, .. } => {
+                self.requested = Some(*message);
+                self.messages = self.messages.max(message.0);
+                self.open_turn(tell);
+            }
+            Item::Replied { message, cost } => self.reply(message, *cost, tell),
+            Item::Aside { message, cost } => {
+                self.note(message);
+                self.spent.asides += 1;
+                self.spend(message, *cost);
+            }
+            Item::Remembered { message } => self.say(message, tell),
+            Item::State { key, value } if value.is_null() => drop(self.state.remove(key)),
+            Item::State { key, value } => drop(self.state.insert(key.clone(), value.clone())),
+            Item::Emitted { kind, data } => tell(AgentEvent::Custom { kind: kind.clone(), data: data.clone() }),
+            Item::CallAwaiting { call, arguments, digest, need } => {
+                self.open_turn(tell);
+                let at = self.len;
+                let Some(batch) = &mut self.batch else { return };
+                batch.asked_at = at;
+                let Some(found) = batch.calls.iter_mut().find(|c| c.call.id == *call) else { return };
+                let (name, arguments) = (found.call.name.clone(), arguments.clone());
+                let action =
+                    ExternalAction { call: call.clone(), name, arguments, digest: digest.clone(), need: need.clone() };
+                found.phase = Phase::Awaiting(Arc::new(action.clone()));
+                tell(AgentEvent::ExternalAction(action));
+            }
+            Item::Decided { input, call, decision, by } => {
+                self.inputs.insert(input.clone());
+                let Some(found) = self.call_mut(call) else { return };
+                let Phase::Awaiting(action) = &found.phase else { return };
+                let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
+                found.answer = Answer::to(&action, &decision, by.as_deref());
+                found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
+                tell(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
+            }
+            Item::CallStarted { call, arguments } => {
+                self.open_turn(tell);
+                let Some(found) = self.call_mut(call) else { return };
+                found.phase = Phase::Started { arguments: arguments.clone() };
+                found.tell_start(arguments.clone(), tell);
+            }
+            Item::CallFinished { result } => self.finish_call(result, tell),
+            Item::AbortRequested { input } => {
+                self.inputs.insert(input.clone());
+                self.abort_requested = self.run.is_some();
+            }
+            Item::Reset => self.reset(tell),
+        }
+    }
+
+    fn start_run(&mut self, run: RunId, cause: &RunCause, tell: &mut dyn FnMut(AgentEvent)) {
+        (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
+        (self.cause, self.last_error) = (Some(cause.clone()), None);
+        if cause.is_fresh() {
+            match self.batch {
+                Some(_) => self.fresh_after_batch = true,
+                None => self.begin_anew(),
+            }
+        }
+        tell(AgentEvent::AgentStart { cause: cause.clone() });
+    }
+
+    fn end_run(&mut self, item: &Item, tell: &mut dyn FnMut(AgentEvent)) {
+        let Item::RunEnded { end, error, model_error, limit, value, handed_back, .. } = item else { return };
+        self.close_turn(tell);
+        let back = self.queue.iter().filter(|w| handed_back.contains(&w.input)).map(|w| w.message.text()).collect();
+        if !handed_back.is_empty() {
+            self.inputs_gone(handed_back);
+            tell(self.queue_update());
+        }
+        (self.run, self.abort_requested, self.requested) = (None, false, None);
+        self.last_error = error.clone();
+        let outcome = Arc::new(RunOutcome {
+            end: *end,
+            error: error.clone(),
+            model_error: *model_error,
+            limit: *limit,
+            usage: self.spent.usage,
+            cost: self.spent.cost,
+            value: value.clone(),
+            handed_back: back,
+            text: self.last_reply().map(|reply| reply.text()).unwrap_or_default(),
+        });
+        self.outcome = Some(outcome.clone());
+        tell(AgentEvent::AgentEnd(outcome));
+    }
+
+    fn deliver(&mut self, input: &InputId, tell: &mut dyn FnMut(AgentEvent)) {
+        let Some(at) = self.queue.iter().position(|w| w.input == *input) else { return };
+        let Some(waiting) = self.queue.remove(at) else { return };
+        match waiting.lane {
+            Lane::Request => self.output = waiting.output,
+            _ => tell(self.queue_update()),
+        }
+        self.say(&waiting.message, tell);
+    }
+
+    fn reply(&mut self, message: &Arc<Message>, cost: Option<f64>, tell: &mut dyn FnMut(AgentEvent)) {
+        self.open_turn(tell);
+        self.requested = None;
+        self.push(message);
+        self.spend(message, cost);
+        self.turn.message = Some(message.clone());
+        tell(AgentEvent::MessageEnd { message: message.clone() });
+        let calls: Vec<Call> =
+            message.as_assistant().into_iter().flat_map(AssistantMessage::calls).map(Call::from).collect();
+        if calls.is_empty() {
+            self.close_turn(tell);
+        } else {
+            self.call_ids.extend(calls.iter().map(|c| c.call.id.clone()));
+            self.batch = Some(Batch { message: message.clone(), calls, asked_at: 0 });
+        }
+    }
+
+    fn finish_call(&mut self, result: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
+        let Body::ToolResult(told) = &result.body else { return };
+        self.open_turn(tell);
+        self.note(result);
+        let Some(found) = self.call_mut(&told.call) else { return };
+        if found.result.is_some() {
+            return;
+        }
+        let arguments = match &found.phase {
+            Phase::Awaiting(action) | Phase::Decided { action, .. } => action.arguments.clone(),
+            Phase::Started { arguments } => arguments.clone(),
+            _ => Arc::new(
+                serde_json::from_str(&found.call.arguments).unwrap_or(Value::String(found.call.arguments.to_string())),
+            ),
+        };
+        found.tell_start(arguments, tell);
+        (found.phase, found.result) = (Phase::Finished, Some(result.clone()));
+        tell(AgentEvent::ToolExecutionEnd {
+            call: told.call.clone(),
+            name: told.name.clone(),
+            status: told.status,
+            is_error: told.is_error(),
+            result: result.clone(),
+        });
+        self.close_batch_if_done(tell);
+    }
+
+    /// With the last result of the batch, all are in the conversation, in source order.
+    fn close_batch_if_done(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+        let done = |batch: &mut Batch| batch.calls.iter().all(|c| c.result.is_some());
+        let Some(batch) = self.batch.take_if(done) else { return };
+        for result in batch.calls.into_iter().filter_map(|c| c.result) {
+            self.push(&result);
+            tell_message(&result, tell);
+            self.turn.results.push(result);
+        }
+        self.turn.message = Some(batch.message);
+        self.close_turn(tell);
+        if std::mem::take(&mut self.fresh_after_batch) {
+            self.begin_anew();
+        }
+    }
+
+    fn reset(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+        self.close_turn(tell);
+        (self.history, self.context) = Default::default();
+        (self.batch, self.output, self.last_error) = (None, None, None);
+        self.queue.clear();
+        self.state.clear();
+        self.begin_anew();
+        tell(AgentEvent::Reset);
+        tell(self.queue_update());
+    }
+
+    fn begin_anew(&mut self) {
+        (self.turn, self.spent) = Default::default();
+    }
+
+    /// A turn with an open batch goes on under its number.
+    fn open_turn(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+        if self.turn.open {
+            return;
+        }
+        if self.batch.is_none() {
+            self.turn = Turn { number: self.turn.number + 1, ..Turn::default() };
+        }
+        self.turn.open = true;
+        tell(AgentEvent::TurnStart { turn: self.turn.number });
+    }
+
+    fn close_turn(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+        if !std::mem::take(&mut self.turn.open) {
+            return;
+        }
+        let message = self.turn.message.clone().or_else(|| self.batch.as_ref().map(|b| b.message.clone()));
+        let tool_results = match &self.batch {
+            Some(open) => open.calls.iter().filter_map(|c| c.result.clone()).collect(),
+            None => std::mem::take(&mut self.turn.results),
+        };
+        tell(AgentEvent::TurnEnd { turn: self.turn.number, message, tool_results });
+    }
+
+    /// A message that is whole as soon as it is there.
+    fn say(&mut self, message: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
+        self.open_turn(tell);
+        self.push(message);
+        tell_message(message, tell);
+    }
+
+    fn push(&mut self, message: &Arc<Message>) {
+        self.note(message);
+        Arc::make_mut(&mut self.history).push(message.clone());
+        if message.is_for_model() {
+            Arc::make_mut(&mut self.context).push(message.clone());
+        }
+    }
+
+    fn note(&mut self, message: &Message) {
+        self.messages = self.messages.max(message.id.0);
+    }
+
+    fn spend(&mut self, message: &Message, cost: Option<f64>) {
+        if let Some(reply) = message.as_assistant() {
+            self.spent.usage += reply.usage;
+        }
+        self.spent.cost += cost.unwrap_or(0.0);
+    }
+
+    fn inputs_gone(&mut self, gone: &[InputId]) {
+        self.queue.retain(|w| !gone.contains(&w.input));
+    }
+
+    // ---- what the session asks --------------------------------------------------------------
+
+    /// An id for an input that came without one.
+    pub(crate) fn make_input_id(&self) -> InputId {
+        let mut ids = (self.inputs.len() as u64 + 1..).map(|n| InputId::from(format!("input-{n}")));
+        ids.find(|id| !self.inputs.contains(id)).unwrap_or_else(|| "input".into())
+    }
+
+    pub(crate) fn has_seen(&self, input: &InputId) -> bool {
+        self.inputs.contains(input)
+    }
+
+    /// The provider's id where it is a new one, else one of our own.
+    pub(crate) fn unique_call_id(&self, given: &CallId, taken: &[CallId]) -> CallId {
+        let free = |id: &CallId| !id.is_empty() && !self.call_ids.contains(id) && !taken.contains(id);
+        if free(given) {
+            return given.clone();
+        }
+        let stem = if given.is_empty() { "call" } else { given };
+        let mut ids = (self.call_ids.len() as u64 + 1..).map(|n| CallId::from(format!("{stem}_{n}")));
+        ids.find(free).unwrap_or_else(|| given.clone())
+    }
+
+    pub(crate) fn lane(&self, lane: Lane) -> impl Iterator<Item = &Waiting> {
+        self.queue.iter().filter(move |w| w.lane == lane)
+    }
+
+    /// Whether a steer of at least this urgency waits.
+    pub(crate) fn steered(&self, at_least: Urgency) -> bool {
+        self.lane(Lane::Steering).any(|w| w.urgency >= at_least)
+    }
+
+    /// Whether the message came after the question that is open: only then can it be meant instead of an answer.
+    pub(crate) fn is_after_question(&self, waiting: &Waiting) -> bool {
+        self.batch.as_ref().is_some_and(|batch| waiting.at > batch.asked_at)
+    }
+
+    pub(crate) fn calls(&self) -> &[Call] {
+        self.batch.as_ref().map_or(&[], |batch| &batch.calls)
+    }
+
+    pub(crate) fn call(&self, id: &str) -> Option<&Call> {
+        self.calls().iter().find(|c| *c.call.id == *id)
+    }
+
+    fn call_mut(&mut self, id: &str) -> Option<&mut Call> {
+        self.batch.as_mut()?.calls.iter_mut().find(|c| *c.call.id == *id)
+    }
+
+    /// Calls that wait for the outside, in source order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
+        self.calls().iter().filter_map(|c| if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None })
+    }
+
+    pub(crate) fn tail(&self) -> Tail {
+        match self.context.last().map(|m| &m.body) {
+            None => Tail::Empty,
+            Some(Body::Assistant(_)) => Tail::Replied,
+            Some(_) => Tail::Answerable,
+        }
+    }
+
+    pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
+        self.history.iter().rev().find(|m| matches!(m.body, Body::Assistant(_)))
+    }
+
+    fn queue_update(&self) -> AgentEvent {
+        let texts = |lane| self.lane(lane).map(|w| w.message.text()).collect();
+        AgentEvent::QueueUpdate { steering: texts(Lane::Steering), follow_up: texts(Lane::FollowUp) }
+    }
+}
+
+impl From<&ToolCall> for Call {
+    fn from(call: &ToolCall) -> Self {
+        Call { call: call.clone(), phase: Phase::Fresh, result: None, answer: None, told: false }
+    }
+}
+
+impl Call {
+    fn tell_start(&mut self, arguments: Arc<Value>, tell: &mut dyn FnMut(AgentEvent)) {
+        if !std::mem::replace(&mut self.told, true) {
+            let (call, name) = (self.call.id.clone(), self.call.name.clone());
+            tell(AgentEvent::ToolExecutionStart { call, name, arguments });
+        }
+    }
+}
+
+impl Batch {
+    /// Whether the length limit cut the reply off, so that none of its calls may run.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.message.as_assistant().is_some_and(|m| matches!(m.stop, StopReason::Length | StopReason::ContentFilter))
+    }
+}
+
+impl Answer {
+    /// What a suspended tool is told when it is called again; nothing if it did not suspend or is not called.
+    fn to(action: &ExternalAction, decision: &Decision, by: Option<&str>) -> Option<Answer> {
+        let data = match decision {
+            Decision::Approve => Value::Null,
+            Decision::Answer(data) => data.clone(),
+            _ => return None,
+        };
+        action.need.is_some().then(|| Answer { data, by: by.map(str::to_owned) })
+    }
+}
+
+fn tell_message(message: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
+    tell(AgentEvent::MessageStart { message_id: message.id, role: message.role() });
+    tell(AgentEvent::MessageEnd { message: message.clone() });
+}

@@ -1,0 +1,49 @@
+//! The seam for loops: [`BehaviorPattern`].
+
+use async_trait::async_trait;
+
+use crate::error::StepError;
+use crate::step::StepContext;
+
+/// How an agent behaves: the loop between the user, the model and the tools.
+///
+/// A pattern is ordinary async code over the verbs of [`StepContext`]. One value serves every
+/// session, so it keeps nothing about a session: what it must remember is in
+/// [`StepContext::state`]. It reaches models, tools, time and chance only through the step.
+///
+/// The future of [`BehaviorPattern::next_step`] may be dropped at any await (an abort, a limit);
+/// the engine then puts the session in order.
+#[async_trait]
+pub trait BehaviorPattern: Send + Sync {
+    /// The system prompt this pattern sends, made from the agent's own header.
+    fn system_instruction(&self, header: &str) -> String {
+        header.to_owned()
+    }
+
+    /// Goes on from where the conversation stands until the agent rests again.
+    ///
+    /// It is entered from its top for each input, and again after an answer to an external action
+    /// or a restart, with the open batch closed by then. So it is right if it goes on from what the
+    /// conversation and its state say.
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError>;
+}
+
+#[async_trait]
+impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
+    fn system_instruction(&self, header: &str) -> String {
+        (**self).system_instruction(header)
+    }
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        (**self).next_step(step).await
+    }
+}
+
+/// How a pattern ends a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepEnd {
+    /// Nothing is left to do.
+    Done,
+    /// Calls wait for an answer from outside.
+    AwaitingAction,
+}

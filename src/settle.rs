@@ -1,0 +1,116 @@
+//! The end of a run: whatever the pattern left behind is put in order. Every way to end a run goes through here.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::error::{ModelErrorKind, StepError};
+use crate::event::{AgentEvent, EndKind, Lane, RunOutcome};
+use crate::limits::Limit;
+use crate::memory::Item;
+use crate::message::{ResultStatus, StopReason, Usage};
+use crate::session::Session;
+
+/// How a run ends, before it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending {
+    pub(crate) end: EndKind,
+    error: Option<Arc<str>>,
+    model_error: Option<ModelErrorKind>,
+    limit: Option<Limit>,
+    value: Option<Arc<Value>>,
+}
+
+impl Ending {
+    /// Done, with the typed value that was asked for.
+    pub(crate) fn with_value(value: Value) -> Self {
+        Ending { value: Some(Arc::new(value)), ..EndKind::Done.into() }
+    }
+}
+
+impl From<EndKind> for Ending {
+    fn from(end: EndKind) -> Self {
+        Ending { end, error: None, model_error: None, limit: None, value: None }
+    }
+}
+
+impl From<StepError> for Ending {
+    fn from(error: StepError) -> Self {
+        let (limit, model_error) = match &error {
+            StepError::Limit(limit) => (Some(*limit), None),
+            StepError::Model(error) => (None, Some(error.kind)),
+            _ => (None, None),
+        };
+        let end = if limit.is_some() { EndKind::Limit } else { EndKind::Error };
+        Ending { end, error: Some(error.to_string().into()), model_error, limit, value: None }
+    }
+}
+
+impl Session {
+    /// Puts the session in order and stages the end of the run. The caller writes it, so that it can
+    /// look at what has come in before the end is told.
+    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Ending {
+        let ending = match self.put_in_order(ending.end).await {
+            Ok(()) => ending,
+            Err(error) => Ending::from(error),
+        };
+        self.stage_run_ended(&ending);
+        ending
+    }
+
+    fn stage_run_ended(&mut self, ending: &Ending) {
+        let Some(run) = self.fold.run else { return };
+        let Ending { end, error, model_error, limit, value } = ending.clone();
+        let back = self.fold.queue.iter().filter(|w| end == EndKind::Aborted && w.lane != Lane::Request);
+        let handed_back = back.map(|w| w.input.clone()).collect();
+        self.stage(Item::RunEnded { run, end, error, model_error, limit, value, handed_back });
+    }
+
+    /// The end could not be written: RAM stays at the log, where the run is an interrupted one, and
+    /// subscribers are told all the same.
+    pub(crate) fn tell_unwritten_end(&mut self, error: &StepError) -> Arc<RunOutcome> {
+        self.interrupted = self.fold.run.is_some();
+        let spent = self.fold.spent;
+        let outcome = Arc::new(RunOutcome {
+            end: EndKind::Error,
+            error: Some(error.to_string().into()),
+            model_error: None,
+            limit: None,
+            usage: spent.usage,
+            cost: spent.cost,
+            value: None,
+            handed_back: Vec::new(),
+            text: String::new(),
+        });
+        self.hub.overlay(AgentEvent::AgentEnd(outcome.clone()));
+        outcome
+    }
+
+    async fn put_in_order(&mut self, end: EndKind) -> Result<(), StepError> {
+        self.cancel.cancel();
+        self.flush().await?;
+        self.hear_all().await?;
+        self.stage_heard_out();
+        if let Some(partial) = self.partial.take() {
+            let stop = if end == EndKind::Aborted { StopReason::Aborted } else { StopReason::Error };
+            if let Some(message) = self.close_reply(partial, stop, Usage::default()) {
+                self.stage(Item::Replied { message, cost: None });
+            }
+        }
+        self.flush().await?;
+        if end != EndKind::AwaitingAction {
+            let (status, why, answer) = match end {
+                EndKind::Aborted => {
+                    (ResultStatus::Aborted, "the user aborted", "Aborted by the user before it started.")
+                }
+                _ => (ResultStatus::Skipped, "the run ended", "Skipped: the run ended before it started."),
+            };
+            self.cancel_running(true, why);
+            while self.any_running() {
+                self.next_happening(false).await?;
+            }
+            self.finish_unstarted(status, answer).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Checks of requests, transcripts, events and logs: the rules that hold for every agent and pattern.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::event::{AgentEvent, Envelope, Role, Update};
+use crate::fold::Fold;
+use crate::memory::Item;
+use crate::message::{Body, Message};
+use crate::model::ChatRequest;
+use crate::testing::trace::line;
+
+/// Whether a provider would take the request: every call has its result directly after its message,
+/// in source order; no result without a call; no call of the last reply of a tool that is not
+/// offered; something to answer at the end.
+pub fn check_request(request: &ChatRequest) -> Result<(), String> {
+    check_transcript(&request.messages)?;
+    if let Some(message) = request.messages.iter().find(|m| !m.is_for_model()) {
+        return Err(format!("a message that is not for the model: {}", line(message)));
+    }
+    match request.messages.last().map(|m| &m.body) {
+        None => Err("the request has no messages".into()),
+        Some(Body::Assistant(_)) => Err("the request ends with the assistant: there is nothing to answer".into()),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether every call has exactly one result, directly after its message and in source order, no
+/// result is without a call, and call ids are unique.
+pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut rest = messages.iter();
+    while let Some(message) = rest.next() {
+        match &message.body {
+            Body::Assistant(reply) => {
+                for call in reply.calls() {
+                    if !ids.insert(&call.id) {
+                        return Err(format!("two calls have the id {}", call.id));
+                    }
+                    match rest.next().map(|m| &m.body) {
+                        Some(Body::ToolResult(result)) if result.call == call.id => {}
+                        other => {
+                            return Err(format!("call {} is not followed by its result but by {other:?}", call.id));
+                        }
+                    }
+                }
+            }
+            Body::ToolResult(result) => return Err(format!("the result of {} has no call before it", result.call)),
+            Body::User(_) | Body::Custom(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether events nest, their numbers have no gaps, every tool call that started ended, and deltas
+/// belong to messages that stream. For the events of a session from its first one, or from the start
+/// of a run on.
+pub fn check_events(events: &[Arc<Envelope>]) -> Result<(), String> {
+    let mut state = Nesting::default();
+    for (at, event) in events.iter().enumerate() {
+        state.take(event).map_err(|why| format!("event {at} ({:?}): {why}", event.event))?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Nesting {
+    seq: Option<u64>,
+    run: bool,
+    turn: bool,
+    message: Option<crate::MessageId>,
+    text: HashMap<u32, String>,
+    tools: HashSet<crate::CallId>,
+}
+
+impl Nesting {
+    fn take(&mut self, envelope: &Envelope) -> Result<(), String> {
+        let next = self.seq.map_or(envelope.seq, |seq| seq + 1);
+        if envelope.seq != next && Some(envelope.seq) != self.seq {
+            return Err(format!("seq {} follows {:?}", envelope.seq, self.seq));
+        }
+        self.seq = Some(envelope.seq);
+        match &envelope.event {
+            AgentEvent::AgentStart { .. } => ensure(!std::mem::replace(&mut self.run, true), "a run in a run"),
+            AgentEvent::AgentEnd(_) => {
+                ensure(!self.turn && self.message.is_none(), "the run ends with something open")?;
+                ensure(self.tools.is_empty(), "the run ends while tools run")?;
+                self.run = false;
+                Ok(())
+            }
+            AgentEvent::TurnStart { .. } => {
+                ensure(self.run && !std::mem::replace(&mut self.turn, true), "a turn out of place")
+            }
+            AgentEvent::TurnEnd { .. } => ensure(std::mem::take(&mut self.turn), "a turn ends that had not begun"),
+            AgentEvent::MessageStart { message_id, role } => {
+                ensure(self.turn, "a message outside of a turn")?;
+                self.text.clear();
+                ensure(
+                    self.message.replace(*message_id).is_none() || *role == Role::Assistant,
+                    "a message in a message",
+                )
+            }
+            AgentEvent::MessageUpdate { message_id, update } => {
+                ensure(self.message == Some(*message_id), "a delta of a message that does not stream")?;
+                match update {
+                    Update::Withdrawn => self.withdraw(),
+                    Update::Text { block, delta } => self.text.entry(*block).or_default().push_str(delta),
+                    _ => {}
+                }
+                Ok(())
+            }
+            AgentEvent::MessageEnd { message } => {
+                ensure(self.message.take() == Some(message.id), "a message ends that had not begun")?;
+                let said: usize = self.text.values().map(String::len).sum();
+                ensure(
+                    message.role() != Role::Assistant || said == message.text().len(),
+                    "the deltas are not the message",
+                )
+            }
+            AgentEvent::ToolExecutionStart { call, .. } => {
+                ensure(self.turn && self.tools.insert(call.clone()), "a call starts out of place")
+            }
+            AgentEvent::ToolExecutionUpdate { call, .. } => {
+                ensure(self.tools.contains(call), "an update of a call that does not run")
+            }
+            AgentEvent::ToolExecutionEnd { call, .. } => {
+                ensure(self.tools.remove(call), "a call ends that had not started")
+            }
+            // A suspended call goes on later, perhaps in another run.
+            AgentEvent::ExternalAction(action) => {
+                self.tools.remove(&action.call);
+                Ok(())
+            }
+            AgentEvent::ExternalActionEnd { call, .. } => {
+                self.tools.insert(call.clone());
+                self.tools.remove(call);
+                Ok(())
+            }
+            AgentEvent::QueueUpdate { .. } | AgentEvent::Custom { .. } | AgentEvent::Reset => Ok(()),
+        }
+    }
+
+    /// The attempt is void; the message goes on, or nothing of it comes.
+    fn withdraw(&mut self) {
+        self.text.clear();
+    }
+}
+
+fn ensure(holds: bool, why: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why.to_owned()) }
+}
+
+/// Whether a log keeps its rules: runs do not nest and end once, no message is delivered twice or
+/// after it was taken back, every call has at most one result, nothing is asked while a batch is open.
+pub fn check_log(items: &[Item]) -> Result<(), String> {
+    let (mut run, mut waiting, mut finished) = (None, HashSet::new(), HashSet::new());
+    let mut fold = Fold::default();
+    for (at, item) in items.iter().enumerate() {
+        let fine = match item {
+            Item::RunStarted { run: new, .. } => run.replace(*new).is_none(),
+            Item::RunEnded { run: old, handed_back, .. } => {
+                handed_back.iter().all(|input| waiting.remove(input)) && run.take() == Some(*old)
+            }
+            Item::Queued { input, .. } => waiting.insert(input),
+            Item::Delivered { input } => waiting.remove(input) && fold.batch.is_none(),
+            Item::Withdrawn { inputs } => inputs.iter().all(|input| waiting.remove(input)),
+            Item::RequestStarted { .. } | Item::Replied { .. } | Item::Remembered { .. } => fold.batch.is_none(),
+            Item::CallFinished { result } => result.as_tool_result().is_some_and(|r| finished.insert(&r.call)),
+            Item::Reset => {
+                waiting.clear();
+                true
+            }
+            _ => true,
+        };
+        ensure(fine, &format!("item {at} breaks the rules of the log: {item:?}"))?;
+        fold.apply(item, &mut |_| {});
+    }
+    Ok(())
+}
+
+/// The messages of the conversation that a log tells of.
+pub fn replay_messages(items: &[Item]) -> Vec<Arc<Message>> {
+    let mut fold = Fold::default();
+    items.iter().for_each(|item| fold.apply(item, &mut |_| {}));
+    fold.history.to_vec()
+}
