@@ -168,12 +168,14 @@ async fn no_attempt_gets_out() {
         for tool in ["read_file", "list_directory", "write_file"] {
             let told = trap.call(tool, json!({ "path": path, "content": PLANTED })).await;
             let Err(ToolError::Failed(why)) = told else { panic!("{tool} took {path:?}: {told:?}") };
+            eprintln!("{tool} {path:.60?}: {why:.400}");
             assert!(!why.contains(SECRET) && !why.contains("os error 1)"), "{tool} {path:?}: {why}");
             assert!(why.contains('`') && why.len() < 900 && !why.contains(['\0', '\n']), "{tool} {path:?}: {why}");
         }
         assert_eq!(trap.outside(), before, "after {path:?}");
     }
     assert_eq!(fs::read_to_string(trap.outer.path().join("root/inner.txt")).unwrap(), "inner");
+    assert!(!trap.outer.path().join("root/new").exists(), "half of a refused path was made");
     assert!(attempts.len() >= 25);
 }
 

@@ -320,3 +320,31 @@ fn special(kind: FileType) -> &'static str {
 fn special(_: FileType) -> &'static str {
     "no regular file"
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// The file is never placed: what was there stays, and nothing is left beside it.
+    #[test]
+    fn a_write_that_fails_half_way_leaves_nothing() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::write(outer.path().join("f"), "old").unwrap();
+        let workspace = Workspace::open(outer.path()).unwrap();
+        let new = NewFile::create(&workspace.0.dir, None).unwrap();
+        new.fill(b"half", None).unwrap();
+        std::fs::create_dir(outer.path().join("d")).unwrap();
+        assert!(new.put(Path::new("d")).is_err());
+        assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 3);
+        drop(new);
+        assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 2);
+        assert_eq!(std::fs::read_to_string(outer.path().join("f")).unwrap(), "old");
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_file_work_reaches_the_caller() {
+        let workspace = Workspace::open(&std::env::temp_dir()).unwrap();
+        let work = workspace.off_thread(|_| -> std::result::Result<(), ToolError> { panic!("in the work") });
+        assert!(tokio::spawn(work).await.unwrap_err().is_panic());
+    }
+}
