@@ -81,12 +81,19 @@ impl WorkspaceError {
             io::ErrorKind::NotFound => WorkspaceError::NotFound { path },
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => WorkspaceError::Kind {
                 path,
-                what: "no directory, or lies below something that is none",
+                what: "not a directory, or leads through a file as if it were one",
                 hint: "list the directories above it to see what is there",
             },
             io::ErrorKind::InvalidFilename => WorkspaceError::Name { path, why: "a name in it is too long" },
-            _ => WorkspaceError::Io { path, what, why: error.to_string() },
+            _ => WorkspaceError::io(path, what, error),
         }
+    }
+
+    /// A failure of which no more is known than what the system said.
+    pub(crate) fn io(path: String, what: &'static str, error: &io::Error) -> Self {
+        let said = error.to_string();
+        let why = said.split(" (os error").next().unwrap_or(&said).to_lowercase();
+        WorkspaceError::Io { path, what, why }
     }
 }
 

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use loopwright::{ToolContext, ToolError};
+use loopwright::{Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -19,7 +21,7 @@ const PLANTED: &str = "planted by the model";
 /// `outer/secret.txt` and other things outside, `outer/root` with every trap inside.
 struct Trap {
     outer: TempDir,
-    tools: Vec<std::sync::Arc<dyn loopwright::Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Trap {
@@ -168,7 +170,6 @@ async fn no_attempt_gets_out() {
         for tool in ["read_file", "list_directory", "write_file"] {
             let told = trap.call(tool, json!({ "path": path, "content": PLANTED })).await;
             let Err(ToolError::Failed(why)) = told else { panic!("{tool} took {path:?}: {told:?}") };
-            eprintln!("{tool} {path:.60?}: {why:.400}");
             assert!(!why.contains(SECRET) && !why.contains("os error 1)"), "{tool} {path:?}: {why}");
             assert!(why.contains('`') && why.len() < 900 && !why.contains(['\0', '\n']), "{tool} {path:?}: {why}");
         }
@@ -194,7 +195,8 @@ async fn a_refusal_says_what_where_and_what_to_do() {
     assert!(read("fifo").await.contains("is a named pipe"));
     assert!(read("sub").await.contains("is a directory"));
     assert!(read("nothing").await.contains("does not exist"));
-    assert!(read("inner.txt/x").await.contains("lies below something that is none"));
+    assert!(read("inner.txt/x").await.contains("leads through a file as if it were one"));
+    assert_eq!(read("loop1").await, "`loop1` could not be read: too many levels of symbolic links");
     assert!(read(&"x".repeat(300)).await.contains("too long"));
 }
 
@@ -218,6 +220,43 @@ async fn harmless_paths_of_every_form_work() {
     assert!(root.join("sub/link_in").is_symlink());
     trap.call("write_file", json!({ "path": "./~tilde", "content": "" })).await.unwrap();
     assert!(root.join("~tilde").is_file());
+}
+
+/// Another process turns a link to and fro, so that a path that was checked leads elsewhere when it is used.
+#[tokio::test]
+async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
+    let trap = Trap::set();
+    let root = trap.outer.path().join("root");
+    fs::write(root.join("sub/secret.txt"), "inner").unwrap();
+    symlink("sub", root.join("turning")).unwrap();
+    let before = trap.outside();
+    let done = Arc::new(AtomicBool::new(false));
+    let turning = std::thread::spawn({
+        let (root, done) = (root.clone(), done.clone());
+        move || {
+            for target in ["../outside", "sub"].iter().cycle() {
+                symlink(target, root.join("next")).unwrap();
+                fs::rename(root.join("next"), root.join("turning")).unwrap();
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+    });
+    let (mut reached, mut refused) = (0, 0);
+    while reached < 500 || refused < 500 {
+        let _ = trap.call("write_file", json!({ "path": "turning/made.txt", "content": PLANTED })).await;
+        match trap.call("read_file", json!({ "path": "turning/secret.txt" })).await {
+            Ok(told) => {
+                assert!(told.contains("inner") && !told.contains(SECRET), "{told}");
+                reached += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    turning.join().unwrap();
+    assert_eq!(trap.outside().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
 }
 
 #[tokio::test]

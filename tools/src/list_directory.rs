@@ -135,7 +135,7 @@ mod tests {
     async fn an_empty_directory_and_a_file_are_told_apart() {
         let dir = tree();
         assert_eq!(list(&dir, json!({ "path": "empty" })).await.unwrap().0, "`empty` is an empty directory.");
-        assert!(list(&dir, json!({ "path": "a.txt" })).await.unwrap_err().starts_with("`a.txt` is no directory"));
+        assert!(list(&dir, json!({ "path": "a.txt" })).await.unwrap_err().starts_with("`a.txt` is not a directory"));
         assert!(list(&dir, json!({ "path": "none" })).await.unwrap_err().contains("does not exist"));
     }
 

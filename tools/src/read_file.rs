@@ -196,7 +196,7 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
 }
 
 fn unreadable(path: &str, error: &std::io::Error) -> ToolError {
-    WorkspaceError::Io { path: shown(path), what: "read", why: error.to_string() }.into()
+    WorkspaceError::io(shown(path), "read", error).into()
 }
 
 fn past_the_end(args: &Args, total: u64) -> ToolError {
