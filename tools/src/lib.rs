@@ -16,7 +16,8 @@ mod read_file;
 mod workspace;
 mod write_file;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod escapes;
 
 use std::sync::Arc;

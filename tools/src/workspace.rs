@@ -321,7 +321,8 @@ fn special(_: FileType) -> &'static str {
     "no regular file"
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
