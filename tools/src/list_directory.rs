@@ -155,8 +155,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_cannot_forge_lines() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a\nb/".replace('/', "_")), "").unwrap();
-        assert_eq!(list(&dir, json!({ "path": "." })).await.unwrap().0, "a\\nb_  0 bytes\n");
+        fs::write(dir.path().join("a\nb"), "").unwrap();
+        assert_eq!(list(&dir, json!({ "path": "." })).await.unwrap().0, "a\\nb  0 bytes\n");
     }
 
     #[test]
