@@ -1,1 +1,11 @@
-//! x
+//! The specification: one module a subject, one test a sentence of the design.
+//!
+//! Tests name the claims of `ARCHITECTURE.md` that they show (`C12`) in their doc comments.
+
+mod aborts;
+mod batches;
+mod confirmation;
+mod crash;
+mod events;
+mod kit;
+mod steering;

@@ -1,0 +1,91 @@
+//! What the tests share: short names over the public testing tools.
+
+pub(crate) use std::sync::Arc;
+pub(crate) use std::time::Duration;
+
+pub(crate) use loopwright::testing::{FaultyMemory, Gate, Rig, Script, ScriptedModel, TestTool, check_events, trace};
+pub(crate) use loopwright::*;
+pub(crate) use loopwright_patterns::PiPattern;
+pub(crate) use serde_json::json;
+pub(crate) use tokio::time::{Instant, sleep};
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Calls of these tools, with ids a, b, c… and no arguments.
+pub(crate) fn calls(names: &[&str]) -> Script {
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    Script::calls(ids.into_iter().zip(names).map(|(id, name)| (id, *name, json!({}))))
+}
+
+/// Text in `n` words, one every `each`.
+pub(crate) fn slow(n: usize, each: Duration) -> Script {
+    Script::new().stream((0..n).map(|i| format!("w{i} ")), each).wait(each)
+}
+
+pub(crate) fn end_of(events: &[Arc<Envelope>]) -> EndKind {
+    match events.last().map(|e| &e.event) {
+        Some(AgentEvent::AgentEnd(outcome)) => outcome.end,
+        other => panic!("not the end of a run: {other:?}"),
+    }
+}
+
+pub(crate) fn outcome_of(events: &[Arc<Envelope>]) -> Arc<RunOutcome> {
+    match events.last().map(|e| &e.event) {
+        Some(AgentEvent::AgentEnd(outcome)) => outcome.clone(),
+        other => panic!("not the end of a run: {other:?}"),
+    }
+}
+
+/// Waits for a tool to start.
+pub(crate) fn starts(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::ToolExecutionStart { .. })
+}
+
+pub(crate) fn is_delta(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::MessageUpdate { .. })
+}
+
+/// Statuses of the results, in the order of the conversation.
+pub(crate) async fn statuses(rig: &Rig) -> Vec<ResultStatus> {
+    let state = rig.handle.state().await.unwrap();
+    state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.status).collect()
+}
+
+/// The text of the result of a call.
+pub(crate) async fn result_of(rig: &Rig, call: &str) -> String {
+    let state = rig.handle.state().await.unwrap();
+    let result = state.messages.iter().filter_map(|m| m.as_tool_result()).find(|r| *r.call == *call);
+    result.expect("the call has a result").text()
+}
+
+pub(crate) async fn send(rig: &Rig, text: &str) {
+    rig.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
+}
+
+pub(crate) async fn pi(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> Rig {
+    pi_with(replies, tools, |agent| agent).await
+}
+
+pub(crate) async fn pi_with(
+    replies: impl IntoIterator<Item = Script>,
+    tools: &[TestTool],
+    options: impl FnOnce(AgentBuilder) -> AgentBuilder,
+) -> Rig {
+    let tools: Vec<Arc<dyn Tool>> = tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
+    Rig::new(PiPattern, replies, |agent| options(agent.tools(tools))).await
+}
+
+/// A session whose memory takes this long for each append.
+pub(crate) async fn slow_memory(replies: Vec<Script>, tools: Vec<TestTool>, each: Duration) -> Rig {
+    let tools: Vec<Arc<dyn Tool>> = tools.into_iter().map(|t| Arc::new(t) as Arc<dyn Tool>).collect();
+    let wrap = |memory| Arc::new(FaultyMemory::new(memory).slow(each)) as Arc<dyn Memory>;
+    Rig::with_memory(PiPattern, replies, |agent| agent.tools(tools), InMemory::new(), wrap).await
+}
+
+/// An event stream that was read to the end of what has happened, checked.
+pub(crate) fn check_told(rig: &mut Rig) {
+    let told = rig.told();
+    check_events(&told).unwrap_or_else(|e| panic!("{e}\n{}", trace(&told)));
+}

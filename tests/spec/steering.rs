@@ -1,0 +1,228 @@
+//! Steering and follow-ups: urgency, modes, and no message lost wherever it falls.
+
+use crate::kit::*;
+
+/// C30 C33: a parallel batch that runs is not skipped by a steer, which is delivered after it.
+#[tokio::test(start_paused = true)]
+async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
+    let tools = [TestTool::new("x").takes(ms(100)), TestTool::new("y").takes(ms(50))];
+    let mut rig = pi([calls(&["x", "y"]), Script::text("ok")], &tools).await;
+    send(&rig, "go").await;
+    rig.until(starts).await;
+    rig.handle.steer("other way").await.unwrap();
+    rig.run_end().await;
+    assert_eq!(rig.transcript().await, ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "U:other way", "A:ok/Stop"]);
+    rig.check().await;
+}
+
+/// C31
+#[tokio::test(start_paused = true)]
+async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_user() {
+    let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
+    let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
+    let mut rig = pi([calls(&["seq", "seq", "ask"]), Script::text("ok")], &[seq, ask.clone()]).await;
+    send(&rig, "go").await;
+    rig.until(starts).await;
+    rig.handle.steer("stop").await.unwrap();
+    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
+    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Skipped, ResultStatus::Skipped]);
+    assert_eq!(ask.ran(), 0);
+    assert!(result_of(&rig, "b").await.contains("the user steered"));
+    rig.check().await;
+}
+
+/// C30: the batch finishes, also what has not started yet.
+#[tokio::test(start_paused = true)]
+async fn a_steer_after_turn_lets_the_whole_batch_finish() {
+    let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
+    let mut rig = pi([calls(&["seq", "seq"]), Script::text("ok")], &[seq]).await;
+    send(&rig, "go").await;
+    rig.until(starts).await;
+    rig.handle.steer(Prompt::from("then").urgency(Urgency::AfterTurn)).await.unwrap();
+    rig.run_end().await;
+    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Ok]);
+}
+
+/// C32
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
+    let tools = [
+        TestTool::new("coop").takes(ms(10_000)),
+        TestTool::new("stubborn").takes_stubbornly(ms(10_000)),
+        TestTool::new("hard").takes(ms(5_000)).spec(ToolSpec::uninterruptible),
+    ];
+    let mut rig = pi([calls(&["coop", "stubborn", "hard"]), Script::text("ok")], &tools).await;
+    let t = Instant::now();
+    send(&rig, "go").await;
+    rig.until(starts).await;
+    rig.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
+    rig.run_end().await;
+    assert_eq!(statuses(&rig).await, [ResultStatus::Aborted, ResultStatus::Aborted, ResultStatus::Ok]);
+    assert_eq!(t.elapsed().as_millis() / 100, 50, "only the uninterruptible one was waited for");
+    assert!(result_of(&rig, "a").await.contains("after it had started"));
+}
+
+/// C32: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are dropped.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
+    let cut = Script::new().think("hm", None).think("signed", Some("sig")).call("a", "x", "{}").stream(["w0 ", "w1 "], ms(10)).hang();
+    let mut rig = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
+    send(&rig, "go").await;
+    rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 ")).await;
+    rig.handle.steer(Prompt::from("shorter").urgency(Urgency::Interrupt)).await.unwrap();
+    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
+    assert_eq!(rig.transcript().await, ["U:go", "A:<signed>w0 w1 /Interrupted", "U:shorter", "A:ok/Stop"]);
+    rig.check().await;
+}
+
+/// C32: nothing said, no message.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_before_a_word_leaves_no_message() {
+    let mut rig = pi([Script::new().hang(), Script::text("ok")], &[]).await;
+    send(&rig, "go").await;
+    rig.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
+    rig.handle.steer(Prompt::from("hello?").urgency(Urgency::Interrupt)).await.unwrap();
+    rig.run_end().await;
+    assert_eq!(rig.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
+}
+
+/// C60
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
+    let endless = Script::new().stream((0..1_000_000).map(|_| "x"), Duration::ZERO);
+    let mut rig = pi([endless, Script::text("ok")], &[]).await;
+    send(&rig, "go").await;
+    rig.until(is_delta).await;
+    rig.handle.steer(Prompt::from("enough").urgency(Urgency::Interrupt)).await.unwrap();
+    rig.run_end().await;
+    let state = rig.handle.state().await.unwrap();
+    let said = state.messages[1].as_assistant().unwrap();
+    assert_eq!(said.stop, StopReason::Interrupted);
+    assert!(said.text().len() < 10_000, "{} deltas went by first", said.text().len());
+}
+
+/// C34: both modes of both queues.
+#[tokio::test(start_paused = true)]
+async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
+    for (mode, lines) in [
+        (QueueMode::All, vec!["U:go", "A:1/Stop", "U:x", "U:y", "A:2/Stop"]),
+        (QueueMode::OneAtATime, vec!["U:go", "A:1/Stop", "U:x", "A:2/Stop", "U:y", "A:3/Stop"]),
+    ] {
+        for steering in [true, false] {
+            let gate = Gate::new();
+            let replies = [Script::text("1").gate(&gate), Script::text("2"), Script::text("3")];
+            let mut rig = pi_with(replies, &[], |a| a.steering_mode(mode).follow_up_mode(mode)).await;
+            send(&rig, "go").await;
+            rig.until(is_delta).await;
+            for text in ["x", "y"] {
+                match steering {
+                    true => rig.handle.steer(text).await.unwrap(),
+                    false => rig.handle.follow_up(text).await.unwrap(),
+                };
+            }
+            gate.open();
+            rig.run_end().await;
+            assert_eq!(rig.transcript().await, lines, "{mode:?} steering {steering}");
+        }
+    }
+}
+
+/// C35: a steer at rest stays queued for the next run.
+#[tokio::test(start_paused = true)]
+async fn a_steer_at_rest_waits_for_the_next_run() {
+    let rig = pi([Script::text("1"), Script::text("2")], &[]).await;
+    rig.handle.prompt("go").await.unwrap();
+    rig.handle.steer("x").await.unwrap();
+    rig.handle.wait_for_idle().await;
+    let state = rig.handle.state().await.unwrap();
+    assert_eq!((state.messages.len(), state.steering_queue.len()), (2, 1));
+    rig.handle.prompt("more").await.unwrap();
+    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:more", "U:x", "A:2/Stop"]);
+}
+
+async fn scene(urgency_tools: bool) -> Rig {
+    let tools = vec![
+        TestTool::new("x").takes(ms(30)),
+        TestTool::new("y").takes(ms(45)),
+        TestTool::new("seq").takes(ms(3)).spec(|s| if urgency_tools { s.sequential() } else { s }),
+    ];
+    let replies = vec![calls(&["x", "y", "seq"]), slow(5, ms(10)), Script::text("ok"), Script::text("ok"), Script::text("ok")];
+    let rig = slow_memory(replies, tools, ms(7)).await;
+    send(&rig, "go").await;
+    rig
+}
+
+/// The log and events are in order, and the message was delivered, is queued, or was handed back: once.
+async fn accounted(rig: &mut Rig, text: &str) -> bool {
+    rig.check().await;
+    check_told(rig);
+    let said = rig.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
+    let state = rig.handle.state().await.unwrap();
+    let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
+    let back = rig.memory.items().iter().filter(|i| matches!(i, Item::RunEnded { handed_back, .. } if !handed_back.is_empty())).count();
+    assert_eq!(said + queued + back, 1, "{text}: said {said}, queued {queued}, handed back {back}");
+    assert_eq!(rig.model.refused(), Vec::<String>::new());
+    said == 1
+}
+
+/// C35 C36: a steer at every millisecond of a run, of every urgency, is answered in that run, or in
+/// one that starts at once; one that comes after the end waits.
+#[tokio::test(start_paused = true)]
+async fn no_steer_is_lost_wherever_it_falls() {
+    let t = Instant::now();
+    let mut rig = scene(true).await;
+    rig.run_end().await;
+    let ends_at = t.elapsed().as_millis() as u64;
+    for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
+        for at in 0..ends_at + 30 {
+            let t = Instant::now();
+            let mut rig = scene(true).await;
+            tokio::time::sleep_until(t + ms(at)).await;
+            rig.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
+            rig.handle.wait_for_idle().await;
+            let delivered = accounted(&mut rig, "S").await;
+            assert!(at == ends_at || delivered == (at < ends_at), "{urgency:?} at {at} of {ends_at}: {delivered}");
+        }
+    }
+}
+
+/// C35 C36: the same at every turn of the scheduler, without any time passing.
+#[tokio::test(start_paused = true)]
+async fn no_steer_is_lost_at_any_poll() {
+    for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
+        for polls in 0..120 {
+            let tools = [TestTool::new("x"), TestTool::new("seq").spec(ToolSpec::sequential)];
+            let replies = [calls(&["x", "seq", "x"]), Script::text("ok"), Script::text("ok"), Script::text("ok")];
+            let mut rig = pi(replies, &tools).await;
+            let handle = rig.handle.clone();
+            let prompt = tokio::spawn(async move { handle.prompt("go").await });
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+            }
+            rig.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
+            prompt.await.unwrap().unwrap();
+            rig.handle.wait_for_idle().await;
+            accounted(&mut rig, "S").await;
+        }
+    }
+}
+
+/// C36 C40: a steer and an abort after it, at every moment: the steer always gets its receipt.
+#[tokio::test(start_paused = true)]
+async fn a_steer_then_an_abort_at_every_moment() {
+    for at in 0..260 {
+        for gap in [0, 3, 11] {
+            let t = Instant::now();
+            let mut rig = scene(false).await;
+            tokio::time::sleep_until(t + ms(at)).await;
+            let handle = rig.handle.clone();
+            let steer = tokio::spawn(async move { handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await });
+            sleep(ms(gap)).await;
+            rig.handle.abort().await.unwrap();
+            rig.handle.wait_for_idle().await;
+            assert!(steer.await.unwrap().is_ok(), "a steer always gets its receipt");
+            rig.handle.wait_for_idle().await;
+            accounted(&mut rig, "S").await;
+        }
+    }
+}
