@@ -1,0 +1,1 @@
+//! The providers over a real socket.
