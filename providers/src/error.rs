@@ -313,7 +313,8 @@ mod tests {
 
     #[test]
     fn the_sentence_says_what_where_and_what_to_do() {
-        let place = Place { provider: "openai".into(), host: "api.test".into(), key_var: Some("OPENAI_API_KEY".into()) };
+        let place =
+            Place { provider: "openai".into(), host: "api.test".into(), key_var: Some("OPENAI_API_KEY".into()) };
         let error = Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&place);
         assert_eq!(
             error.message,

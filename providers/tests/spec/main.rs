@@ -1,1 +1,3 @@
 //! The providers over a real socket.
+mod openai_chat;
+mod server;
