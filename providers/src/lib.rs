@@ -2,6 +2,7 @@
 mod codec;
 mod error;
 mod http;
+mod offline;
 mod openai;
 pub mod openai_chat;
 mod reply;
@@ -11,6 +12,7 @@ mod sse;
 pub use codec::{Decode, Progress};
 pub use error::Place;
 pub use http::{Http, Timeouts};
+pub use offline::Offline;
 pub use openai::{OpenAiChat, OpenAiChatBuilder};
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};
