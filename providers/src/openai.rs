@@ -143,6 +143,7 @@ impl OpenAiChatBuilder {
         let (url, host) = self.endpoint()?;
         let place = Arc::new(Place { provider: self.provider.clone(), host, key_var: self.key_var.take() });
         self.settings.is_openai = url.host_str() == Some("api.openai.com");
+        self.settings.ask_usage = url.host_str() != Some("api.mistral.ai");
         let mut info = ModelInfo::new(format!("{}/{}", self.provider, self.settings.model));
         info.prices = self.prices;
         info.context_window = self.context_window;

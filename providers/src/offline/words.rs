@@ -20,6 +20,10 @@ pub(super) struct Words<'p> {
 
 /// Words with a stop or a slash that are no paths.
 const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
+/// From this depth on only what a schema requires is filled, and below the second nothing is: a type
+/// may contain itself.
+const DEEP: u32 = 4;
+const DEEPEST: u32 = 8;
 const AROUND: &[char] = &[',', ';', ':', '!', '?', '(', ')', '[', ']', '"', '\'', '`', '“', '”', '«', '»'];
 
 impl<'p> Words<'p> {
@@ -79,7 +83,7 @@ impl<'w, 'p> Filler<'w, 'p> {
     /// A value for the property `key` that fits `schema`, if the schema is a simple one. `root` is
     /// where its references lead.
     pub(super) fn fill(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
-        if self.depth > 16 {
+        if self.depth > DEEPEST {
             return Value::Null; // a type within itself
         }
         self.depth += 1;
@@ -99,14 +103,18 @@ impl<'w, 'p> Filler<'w, 'p> {
             let named = choices.iter().find(|choice| choice.as_str().is_some_and(|c| self.words.has(&[c])));
             return named.or(choices.first()).cloned().unwrap_or_default();
         }
-        if let Some(first) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()?.first()) {
-            return self.fill(key, first, root);
+        if let Some(any) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()) {
+            let null = any.iter().find(|of| of["type"] == "null" && self.depth > DEEP);
+            return null.or(any.first()).map_or(Value::Null, |of| self.fill(key, of, root));
         }
         let kind = schema["type"].as_array().and_then(|kinds| kinds.first()).unwrap_or(&schema["type"]);
         match kind.as_str().unwrap_or("string") {
             "object" => {
+                let required =
+                    |key: &String| schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == key));
                 let fields = schema["properties"].as_object().into_iter().flatten();
-                fields.map(|(key, field)| (key.clone(), self.fill(key, field, root))).collect()
+                let fields = fields.filter(|(key, _)| self.depth <= DEEP || required(key)).collect::<Vec<_>>();
+                fields.into_iter().map(|(key, field)| (key.clone(), self.fill(key, field, root))).collect()
             }
             "array" => match schema["items"]["type"].as_str() {
                 Some("integer" | "number") => self.numbers.by_ref().map(|n| number(*n)).collect(),

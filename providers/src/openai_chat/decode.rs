@@ -298,3 +298,111 @@ fn usage(raw: RawUsage) -> Usage {
         reasoning: reasoning.min(output),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of these payloads, in short; `EOF` ends the stream.
+    fn decode(payloads: &[&str]) -> Vec<String> {
+        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        for payload in payloads {
+            match *payload {
+                "EOF" => decoder.finish(&mut out),
+                payload => drop(decoder.decode(payload.as_bytes(), &mut out)),
+            }
+        }
+        let short = |event| match event {
+            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+            ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
+            ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
+            ModelEvent::BlockEnd { block, .. } => format!("{block}."),
+            ModelEvent::Done { stop, .. } => format!("{stop:?}"),
+            ModelEvent::Error(error) => format!("{:?}", error.kind),
+            other => format!("{other:?}"),
+        };
+        out.into_iter().map(short).collect()
+    }
+
+    fn delta(delta: &str) -> String {
+        format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
+    }
+    fn calls(calls: &str) -> String {
+        delta(&format!("{{\"tool_calls\":[{calls}]}}"))
+    }
+    fn finish(reason: &str) -> String {
+        format!("{{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
+    }
+
+    #[test]
+    fn thinking_and_text_are_blocks_of_their_own() {
+        let payloads = [
+            delta(r#"{"role":"assistant","content":"","reasoning_content":"h"}"#),
+            delta(r#"{"content":null,"reasoning":"m"}"#),
+            delta(r#"{"content":"o"}"#),
+            delta(r#"{"content":[{"type":"text","text":"k"}]}"#),
+            finish("stop"),
+        ];
+        let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain([": ping", "[DONE]"]).collect();
+        assert_eq!(decode(&payloads), ["0: Thinking", "0+h", "0+m", "0.", "1: Text", "1+o", "1+k", "1.", "Stop"]);
+    }
+
+    #[test]
+    fn calls_are_told_apart_however_they_are_marked() {
+        let one = r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#;
+        let cases = [
+            ("by index from 1", [one.replace(":0", ":1"), one.replace(":0", ":2").replace("\"a\"", "\"b\"")]),
+            ("index always 0", [one.to_owned(), one.replace("\"a\"", "\"b\"")]),
+            ("no index", [one.replace("\"index\":0,", ""), one.replace("\"index\":0,\"id\":\"a\"", "\"id\":\"b\"")]),
+        ];
+        for (case, [a, b]) in cases {
+            let events = decode(&[&calls(&a), &calls(&b), &finish("stop"), "EOF"]);
+            assert_eq!(events, ["0: a f", "0+{}", "1: b f", "1+{}", "0.", "1.", "ToolCalls"], "{case}");
+        }
+        let bare = r#"{"function":{"name":"f","arguments":{"x":1}}}"#;
+        let events = decode(&[&calls(bare), &calls(bare), "[DONE]"]);
+        assert_eq!(events, ["0:  f", "0+{\"x\":1}", "1:  f", "1+{\"x\":1}", "0.", "1.", "ToolCalls"]);
+    }
+
+    #[test]
+    fn interleaved_pieces_find_their_call() {
+        let piece =
+            |index, arguments: &str| calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#));
+        let begin =
+            |index, id| calls(&format!(r#"{{"index":{index},"id":"{id}","function":{{"name":"f","arguments":""}}}}"#));
+        let payloads =
+            [begin(0, "a"), begin(1, "b"), piece(0, "{"), piece(1, "["), piece(0, "}"), finish("tool_calls")];
+        let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain(["EOF"]).collect();
+        assert_eq!(decode(&payloads), ["0: a f", "1: b f", "0+{", "1+[", "0+}", "0.", "1.", "ToolCalls"]);
+    }
+
+    #[test]
+    fn the_reply_decides_how_it_ended() {
+        let call = calls(r#"{"index":0,"id":"a","function":{"name":"f","arguments":""}}"#);
+        assert_eq!(decode(&[&call, &finish("stop"), "EOF"]), ["0: a f", "0+{}", "0.", "ToolCalls"]);
+        assert_eq!(decode(&[&finish("tool_calls"), "[DONE]"]), ["Stop"]);
+        assert_eq!(decode(&[&finish("length"), "EOF"]), ["Length"]);
+        assert_eq!(decode(&[&finish("content_filter"), "EOF"]), ["ContentFilter"]);
+        assert_eq!(decode(&[&call, "EOF"]).last().unwrap(), "Network");
+        assert_eq!(decode(&["[DONE]"]), ["Protocol"]);
+        assert_eq!(decode(&["{\"choices\":"]), ["Protocol"]);
+        assert_eq!(decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]), ["Overloaded"]);
+        assert_eq!(decode(&[r#"{"error":{"message":"no","code":401}}"#]), ["Auth"]);
+    }
+
+    #[test]
+    fn the_last_usage_counts() {
+        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        let payloads = [
+            r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
+            r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7}}}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":17,
+                "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
+            "[DONE]",
+        ];
+        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p.as_bytes(), &mut out)).collect();
+        assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
+        let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
+        assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
+    }
+}

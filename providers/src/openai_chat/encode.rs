@@ -16,7 +16,7 @@ use super::decode::is_object;
 const CODEC: &str = "openai-chat";
 
 /// What a body needs besides the request.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
     /// The model's name, as the server knows it.
@@ -24,6 +24,8 @@ pub struct Settings {
     /// The server is OpenAI's own: the output limit is `max_completion_tokens`, and the session is
     /// the key of the prompt cache. Others know `max_tokens` only.
     pub is_openai: bool,
+    /// The usage must be asked for. Some servers tell it unasked and refuse the question.
+    pub ask_usage: bool,
     /// Further fields of the body, such as `top_p`.
     pub options: Map<String, Value>,
 }
@@ -31,7 +33,7 @@ pub struct Settings {
 impl Settings {
     /// Settings for a model of this name.
     pub fn new(model: impl Into<String>) -> Self {
-        Settings { model: model.into(), ..Settings::default() }
+        Settings { model: model.into(), is_openai: false, ask_usage: true, options: Map::new() }
     }
 }
 
@@ -73,7 +75,10 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     for (name, value) in &settings.options {
         field(&mut body, name, value);
     }
-    body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    if settings.ask_usage {
+        field(&mut body, "stream_options", &json!({"include_usage": true}));
+    }
+    body.extend_from_slice(b",\"stream\":true}");
     body
 }
 
@@ -213,4 +218,101 @@ fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
 
 fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loopwright::{MessageId, Part, ResultStatus, StopReason, ToolCall, ToolSpec};
+
+    use super::*;
+
+    fn image() -> Content {
+        Content::Image { media_type: "image/png".into(), data: "AAAA".into() }
+    }
+
+    fn call(id: &str, arguments: &str) -> Part {
+        Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+    }
+
+    fn result(id: &str, content: Vec<Content>) -> Body {
+        let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
+        Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    }
+
+    fn request(bodies: Vec<Body>) -> ChatRequest {
+        let mut request = ChatRequest::default();
+        let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+        request.messages = Arc::new(messages.collect());
+        request
+    }
+
+    fn encoded(request: &ChatRequest) -> Value {
+        serde_json::from_slice(&encode(request, &Settings::new("m"))).unwrap()
+    }
+
+    #[test]
+    fn a_batch_keeps_its_results_together_and_its_images_follow() {
+        let thinking = Part::Thinking { text: "hm".into(), signature: None };
+        let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
+        let request = request(vec![
+            UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
+            AssistantMessage { parts, ..Default::default() }.into(),
+            result("c1", vec![image()]),
+            result("c2", vec![]),
+            AssistantMessage { stop: StopReason::Aborted, ..Default::default() }.into(),
+            UserMessage::from("go on").into(),
+        ]);
+        let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let function = |arguments| json!({"name": "f", "arguments": arguments});
+        let expected = json!([
+            {"role": "user", "content": [{"type": "text", "text": "look"}, url]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": function("{\"a\":1}")},
+                {"id": "c2", "type": "function", "function": function("{}")},
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "(an image, see below)"},
+            {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
+            {"role": "user", "content": [{"type": "text", "text": "(images that the tools returned)"}, url]},
+            {"role": "user", "content": "go on"},
+        ]);
+        assert_eq!(encoded(&request)["messages"], expected);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_in_the_body() {
+        let mut request = request(vec![UserMessage::from("hi").into()]);
+        let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"}));
+        request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
+        request.tool_choice = ToolChoice::Tool("f".into());
+        request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+        request.max_tokens = Some(9);
+        request.temperature = Some(0.7);
+        request.thinking = ThinkingLevel::XHigh;
+        request.session = "s1".into();
+        let body = encoded(&request);
+        assert_eq!(
+            body["tools"][0]["function"],
+            json!({"name": "f", "description": "Does f.", "parameters": {"type": "object"}})
+        );
+        assert_eq!(body["tool_choice"]["function"]["name"], "f");
+        assert_eq!(body["response_format"]["json_schema"]["name"], "Out");
+        assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(9), &json!("xhigh")));
+        let text = String::from_utf8(encode(&request, &Settings::new("m"))).unwrap();
+        assert!(text.contains("\"temperature\":0.7,"), "{text}");
+        assert_eq!(body["stream_options"]["include_usage"], true);
+        assert!(body.get("prompt_cache_key").is_none());
+        let settings = Settings { is_openai: true, ..Settings::new("m") };
+        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+        assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
+    }
+
+    #[test]
+    fn a_message_is_encoded_once() {
+        let request = request(vec![UserMessage::from("hi").into()]);
+        let first = encode(&request, &Settings::new("m"));
+        let kept = request.messages[0].encode_once(CODEC, || unreachable!());
+        assert!(first.windows(kept.len()).any(|part| part == &*kept));
+    }
 }
