@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
 use serde::de::IgnoredAny;
 
-use super::wire::{CallDelta, Chunk, Content, Delta, RawUsage};
+use super::wire::{CallDelta, Chunk, Content, Delta};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
 
@@ -92,7 +92,7 @@ impl Decoder {
 
     fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
-            self.usage = usage(raw);
+            self.usage = raw.into();
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
@@ -280,23 +280,6 @@ impl OpenCall {
 /// Whether this is the text of a whole JSON object.
 pub(super) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
-}
-
-fn usage(raw: RawUsage) -> Usage {
-    let prompt = raw.prompt_tokens_details.unwrap_or_default();
-    let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
-    let cache_write = prompt.cache_write_tokens.0;
-    let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
-    // Some count reasoning beside the completion; the total gives them away.
-    let beside = raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
-    let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
-    Usage {
-        input: raw.prompt_tokens.0.saturating_sub(cache_read + cache_write),
-        output,
-        cache_read,
-        cache_write,
-        reasoning: reasoning.min(output),
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use loopwright::Usage;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -109,6 +110,25 @@ pub(super) struct RawUsage {
     pub(super) prompt_tokens_details: Option<PromptDetails>,
     #[serde(default)]
     pub(super) completion_tokens_details: Option<CompletionDetails>,
+}
+
+impl From<RawUsage> for Usage {
+    fn from(raw: RawUsage) -> Usage {
+        let prompt = raw.prompt_tokens_details.unwrap_or_default();
+        let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
+        let cache_write = prompt.cache_write_tokens.0;
+        let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
+        // Some count reasoning beside the completion; the total gives them away.
+        let beside = raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
+        let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
+        Usage {
+            input: raw.prompt_tokens.0.saturating_sub(cache_read + cache_write),
+            output,
+            cache_read,
+            cache_write,
+            reasoning: reasoning.min(output),
+        }
+    }
 }
 
 /// What the prompt tokens are made of.

@@ -7,7 +7,7 @@ use loopwright::{
     BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage,
     UserMessage,
 };
-use loopwright_providers::{OpenAiChat, Retry};
+use loopwright_providers::{Http, OpenAiChat, Retry, Timeouts};
 
 use crate::server::Server;
 
@@ -184,4 +184,38 @@ async fn a_retried_attempt_is_withdrawn() {
     assert_eq!(events[withdrawn - 1], ModelEvent::Delta { block: 0, delta: "half".into() });
     assert_eq!(events[withdrawn + 2], ModelEvent::Delta { block: 0, delta: "whole".into() });
     assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_unless_everything_was_said() {
+    let server = Server::start().await;
+    let timeouts = Timeouts { between_events: Duration::from_millis(50), ..Timeouts::default() };
+    let model = OpenAiChat::builder("m").base_url(server.url()).http(Http::with_timeouts(timeouts)).build().unwrap();
+    let last = async || model.stream(request()).collect::<Vec<_>>().await.pop();
+    let serve = async |text: &str| {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk(&chunk(r#"{"content":"x"}"#)).await;
+        http.chunk(text).await;
+        http
+    };
+    let (silent, _http) = tokio::join!(last(), serve(": still here\n\n"));
+    assert!(matches!(silent, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::Timeout));
+    let said = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let (open, _http) = tokio::join!(last(), serve(said));
+    assert!(matches!(open, Some(ModelEvent::Done { .. })), "{open:?}");
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_fails_the_reply() {
+    let server = Server::start().await;
+    let model = model(&server);
+    let serve = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk("data: {\"error\":{\"message\":\"overloaded\",\"code\":503}}\n\n").await;
+        http
+    };
+    let (error, _http) = tokio::join!(error(&model), serve);
+    assert_eq!((error.kind, error.status), (ModelErrorKind::Overloaded, Some(503)));
 }
