@@ -75,7 +75,7 @@ impl Failure {
         let coded = |signs: &[&str]| signs.iter().any(|sign| codes.contains(sign));
         let unpaid = coded(UNPAID_CODES) || said(UNPAID);
         match self.status {
-            Some(401 | 402 | 403) => Auth,
+            Some(401..=403) => Auth,
             Some(408 | 504) => Timeout,
             Some(413) => ContextOverflow,
             Some(429) if unpaid => Auth,

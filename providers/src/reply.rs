@@ -203,9 +203,6 @@ impl Clock {
         self.last = Some(Instant::now());
         self.complete = progress != Progress::Open;
         self.limit = if self.complete { self.between.min(AFTERMATH) } else { self.between };
-        if self.complete {
-            self.sleep = None; // set for a longer time
-        }
     }
 
     /// Ready when nothing has happened for the limit. The timer is set again when it rings, not
@@ -213,6 +210,9 @@ impl Clock {
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until); // the limit has become shorter
+        }
         loop {
             ready!(sleep.as_mut().poll(cx));
             if Instant::now() >= until {
