@@ -1,0 +1,326 @@
+//! What a provider says when it fails, made a [`ModelError`]: its kind, its wait, and a sentence.
+
+use std::time::{Duration, SystemTime};
+
+use loopwright::{ModelError, ModelErrorKind};
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// As much of a provider's own words as goes into a sentence of ours.
+const EXCERPT: usize = 600;
+
+/// What a failed request told, in whatever shape.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Failure {
+    /// The HTTP status, or the one that the body names.
+    pub(crate) status: Option<u16>,
+    /// The provider's own words; empty if it had none.
+    pub(crate) message: String,
+    /// Its codes and types, joined by spaces, in lower case.
+    pub(crate) codes: String,
+    /// How long it asks to wait.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// Reads an error body: JSON of any of the shapes in use, an HTML page, plain text or nothing.
+    pub(crate) fn read(status: Option<u16>, body: &[u8]) -> Failure {
+        let mut failure = Failure { status, ..Failure::default() };
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => failure.read_json(&value),
+            _ => failure.message = excerpt(&plain_text(&String::from_utf8_lossy(body))),
+        }
+        let words = failure.message.to_lowercase();
+        failure.retry_after = failure.retry_after.or_else(|| wait_in_words(&words));
+        failure
+    }
+
+    /// Takes the wait that the headers ask for, which counts more than the body's.
+    pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
+        self.retry_after = wait_in_headers(headers, now).or(self.retry_after);
+        self
+    }
+
+    fn read_json(&mut self, body: &Value) {
+        let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
+        let inner = body.get("error").filter(|e| !e.is_null()).unwrap_or(body);
+        let said = [inner.get("message"), inner.as_str().map(|_| inner), inner.get("detail"), body.get("message")];
+        self.message = excerpt(&said.into_iter().flatten().find_map(words).unwrap_or_default());
+        if self.message.is_empty() && inner.get("message").is_none() {
+            self.message = excerpt(&inner.to_string());
+        }
+        if let Some(raw) = inner.pointer("/metadata/raw").and_then(words) {
+            self.message = excerpt(&format!("{}: {raw}", self.message));
+        }
+        for key in ["type", "code", "status"] {
+            for value in [inner.get(key), body.get(key)].into_iter().flatten() {
+                if let Some(code) = value.as_str() {
+                    self.codes.push_str(&code.to_lowercase());
+                    self.codes.push(' ');
+                }
+            }
+        }
+        let numbers = ["code", "status_code", "status"].into_iter().filter_map(|key| inner.get(key)?.as_u64());
+        let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
+        self.status = self.status.or(status);
+        let details = inner.get("details").and_then(Value::as_array).into_iter().flatten();
+        self.retry_after = details.filter_map(|d| d.get("retryDelay")?.as_str()).find_map(duration);
+    }
+
+    /// What kind of failure it is. The provider's words count where its status is too general.
+    pub(crate) fn kind(&self) -> ModelErrorKind {
+        use ModelErrorKind::*;
+        let (message, codes) = (self.message.to_lowercase(), self.codes.as_str());
+        let said = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
+        let coded = |signs: &[&str]| signs.iter().any(|sign| codes.contains(sign));
+        let unpaid = coded(UNPAID_CODES) || said(UNPAID);
+        match self.status {
+            Some(401..=403) => Auth,
+            Some(408 | 504) => Timeout,
+            Some(413) => ContextOverflow,
+            Some(429) if unpaid => Auth,
+            Some(429) if message.starts_with("request too large") => InvalidRequest,
+            Some(429) => RateLimited,
+            Some(400) if message.is_empty() && codes.is_empty() => ContextOverflow,
+            _ if coded(OVERFLOW_CODES) || said(OVERFLOW) => ContextOverflow,
+            _ if unpaid || coded(AUTH_CODES) || said(AUTH) => Auth,
+            _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
+            _ if coded(&["tool_use_failed"]) => Protocol,
+            Some(500..=599) => Overloaded,
+            Some(_) => InvalidRequest,
+            None if coded(&["rate_limit", "ratelimit", "resource_exhausted"]) => RateLimited,
+            None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
+            None => Overloaded,
+        }
+    }
+
+    /// The error, as a sentence that names the place and what to do.
+    pub(crate) fn into_error(self, place: &Place) -> ModelError {
+        let kind = self.kind();
+        let what = match kind {
+            ModelErrorKind::Auth => "did not accept the key or does not allow this request",
+            ModelErrorKind::RateLimited => "has had too many requests or tokens",
+            ModelErrorKind::ContextOverflow => "says that the request is larger than the model's context window",
+            ModelErrorKind::ContentFiltered => "refused by its content filter",
+            ModelErrorKind::Timeout => "took too long",
+            ModelErrorKind::Protocol => "could not use what the model wrote",
+            ModelErrorKind::InvalidRequest => "refused the request",
+            _ => "failed on its side",
+        };
+        let status = self.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+        let said = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
+        let end = if said.ends_with(['.', '!', '?']) { "" } else { "." };
+        let advice = match kind {
+            ModelErrorKind::Auth => format!("Check the API key and the account{}.", place.key_hint()),
+            ModelErrorKind::RateLimited => match self.retry_after {
+                Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
+                None => "Try again later.".into(),
+            },
+            ModelErrorKind::ContextOverflow => {
+                "Shorten the conversation, or use a model with a larger context window.".into()
+            }
+            ModelErrorKind::ContentFiltered => "Put the request in other words.".into(),
+            ModelErrorKind::InvalidRequest if self.status == Some(404) => {
+                "Check the model's name and the base URL.".into()
+            }
+            ModelErrorKind::InvalidRequest => "Change the request or the model's settings.".into(),
+            _ => "Try again later.".into(),
+        };
+        let mut error = ModelError::new(kind, format!("{place} {what}{status}{said}{end} {advice}"));
+        error.status = self.status;
+        error.retry_after = self.retry_after;
+        error
+    }
+}
+
+/// Where a request went, for sentences.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Place {
+    /// The provider's name.
+    pub provider: String,
+    /// Host and port.
+    pub host: String,
+    /// The environment variable with its key, if there is a usual one.
+    pub key_var: Option<String>,
+}
+
+impl Place {
+    fn key_hint(&self) -> String {
+        self.key_var.as_ref().map(|var| format!(" ({var})")).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.provider, self.host)
+    }
+}
+
+const OVERFLOW_CODES: &[&str] = &[
+    "context_length",
+    "context_window_exceeded",
+    "exceed_context",
+    "request_too_large",
+    "too_many_prompt_tokens",
+    "too_many_tokens",
+];
+const OVERFLOW: &[&str] = &[
+    "available context size",
+    "context window",
+    "exceeded model token limit",
+    "input is too long",
+    "input token count",
+    "input tokens exceeded",
+    "longer than the model's context",
+    "greater than the context length",
+    "maximum context length",
+    "maximum prompt length",
+    "max context length",
+    "model_context_window_exceeded",
+    "prompt is too long",
+    "prompt token count",
+    "reduce the length of the messages",
+    "request exceeds the maximum size",
+    "total length of all messages is too long",
+];
+const AUTH_CODES: &[&str] = &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
+const AUTH: &[&str] = &["incorrect api key", "api key not valid", "invalid api key"];
+const UNPAID_CODES: &[&str] = &["insufficient_quota", "insufficient_credits", "billing"];
+const UNPAID: &[&str] = &["credit balance", "insufficient balance", "insufficient credits"];
+
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        Value::Null => None,
+        other => Some(other.to_string()),
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.trim().to_owned(),
+    }
+}
+
+/// The text of a page without its tags, scripts and styles; plain text stays as it is.
+fn plain_text(page: &str) -> String {
+    if !page.trim_start().starts_with('<') {
+        return page.trim().to_owned();
+    }
+    let (mut text, mut rest) = (String::new(), page);
+    while let Some(open) = rest.find('<') {
+        text.push_str(&rest[..open]);
+        text.push(' ');
+        rest = &rest[open..];
+        let hidden = [("<script", "</script"), ("<style", "</style"), ("<!--", "-->")];
+        let skip = hidden.iter().find(|(tag, _)| rest.get(..tag.len()).is_some_and(|t| t.eq_ignore_ascii_case(tag)));
+        let from = skip.and_then(|(_, end)| rest.find(end)).unwrap_or(0);
+        let Some(close) = rest[from..].find('>') else { return squeeze(&text) };
+        rest = &rest[from + close + 1..];
+    }
+    text.push_str(rest);
+    squeeze(&text)
+}
+
+fn squeeze(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn wait_in_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let positive = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero());
+    let millis = text("retry-after-ms").and_then(|ms| positive(ms.parse::<f64>().ok()? / 1e3));
+    millis.or_else(|| {
+        let wait = text("retry-after")?;
+        match wait.parse::<f64>() {
+            Ok(seconds) => positive(seconds),
+            Err(_) => httpdate::parse_http_date(wait).ok()?.duration_since(now).ok(),
+        }
+    })
+}
+
+/// A wait that the message names, as in "try again in 1m30.5s".
+fn wait_in_words(message: &str) -> Option<Duration> {
+    let (_, after) = message.split_once("try again in ")?;
+    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(after.len());
+    duration(after[..end].trim_end_matches('.'))
+}
+
+/// A length of time such as `45.8s`, `20ms` or `114h18m0s`.
+fn duration(text: &str) -> Option<Duration> {
+    let (mut seconds, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+        let (unit, after) = after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
+        let scale = match unit {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * scale;
+        rest = after;
+    }
+    Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ModelErrorKind::*;
+
+    #[test]
+    fn every_shape_of_body_is_read() {
+        let cases: [(u16, &str, ModelErrorKind, &str); 10] = [
+            (401, r#"{"error":{"message":"Bad key","type":"invalid_request_error","code":401}}"#, Auth, "Bad key"),
+            (404, r#"{"error":"No such model"}"#, InvalidRequest, "No such model"),
+            (401, r#"{"detail":"Unauthorized"}"#, Auth, "Unauthorized"),
+            (400, r#"{"object":"error","message":"No logprobs","code":"3051"}"#, InvalidRequest, "No logprobs"),
+            (429, r#"[{"error":{"message":"Exhausted","status":"RESOURCE_EXHAUSTED"}}]"#, RateLimited, "Exhausted"),
+            (400, r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#, ContextOverflow, "x"),
+            (429, r#"{"error":{"message":"Pay","code":"insufficient_quota"}}"#, Auth, "Pay"),
+            (502, "<html><style>p{}</style><h1>Bad  gateway</h1><p>Ray 7</html>", Overloaded, "Bad gateway Ray 7"),
+            (503, "busy\n", Overloaded, "busy"),
+            (400, "", ContextOverflow, ""),
+        ];
+        for (status, body, kind, message) in cases {
+            let failure = Failure::read(Some(status), body.as_bytes());
+            assert_eq!((failure.kind(), failure.message.as_str()), (kind, message), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_found_wherever_it_is() {
+        let wait = |headers: &[(&'static str, &'static str)], body: &str| {
+            let headers = headers.iter().map(|(name, value)| {
+                (reqwest::header::HeaderName::from_static(name), reqwest::header::HeaderValue::from_static(value))
+            });
+            let failure = Failure::read(Some(429), body.as_bytes());
+            failure.with_headers(&headers.collect(), SystemTime::UNIX_EPOCH).retry_after
+        };
+        let millis = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(wait(&[("retry-after", "7")], ""), millis(7000));
+        assert_eq!(wait(&[("retry-after", "1"), ("retry-after-ms", "0")], ""), millis(1000));
+        assert_eq!(wait(&[("retry-after", "1"), ("retry-after-ms", "250")], ""), millis(250));
+        assert_eq!(wait(&[("retry-after", "Thu, 01 Jan 1970 00:01:00 GMT")], ""), millis(60_000));
+        assert_eq!(wait(&[], r#"{"error":{"message":"Please try again in 1m3.5s. Bye"}}"#), millis(63_500));
+        assert_eq!(wait(&[], r#"{"error":{"details":[{"retryDelay":"20ms"}]}}"#), millis(20));
+        assert_eq!(wait(&[("retry-after", "soon")], "no"), None);
+    }
+
+    #[test]
+    fn the_sentence_says_what_where_and_what_to_do() {
+        let place =
+            Place { provider: "openai".into(), host: "api.test".into(), key_var: Some("OPENAI_API_KEY".into()) };
+        let error = Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&place);
+        assert_eq!(
+            error.message,
+            "openai at api.test did not accept the key or does not allow this request (HTTP 401): Wrong key. \
+             Check the API key and the account (OPENAI_API_KEY)."
+        );
+        assert_eq!((error.kind, error.status), (Auth, Some(401)));
+    }
+}

@@ -1,0 +1,246 @@
+//! The transport: one POST, answered by an event stream that a decoder reads.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use futures::StreamExt;
+use loopwright::{ModelError, ModelErrorKind};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, Request, Response, Url, redirect};
+
+use crate::error::{Failure, Place};
+
+/// As much of an error body as is read.
+const ERROR_BODY: usize = 64 * 1024;
+/// How long an error body may take.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
+
+/// How long a request may be without progress. Keep-alives are no progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands.
+    pub connect: Duration,
+    /// From then until the first event of the reply.
+    pub first_event: Duration,
+    /// Between two events.
+    pub between_events: Duration,
+}
+
+impl Default for Timeouts {
+    /// 10 s, 300 s, 120 s.
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(10),
+            first_event: Duration::from_secs(300),
+            between_events: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Connections to model servers. Clones share them, so make one and give it to every model.
+///
+/// A client is made when it is first needed, and one for plain `http://` reads no certificates.
+#[derive(Debug, Clone, Default)]
+pub struct Http {
+    timeouts: Timeouts,
+    clients: Arc<[OnceLock<Client>; 3]>,
+}
+
+/// The three ways to reach a server; each has a client of its own.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// `http://` on this machine: no certificates, no proxy.
+    Local,
+    /// `http://` elsewhere: no certificates.
+    Plain,
+    /// `https://`.
+    Tls,
+}
+
+impl Way {
+    fn to(url: &Url) -> Way {
+        let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
+        let local = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        match (url.scheme(), local) {
+            ("https", _) => Way::Tls,
+            (_, true) => Way::Local,
+            (_, false) => Way::Plain,
+        }
+    }
+}
+
+impl Http {
+    /// No connections yet, with the default timeouts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No connections yet, with these timeouts.
+    pub fn with_timeouts(timeouts: Timeouts) -> Self {
+        Http { timeouts, ..Self::default() }
+    }
+
+    /// The timeouts.
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// The client for `url`, made when it is first asked for.
+    fn client(&self, url: &Url) -> Result<&Client, reqwest::Error> {
+        let way = Way::to(url);
+        let slot = &self.clients[way as usize];
+        match slot.get() {
+            Some(client) => Ok(client),
+            None => {
+                let client = build(way, self.timeouts.connect)?;
+                Ok(slot.get_or_init(|| client))
+            }
+        }
+    }
+
+    /// Sends `body` and gives the answer, whatever its status.
+    pub(crate) async fn send(&self, target: &Target, body: Vec<u8>) -> Result<Response, ModelError> {
+        let mut request = Request::new(Method::POST, target.url.clone());
+        *request.headers_mut() = target.headers.clone();
+        *request.body_mut() = Some(body.into());
+        let client = self.client(&target.url).map_err(|why| target.broken(&why))?;
+        client.execute(request).await.map_err(|why| target.broken(&why))
+    }
+
+    /// Gets a small JSON document, within `time`.
+    pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
+        let mut request = Request::new(Method::GET, target.url.clone());
+        *request.headers_mut() = target.headers.clone();
+        let client = self.client(&target.url).map_err(|why| target.broken(&why))?;
+        let answer = async {
+            let response = client.execute(request).await.map_err(|why| target.broken(&why))?;
+            if !response.status().is_success() {
+                return Err(target.refused(response).await);
+            }
+            Ok(read(response, ERROR_BODY).await)
+        };
+        tokio::time::timeout(time, answer).await.unwrap_or_else(|_| Err(target.too_slow("did not answer", time)))
+    }
+}
+
+fn build(way: Way, connect: Duration) -> Result<Client, reqwest::Error> {
+    // Fails if the program has installed a provider already, which is then the one to use.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder()
+        .user_agent(concat!("loopwright/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(connect)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30))
+        .redirect(redirect::Policy::none()); // a key must not follow a redirect
+    match way {
+        Way::Local => client.tls_certs_only([]).no_proxy(),
+        Way::Plain => client.tls_certs_only([]),
+        Way::Tls => client,
+    }
+    .build()
+}
+
+/// Where requests go, with the headers they carry. Its `Debug` shows no header values.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) place: Arc<Place>,
+    /// What must not appear in an error, even if the server repeats it.
+    pub(crate) secrets: Vec<String>,
+}
+
+impl Target {
+    /// What a server said instead of an event stream.
+    pub(crate) async fn refused(&self, response: Response) -> ModelError {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY)).await.unwrap_or_default();
+        let failure = Failure::read(Some(status), &body).with_headers(&headers, SystemTime::now());
+        self.clean(failure.into_error(&self.place))
+    }
+
+    /// The connection failed or broke.
+    pub(crate) fn broken(&self, why: &reqwest::Error) -> ModelError {
+        use std::error::Error;
+        let mut cause: &dyn Error = why;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        let root = cause.to_string();
+        let (kind, what, advice) = if why.is_connect() && !why.is_timeout() {
+            (ModelErrorKind::Network, "cannot be reached", "Check that the server runs and that the base URL is right.")
+        } else if why.is_timeout() {
+            (ModelErrorKind::Timeout, "did not answer in time", "Check the connection, or try again later.")
+        } else if why.is_builder() {
+            (ModelErrorKind::InvalidRequest, "cannot be asked", "Check the base URL and the headers.")
+        } else {
+            (ModelErrorKind::Network, "broke the connection", "Try again.")
+        };
+        // An address is in our sentence already, and may hold what is secret.
+        let root = if root.contains("://") { "the request failed" } else { &root };
+        self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.place)))
+    }
+
+    /// Nothing came for `limit`.
+    pub(crate) fn too_slow(&self, what: &str, limit: Duration) -> ModelError {
+        let why = format!("{} {what} for {} s. Try again, or raise the timeout.", self.place, limit.as_secs_f32());
+        ModelError::new(ModelErrorKind::Timeout, why)
+    }
+
+    /// `error` without what is secret.
+    pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
+        for secret in &self.secrets {
+            if error.message.contains(secret.as_str()) {
+                error.message = error.message.replace(secret.as_str(), "***");
+            }
+        }
+        error
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("Target").field("place", &self.place).field("headers", &headers).finish_non_exhaustive()
+    }
+}
+
+/// The body's first `most` bytes, or as many as come.
+async fn read(response: Response, most: usize) -> Vec<u8> {
+    let (mut body, mut chunks) = (Vec::new(), response.bytes_stream());
+    while let Some(Ok(chunk)) = chunks.next().await {
+        body.extend_from_slice(&chunk[..chunk.len().min(most - body.len())]);
+        if body.len() == most {
+            break;
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_way_is_found_from_the_address() {
+        assert!(matches!(Way::to(&url("http://127.0.0.1:8080/v1")), Way::Local));
+        assert!(matches!(Way::to(&url("http://[::1]:8080/v1")), Way::Local));
+        assert!(matches!(Way::to(&url("http://box.lan/v1")), Way::Plain));
+        assert!(matches!(Way::to(&url("https://localhost/v1")), Way::Tls));
+    }
+
+    #[test]
+    fn clients_are_made_when_needed_and_shared() {
+        let http = Http::new();
+        let other = http.clone();
+        assert!(other.clients.iter().all(|slot| slot.get().is_none()));
+        http.client(&url("http://localhost:1/")).unwrap();
+        assert!(other.clients[Way::Local as usize].get().is_some());
+        assert!(other.clients[Way::Tls as usize].get().is_none());
+    }
+}

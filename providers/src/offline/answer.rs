@@ -1,0 +1,114 @@
+//! Answers: what the rules say once the tools have spoken, or when there is nothing to call.
+
+use loopwright::{ResultStatus, ToolResult, ToolSpec};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::words::{Filler, Words};
+
+/// Lines that a quotation has at most, and characters of each.
+const LINES: usize = 5;
+const WIDTH: usize = 160;
+
+/// Keys whose lines tell what a manifest is about.
+const TELLING: &[&str] = &["name", "description", "title"];
+
+/// A tool's result, and what the tool was asked about.
+pub(super) struct Outcome<'m> {
+    result: &'m ToolResult,
+    text: String,
+    /// The path that it was called with, if any.
+    path: Option<String>,
+}
+
+impl<'m> Outcome<'m> {
+    /// The result of a call with these arguments.
+    pub(super) fn new(result: &'m ToolResult, arguments: Option<&str>) -> Self {
+        let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
+        let path = arguments.and_then(|a| Some(a.get("path").or(a.get("file"))?.as_str()?.to_owned()));
+        Outcome { result, text: result.text(), path }
+    }
+
+    fn told(&self) -> String {
+        let tool = match &self.path {
+            Some(path) => format!("`{}` of `{path}`", self.result.name),
+            None => format!("`{}`", self.result.name),
+        };
+        let why = self.text.lines().find(|line| !line.trim().is_empty()).map(cut).unwrap_or_default();
+        match self.result.status {
+            ResultStatus::Ok => self.quoted(),
+            ResultStatus::Denied => format!("{tool} was denied: {why}"),
+            ResultStatus::Skipped | ResultStatus::Aborted => format!("{tool} did not run to its end: {why}"),
+            _ => format!("{tool} failed: {why}"),
+        }
+    }
+
+    fn quoted(&self) -> String {
+        let name = self.path.as_deref().unwrap_or(&self.result.name);
+        let lines: Vec<&str> =
+            self.text.lines().map(unnumbered).filter(|line| line.contains(char::is_alphanumeric)).collect();
+        let telling = |line: &&&str| {
+            let key = line.split(['=', ':']).next().unwrap_or("").trim().trim_matches('"');
+            line.contains(['=', ':']) && TELLING.contains(&key)
+        };
+        let told: Vec<String> = lines.iter().filter(telling).take(LINES).map(|line| cut(line.trim())).collect();
+        match lines.as_slice() {
+            _ if !told.is_empty() => format!("`{name}` says: {}.", told.join(", ")),
+            [] => format!("`{name}`: there is no text in the result."),
+            [line] => format!("`{name}` says: {}", cut(line.trim())),
+            _ => {
+                let quote: String = lines.iter().take(LINES).map(|line| format!("\n> {}", cut(line))).collect();
+                let more = lines.len().saturating_sub(LINES);
+                let more = if more > 0 { format!("\n({more} more lines)") } else { String::new() };
+                format!("`{name}` says:{quote}{more}")
+            }
+        }
+    }
+}
+
+/// An answer that quotes what the tools returned.
+pub(super) fn quoting(outcomes: &[Outcome<'_>]) -> String {
+    let told: Vec<String> = outcomes.iter().map(Outcome::told).collect();
+    format!("{}\n\n(Quoted by offline rules, which are not a language model.)", told.join("\n\n"))
+}
+
+/// What this is, and how to get a model.
+pub(super) fn introduction(tools: &[Arc<ToolSpec>]) -> String {
+    let names: Vec<String> = tools.iter().map(|tool| format!("`{}`", tool.name)).collect();
+    let can = if names.is_empty() {
+        "There are no tools that I could call.".to_owned()
+    } else {
+        format!("Name a file or a tool, and I call it: {}.", names.join(", "))
+    };
+    format!(
+        "I am a set of offline rules, not a language model. {can} For a real model, set OPENAI_API_KEY or another \
+         provider's key, or start a local server such as Ollama, and choose with --model PROVIDER/NAME."
+    )
+}
+
+/// A value that fits `schema`, if it is a simple one, with what the prompt and the results have.
+pub(super) fn fitting(schema: &Value, prompt: &str, outcomes: &[Outcome<'_>]) -> Value {
+    let good = outcomes.iter().filter(|outcome| !outcome.result.is_error());
+    let facts: Vec<&str> = good.map(|outcome| outcome.text.as_str()).collect();
+    let (words, facts) = (Words::of(prompt), facts.join("\n"));
+    let mut filler = Filler::new(&words);
+    filler.facts = &facts;
+    filler.fill("answer", schema, schema)
+}
+
+/// A line without the number that a tool put before it.
+fn unnumbered(line: &str) -> &str {
+    let text = line.trim_start();
+    let after = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    match after.strip_prefix(['\t', '|', '→', ':']) {
+        Some(rest) if after.len() < text.len() => rest,
+        _ => line,
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.trim_end().to_owned(),
+    }
+}

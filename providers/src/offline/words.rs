@@ -1,0 +1,203 @@
+//! What a prompt names: paths, numbers, quoted strings, `key=value` pairs; and arguments made of them.
+
+use loopwright::ToolSpec;
+use serde_json::{Map, Value, json};
+
+use super::Call;
+
+/// A prompt, taken apart.
+pub(super) struct Words<'p> {
+    pub(super) prompt: &'p str,
+    /// Its words without quotes and punctuation around them.
+    pub(super) words: Vec<&'p str>,
+    /// What stands in quotes.
+    pub(super) quoted: Vec<&'p str>,
+    /// Numbers in order.
+    pub(super) numbers: Vec<f64>,
+    /// Words that look like paths.
+    pub(super) paths: Vec<&'p str>,
+}
+
+/// Words with a stop or a slash that are no paths.
+const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
+/// From this depth on only what a schema requires is filled, and below the second nothing is: a type
+/// may contain itself.
+const DEEP: u32 = 4;
+const DEEPEST: u32 = 8;
+const AROUND: &[char] = &[',', ';', ':', '!', '?', '(', ')', '[', ']', '"', '\'', '`', '“', '”', '«', '»'];
+
+impl<'p> Words<'p> {
+    pub(super) fn of(prompt: &'p str) -> Self {
+        let bare = |word: &'p str| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND);
+        let words: Vec<&str> = prompt.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
+        let numbers = words.iter().filter_map(|word| word.parse().ok()).filter(|n: &f64| n.is_finite()).collect();
+        let mut paths: Vec<&str> = words.iter().copied().filter(|word| is_path(word)).collect();
+        let mut seen = std::collections::HashSet::new();
+        paths.retain(|path| seen.insert(*path));
+        Words { prompt, quoted: quoted(prompt), numbers, paths, words }
+    }
+
+    /// Whether it has one of these words, in any case.
+    pub(super) fn has(&self, any: &[&str]) -> bool {
+        self.words.iter().any(|word| any.iter().any(|sign| word.eq_ignore_ascii_case(sign)))
+    }
+
+    /// The value that `key=value` or `key: value` gives.
+    pub(super) fn value(&self, key: &str) -> Option<&'p str> {
+        value_in(self.prompt, key)
+    }
+
+    /// A call of `tool` with whatever the prompt has for its required arguments.
+    pub(super) fn call(&self, tool: &ToolSpec) -> Call {
+        let mut filler = Filler::new(self);
+        let schema = &tool.schema;
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut arguments: Map<String, Value> =
+            required.map(|key| (key.to_owned(), filler.fill(key, &schema["properties"][key], schema))).collect();
+        for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+            if !arguments.contains_key(key) && self.value(key).is_some() {
+                arguments.insert(key.clone(), filler.fill(key, property, schema));
+            }
+        }
+        Call { tool: tool.name.clone(), arguments: Value::Object(arguments) }
+    }
+}
+
+/// Fills schemas with what a prompt names, each thing once and in order.
+pub(super) struct Filler<'w, 'p> {
+    words: &'w Words<'p>,
+    /// Text with `key = value` lines to look into besides the prompt.
+    pub(super) facts: &'w str,
+    quoted: std::slice::Iter<'w, &'p str>,
+    numbers: std::slice::Iter<'w, f64>,
+    paths: std::slice::Iter<'w, &'p str>,
+    depth: u32,
+}
+
+impl<'w, 'p> Filler<'w, 'p> {
+    pub(super) fn new(words: &'w Words<'p>) -> Self {
+        let (quoted, numbers, paths) = (words.quoted.iter(), words.numbers.iter(), words.paths.iter());
+        Filler { words, facts: "", quoted, numbers, paths, depth: 0 }
+    }
+
+    /// A value for the property `key` that fits `schema`, if the schema is a simple one. `root` is
+    /// where its references lead.
+    pub(super) fn fill(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
+        if self.depth > DEEPEST {
+            return Value::Null; // a type within itself
+        }
+        self.depth += 1;
+        let value = self.fill_once(key, schema, root);
+        self.depth -= 1;
+        value
+    }
+
+    fn fill_once(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
+        if let Some(fixed) = schema.get("const").or(schema.get("default")) {
+            return fixed.clone();
+        }
+        if let Some(pointer) = schema["$ref"].as_str().and_then(|to| to.strip_prefix('#')) {
+            return self.fill(key, root.pointer(pointer).unwrap_or(&Value::Null), root);
+        }
+        if let Some(choices) = schema["enum"].as_array() {
+            let named = choices.iter().find(|choice| choice.as_str().is_some_and(|c| self.words.has(&[c])));
+            return named.or(choices.first()).cloned().unwrap_or_default();
+        }
+        if let Some(any) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()) {
+            let null = any.iter().find(|of| of["type"] == "null" && self.depth > DEEP);
+            return null.or(any.first()).map_or(Value::Null, |of| self.fill(key, of, root));
+        }
+        let kind = schema["type"].as_array().and_then(|kinds| kinds.first()).unwrap_or(&schema["type"]);
+        match kind.as_str().unwrap_or("string") {
+            "object" => {
+                let required =
+                    |key: &String| schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == key));
+                let fields = schema["properties"].as_object().into_iter().flatten();
+                let fields = fields.filter(|(key, _)| self.depth <= DEEP || required(key)).collect::<Vec<_>>();
+                fields.into_iter().map(|(key, field)| (key.clone(), self.fill(key, field, root))).collect()
+            }
+            "array" => match schema["items"]["type"].as_str() {
+                Some("integer" | "number") => self.numbers.by_ref().map(|n| number(*n)).collect(),
+                Some("string") if self.quoted.len() > 1 => self.quoted.by_ref().copied().collect(),
+                _ => json!([]),
+            },
+            "integer" => number(self.number(key, schema).trunc()),
+            "number" => number(self.number(key, schema)),
+            "boolean" => json!(self.named(key) == Some("true")),
+            "null" => Value::Null,
+            _ => json!(self.string(key)),
+        }
+    }
+
+    fn named(&self, key: &str) -> Option<&'w str> {
+        self.words.value(key).or_else(|| value_in(self.facts, key))
+    }
+
+    fn number(&mut self, key: &str, schema: &Value) -> f64 {
+        let named = self.named(key).and_then(|value| value.parse().ok());
+        named.or_else(|| self.numbers.next().copied()).or(schema["minimum"].as_f64()).unwrap_or(0.0)
+    }
+
+    fn string(&mut self, key: &str) -> &'w str {
+        if let Some(value) = self.named(key) {
+            return value;
+        }
+        if ["path", "file", "dir"].iter().any(|sign| key.contains(sign)) {
+            return self.paths.next().copied().unwrap_or(".");
+        }
+        let name = |word: &&&str| word.starts_with(char::is_uppercase);
+        let quoted = self.quoted.next().copied();
+        quoted.or_else(|| self.words.words.iter().skip(1).find(name).copied()).unwrap_or(self.words.prompt)
+    }
+}
+
+/// A number as JSON has it: whole ones without a point.
+fn number(n: f64) -> Value {
+    if n.fract() == 0.0 && n.abs() < 1e15 { json!(n as i64) } else { json!(n) }
+}
+
+fn is_path(word: &str) -> bool {
+    let extension = word
+        .rsplit_once('.')
+        .is_some_and(|(_, after)| (1..=10).contains(&after.len()) && after.chars().all(|c| c.is_ascii_alphanumeric()));
+    (extension || word.contains('/') || word == ".")
+        && (word == "." || word.contains(char::is_alphabetic))
+        && !word.contains("://")
+        && !word.contains('=')
+        && !NO_PATHS.contains(&word.to_lowercase().as_str())
+}
+
+fn quoted(prompt: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for quote in ['"', '`', '\''] {
+        let mut rest = prompt;
+        // An apostrophe within a word opens no quotation.
+        while let Some(at) = rest.find(quote) {
+            let after = &rest[at + 1..];
+            let within = rest[..at].ends_with(char::is_alphanumeric);
+            match after.find(quote) {
+                Some(end) if !within => {
+                    found.push(&after[..end]);
+                    rest = &after[end + 1..];
+                }
+                _ => rest = after,
+            }
+        }
+    }
+    found
+}
+
+fn value_in<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    for (at, _) in text.match_indices(key) {
+        let begins = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
+        let after = text[at + key.len()..].trim_start_matches(['"', '`']).trim_start_matches(' ');
+        let Some(value) = after.strip_prefix(['=', ':']).filter(|_| begins) else { continue };
+        let value = value.trim_start_matches(' ');
+        let value = match value.chars().next() {
+            Some(quote @ ('"' | '\'' | '`')) => value[1..].split(quote).next(),
+            _ => value.split([' ', ',', ';', '\n']).next(),
+        };
+        return value.filter(|value| !value.is_empty());
+    }
+    None
+}

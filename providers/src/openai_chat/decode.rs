@@ -1,0 +1,391 @@
+//! Decoding: the chunks of a Chat Completions stream, made model events.
+
+use std::collections::VecDeque;
+use std::mem::take;
+use std::sync::Arc;
+
+use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use serde::de::IgnoredAny;
+
+use super::wire::{CallDelta, Chunk, Content, Delta};
+use crate::codec::{Decode, Progress};
+use crate::error::{Failure, Place};
+
+type Out = VecDeque<ModelEvent>;
+
+/// Reads one Chat Completions stream.
+///
+/// Calls are told apart by index, id and name, as far as a server sends them; whether the model
+/// wants tools is decided by the calls, not by the `finish_reason`; the last usage counts.
+#[derive(Debug)]
+pub struct Decoder {
+    place: Arc<Place>,
+    /// How many blocks have begun.
+    blocks: u32,
+    /// The open block of text or thinking.
+    prose: Option<(u32, BlockKind)>,
+    calls: Vec<OpenCall>,
+    finish: Option<String>,
+    usage: Usage,
+    ended: bool,
+}
+
+/// A tool call that is being written.
+#[derive(Debug)]
+struct OpenCall {
+    index: Option<i64>,
+    id: String,
+    /// Its block, once its name is known.
+    block: Option<u32>,
+    /// Arguments that came before the name.
+    held: String,
+    /// Whether there are arguments at all.
+    written: bool,
+    /// The first piece had complete arguments: the next named piece without an id is another call.
+    whole: bool,
+}
+
+impl Decode for Decoder {
+    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+        let data = data.trim_ascii();
+        match data {
+            _ if self.ended => {}
+            [] | [b':', ..] => {} // a keep-alive that was sent as data
+            b"[DONE]" => self.end(out),
+            _ => match serde_json::from_slice::<Chunk<'_>>(data) {
+                Ok(chunk) => self.chunk(chunk, data, out),
+                Err(why) => match std::str::from_utf8(data) {
+                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
+                    Ok(text) => self.not_understood(text, &why, out),
+                },
+            },
+        }
+        match (self.ended, &self.finish) {
+            (true, _) => Progress::Ended,
+            (false, Some(_)) => Progress::Complete,
+            (false, None) => Progress::Open,
+        }
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        if self.finish.is_some() {
+            return self.end(out);
+        }
+        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
+        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+    }
+}
+
+impl Decoder {
+    /// A decoder of a reply from this place.
+    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+        Decoder {
+            place: place.into(),
+            blocks: 0,
+            prose: None,
+            calls: Vec::new(),
+            finish: None,
+            usage: Usage::default(),
+            ended: false,
+        }
+    }
+
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
+        if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
+            self.usage = raw.into();
+        }
+        let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
+        if chunk.error.is_some() || bare_error {
+            let error = Failure::read(None, data).into_error(&self.place);
+            return self.fail(error, out);
+        }
+        let Some(choice) = chunk.choices.0 else { return };
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.delta(delta, out);
+        }
+        if !choice.finish_reason.0.is_empty() {
+            self.finish = Some(choice.finish_reason.0.into_owned());
+        }
+    }
+
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Out) {
+        let thinking = if delta.reasoning_content.0.is_empty() { delta.reasoning } else { delta.reasoning_content };
+        self.prose(BlockKind::Thinking, thinking.0.into_owned(), out);
+        match delta.content {
+            Content::Text(text) => self.prose(BlockKind::Text, text.into_owned(), out),
+            Content::Pieces(pieces) => {
+                for piece in pieces {
+                    self.prose(BlockKind::Thinking, piece.thinking.into_text(), out);
+                    self.prose(BlockKind::Text, piece.text.0.into_owned(), out);
+                }
+            }
+        }
+        self.prose(BlockKind::Text, delta.refusal.0.into_owned(), out);
+        for call in delta.tool_calls.into_iter().flatten() {
+            self.call(call, out);
+        }
+    }
+
+    /// Text or thinking: goes on with the open block if it is of this kind.
+    fn prose(&mut self, kind: BlockKind, delta: String, out: &mut Out) {
+        if delta.is_empty() {
+            return;
+        }
+        let block = match &self.prose {
+            Some((block, open)) if *open == kind => *block,
+            _ => {
+                self.end_prose(out);
+                let block = self.start(kind.clone(), out);
+                self.prose = Some((block, kind));
+                block
+            }
+        };
+        out.push_back(ModelEvent::Delta { block, delta });
+    }
+
+    fn end_prose(&mut self, out: &mut Out) {
+        if let Some((block, _)) = self.prose.take() {
+            out.push_back(ModelEvent::BlockEnd { block, signature: None });
+        }
+    }
+
+    fn start(&mut self, kind: BlockKind, out: &mut Out) -> u32 {
+        let block = self.blocks;
+        self.blocks += 1;
+        out.push_back(ModelEvent::BlockStart { block, kind });
+        block
+    }
+
+    /// More of a call, or a new one.
+    fn call(&mut self, delta: CallDelta<'_>, out: &mut Out) {
+        self.end_prose(out);
+        let function = delta.function.unwrap_or_default();
+        let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
+        let at = self.known_call(delta.index, id, !name.is_empty()).unwrap_or_else(|| {
+            self.calls.push(OpenCall {
+                index: delta.index,
+                id: id.to_owned(),
+                block: None,
+                held: String::new(),
+                written: false,
+                whole: is_object(&arguments),
+            });
+            self.calls.len() - 1
+        });
+        if self.calls[at].block.is_none() {
+            let call = &mut self.calls[at];
+            if call.id.is_empty() {
+                id.clone_into(&mut call.id);
+            }
+            call.held.push_str(&arguments);
+            if !name.is_empty() {
+                self.start_call(at, name, out);
+            }
+        } else {
+            self.calls[at].write(arguments, out);
+        }
+    }
+
+    /// The call that a piece belongs to, if it begins none.
+    fn known_call(&self, index: Option<i64>, id: &str, named: bool) -> Option<usize> {
+        let same_id = self.calls.iter().rposition(|call| call.index == index && call.id == id);
+        if !id.is_empty() && same_id.is_some() {
+            return same_id;
+        }
+        let at = match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
+            None if !id.is_empty() => return None,
+            None => self.calls.len().checked_sub(1)?,
+        };
+        let call = &self.calls[at];
+        let another = if id.is_empty() || call.id.is_empty() { call.whole } else { true };
+        (!(named && another)).then_some(at)
+    }
+
+    fn start_call(&mut self, at: usize, name: &str, out: &mut Out) {
+        let kind = BlockKind::ToolCall { id: self.calls[at].id.clone(), name: name.to_owned() };
+        let block = self.start(kind, out);
+        let call = &mut self.calls[at];
+        call.block = Some(block);
+        let held = take(&mut call.held);
+        call.write(held, out);
+    }
+
+    /// The reply is complete.
+    fn end(&mut self, out: &mut Out) {
+        if self.ended {
+            return;
+        }
+        let stop = match self.finish.as_deref().unwrap_or("") {
+            "" if self.blocks == 0 && self.calls.is_empty() => {
+                let why = format!("{} ended the stream without a reply. Try again.", self.place);
+                return self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+            }
+            "model_context_window_exceeded" => {
+                let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
+                return self.fail(failure.into_error(&self.place), out);
+            }
+            "error" | "network_error" => return self.fail(Failure::default().into_error(&self.place), out),
+            "length" | "max_tokens" | "model_length" => StopReason::Length,
+            "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
+            _ if self.calls.is_empty() => StopReason::Stop,
+            _ => StopReason::ToolCalls,
+        };
+        self.end_prose(out);
+        for at in 0..self.calls.len() {
+            if self.calls[at].block.is_none() {
+                self.start_call(at, "", out);
+            }
+            self.calls[at].end(out);
+        }
+        self.ended = true;
+        out.push_back(ModelEvent::Done { stop, usage: self.usage });
+    }
+
+    fn not_understood(&mut self, text: &str, why: &serde_json::Error, out: &mut Out) {
+        let excerpt: String = text.chars().take(120).collect();
+        let why = format!(
+            "{} sent what is no chat completion chunk ({why}): {excerpt}. Try again, or check the base URL.",
+            self.place
+        );
+        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+    }
+
+    fn fail(&mut self, error: ModelError, out: &mut Out) {
+        if !self.ended {
+            self.ended = true;
+            out.push_back(ModelEvent::Error(error));
+        }
+    }
+}
+
+impl OpenCall {
+    fn write(&mut self, delta: String, out: &mut Out) {
+        if let Some(block) = self.block.filter(|_| !delta.is_empty()) {
+            self.written = true;
+            out.push_back(ModelEvent::Delta { block, delta });
+        }
+    }
+
+    fn end(&mut self, out: &mut Out) {
+        if !self.written {
+            self.write("{}".into(), out);
+        }
+        if let Some(block) = self.block {
+            out.push_back(ModelEvent::BlockEnd { block, signature: None });
+        }
+    }
+}
+
+/// Whether this is the text of a whole JSON object.
+pub(super) fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of these payloads, in short; `EOF` ends the stream.
+    fn decode(payloads: &[&str]) -> Vec<String> {
+        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        for payload in payloads {
+            match *payload {
+                "EOF" => decoder.finish(&mut out),
+                payload => drop(decoder.decode(payload.as_bytes(), &mut out)),
+            }
+        }
+        let short = |event| match event {
+            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+            ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
+            ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
+            ModelEvent::BlockEnd { block, .. } => format!("{block}."),
+            ModelEvent::Done { stop, .. } => format!("{stop:?}"),
+            ModelEvent::Error(error) => format!("{:?}", error.kind),
+            other => format!("{other:?}"),
+        };
+        out.into_iter().map(short).collect()
+    }
+
+    fn delta(delta: &str) -> String {
+        format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
+    }
+    fn calls(calls: &str) -> String {
+        delta(&format!("{{\"tool_calls\":[{calls}]}}"))
+    }
+    fn finish(reason: &str) -> String {
+        format!("{{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
+    }
+
+    #[test]
+    fn thinking_and_text_are_blocks_of_their_own() {
+        let payloads = [
+            delta(r#"{"role":"assistant","content":"","reasoning_content":"h"}"#),
+            delta(r#"{"content":null,"reasoning":"m"}"#),
+            delta(r#"{"content":"o"}"#),
+            delta(r#"{"content":[{"type":"text","text":"k"}]}"#),
+            finish("stop"),
+        ];
+        let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain([": ping", "[DONE]"]).collect();
+        assert_eq!(decode(&payloads), ["0: Thinking", "0+h", "0+m", "0.", "1: Text", "1+o", "1+k", "1.", "Stop"]);
+    }
+
+    #[test]
+    fn calls_are_told_apart_however_they_are_marked() {
+        let one = r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#;
+        let cases = [
+            ("by index from 1", [one.replace(":0", ":1"), one.replace(":0", ":2").replace("\"a\"", "\"b\"")]),
+            ("index always 0", [one.to_owned(), one.replace("\"a\"", "\"b\"")]),
+            ("no index", [one.replace("\"index\":0,", ""), one.replace("\"index\":0,\"id\":\"a\"", "\"id\":\"b\"")]),
+        ];
+        for (case, [a, b]) in cases {
+            let events = decode(&[&calls(&a), &calls(&b), &finish("stop"), "EOF"]);
+            assert_eq!(events, ["0: a f", "0+{}", "1: b f", "1+{}", "0.", "1.", "ToolCalls"], "{case}");
+        }
+        let bare = r#"{"function":{"name":"f","arguments":{"x":1}}}"#;
+        let events = decode(&[&calls(bare), &calls(bare), "[DONE]"]);
+        assert_eq!(events, ["0:  f", "0+{\"x\":1}", "1:  f", "1+{\"x\":1}", "0.", "1.", "ToolCalls"]);
+    }
+
+    #[test]
+    fn interleaved_pieces_find_their_call() {
+        let piece =
+            |index, arguments: &str| calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#));
+        let begin =
+            |index, id| calls(&format!(r#"{{"index":{index},"id":"{id}","function":{{"name":"f","arguments":""}}}}"#));
+        let payloads =
+            [begin(0, "a"), begin(1, "b"), piece(0, "{"), piece(1, "["), piece(0, "}"), finish("tool_calls")];
+        let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain(["EOF"]).collect();
+        assert_eq!(decode(&payloads), ["0: a f", "1: b f", "0+{", "1+[", "0+}", "0.", "1.", "ToolCalls"]);
+    }
+
+    #[test]
+    fn the_reply_decides_how_it_ended() {
+        let call = calls(r#"{"index":0,"id":"a","function":{"name":"f","arguments":""}}"#);
+        assert_eq!(decode(&[&call, &finish("stop"), "EOF"]), ["0: a f", "0+{}", "0.", "ToolCalls"]);
+        assert_eq!(decode(&[&finish("tool_calls"), "[DONE]"]), ["Stop"]);
+        assert_eq!(decode(&[&finish("length"), "EOF"]), ["Length"]);
+        assert_eq!(decode(&[&finish("content_filter"), "EOF"]), ["ContentFilter"]);
+        assert_eq!(decode(&[&call, "EOF"]).last().unwrap(), "Network");
+        assert_eq!(decode(&["[DONE]"]), ["Protocol"]);
+        assert_eq!(decode(&["{\"choices\":"]), ["Protocol"]);
+        assert_eq!(decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]), ["Overloaded"]);
+        assert_eq!(decode(&[r#"{"error":{"message":"no","code":401}}"#]), ["Auth"]);
+    }
+
+    #[test]
+    fn the_last_usage_counts() {
+        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        let payloads = [
+            r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
+            r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7}}}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":17,
+                "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
+            "[DONE]",
+        ];
+        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p.as_bytes(), &mut out)).collect();
+        assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
+        let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
+        assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
+    }
+}

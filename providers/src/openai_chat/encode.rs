@@ -1,0 +1,318 @@
+//! Encoding: a request, made the body of a Chat Completions request.
+//!
+//! Each message's bytes are made once and then copied; a long conversation costs a copy, not an
+//! encoding.
+
+use loopwright::{
+    AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, ThinkingLevel, ToolChoice, ToolList,
+    ToolResult, UserMessage,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::decode::is_object;
+
+/// Names the bytes kept with messages and tools; no setting changes them.
+const CODEC: &str = "openai-chat";
+
+/// What a body needs besides the request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The model's name, as the server knows it.
+    pub model: String,
+    /// The server is OpenAI's own: the output limit is `max_completion_tokens`, and the session is
+    /// the key of the prompt cache. Others know `max_tokens` only.
+    pub is_openai: bool,
+    /// The usage must be asked for. Some servers tell it unasked and refuse the question.
+    pub ask_usage: bool,
+    /// Further fields of the body, such as `top_p`.
+    pub options: Map<String, Value>,
+}
+
+impl Settings {
+    /// Settings for a model of this name.
+    pub fn new(model: impl Into<String>) -> Self {
+        Settings { model: model.into(), is_openai: false, ask_usage: true, options: Map::new() }
+    }
+}
+
+/// The body of `request`: JSON.
+pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+    let mut body = Vec::with_capacity(4096);
+    body.extend_from_slice(b"{\"model\":");
+    put(&mut body, &settings.model);
+    body.extend_from_slice(b",\"messages\":[");
+    messages(&mut body, request);
+    body.push(b']');
+    if !request.tools.is_empty() {
+        body.extend_from_slice(b",\"tools\":");
+        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
+        match &request.tool_choice {
+            ToolChoice::None => field(&mut body, "tool_choice", "none"),
+            ToolChoice::Required => field(&mut body, "tool_choice", "required"),
+            ToolChoice::Tool(name) => {
+                field(&mut body, "tool_choice", &json!({"type": "function", "function": {"name": name}}))
+            }
+            _ => {}
+        }
+    }
+    if let Some(output) = &request.output {
+        field(&mut body, "response_format", &response_format(output));
+    }
+    if let Some(max) = request.max_tokens {
+        field(&mut body, if settings.is_openai { "max_completion_tokens" } else { "max_tokens" }, &max);
+    }
+    if let Some(temperature) = request.temperature {
+        field(&mut body, "temperature", &temperature);
+    }
+    if request.thinking != ThinkingLevel::Off {
+        field(&mut body, "reasoning_effort", &request.thinking);
+    }
+    if settings.is_openai && (1..=64).contains(&request.session.len()) {
+        field(&mut body, "prompt_cache_key", &request.session);
+    }
+    for (name, value) in &settings.options {
+        field(&mut body, name, value);
+    }
+    if settings.ask_usage {
+        field(&mut body, "stream_options", &json!({"include_usage": true}));
+    }
+    body.extend_from_slice(b",\"stream\":true}");
+    body
+}
+
+fn messages(body: &mut Vec<u8>, request: &ChatRequest) {
+    let begin = body.len();
+    let mut add = |message: &[u8]| {
+        if message.is_empty() {
+            return;
+        }
+        if body.len() > begin {
+            body.push(b',');
+        }
+        body.extend_from_slice(message);
+    };
+    if !request.system.is_empty() {
+        add(&bytes(&json!({"role": "system", "content": &*request.system})));
+    }
+    // The protocol has no images in tool results, and nothing may stand between the results of a
+    // batch: their images follow them, as a message of the user.
+    let mut images: Vec<Value> = Vec::new();
+    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+        match message.as_tool_result() {
+            Some(result) => {
+                add(&message.encode_once(CODEC, || encode_message(message)));
+                images.extend(result_images(result));
+            }
+            None => {
+                add(&images_message(&mut images));
+                add(&message.encode_once(CODEC, || encode_message(message)));
+            }
+        }
+    }
+    add(&images_message(&mut images));
+}
+
+/// One message. Empty for one that says nothing.
+fn encode_message(message: &Message) -> Vec<u8> {
+    match &message.body {
+        Body::User(user) => user_message(user),
+        Body::Assistant(assistant) => assistant_message(assistant),
+        Body::ToolResult(result) => tool_message(result),
+        _ => Vec::new(),
+    }
+}
+
+fn user_message(user: &UserMessage) -> Vec<u8> {
+    let parts: Vec<&Content> =
+        user.content.iter().filter(|c| !matches!(c, Content::Text { text } if text.is_empty())).collect();
+    let content = match parts.as_slice() {
+        [] => return Vec::new(),
+        [Content::Text { text }] => json!(text),
+        parts => parts.iter().filter_map(|part| content_part(part)).collect(),
+    };
+    bytes(&json!({"role": "user", "content": content}))
+}
+
+fn content_part(part: &Content) -> Option<Value> {
+    match part {
+        Content::Text { text } => Some(json!({"type": "text", "text": text})),
+        Content::Image { media_type, data } => {
+            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
+        }
+        _ => None,
+    }
+}
+
+fn assistant_message(assistant: &AssistantMessage) -> Vec<u8> {
+    let text = assistant.text();
+    let calls: Vec<Value> = assistant
+        .calls()
+        .map(|call| {
+            // Strict servers read the arguments; what is no object has an error result to explain it.
+            let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
+            json!({"id": &*call.id, "type": "function", "function": {"name": &*call.name, "arguments": arguments}})
+        })
+        .collect();
+    let mut message = json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { json!(text) }});
+    if !calls.is_empty() {
+        message["tool_calls"] = Value::Array(calls);
+    } else if text.is_empty() {
+        return Vec::new();
+    }
+    bytes(&message)
+}
+
+fn tool_message(result: &ToolResult) -> Vec<u8> {
+    let text = result.text();
+    let text = match text.as_str() {
+        "" if result_images(result).next().is_some() => "(an image, see below)",
+        "" => "(no output)",
+        text => text,
+    };
+    bytes(&json!({"role": "tool", "tool_call_id": &*result.call, "content": text}))
+}
+
+fn result_images(result: &ToolResult) -> impl Iterator<Item = Value> {
+    result.content.iter().filter(|part| !matches!(part, Content::Text { .. })).filter_map(content_part)
+}
+
+fn images_message(images: &mut Vec<Value>) -> Vec<u8> {
+    if images.is_empty() {
+        return Vec::new();
+    }
+    let mut content = vec![json!({"type": "text", "text": "(images that the tools returned)"})];
+    content.append(images);
+    bytes(&json!({"role": "user", "content": content}))
+}
+
+fn tools(tools: &ToolList) -> Vec<u8> {
+    let list: Vec<Value> = tools
+        .iter()
+        .map(|tool| {
+            json!({"type": "function", "function": {
+                "name": &*tool.name, "description": tool.description, "parameters": tool.schema,
+            }})
+        })
+        .collect();
+    bytes(&list)
+}
+
+fn response_format(output: &OutputSchema) -> Value {
+    json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}})
+}
+
+fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
+    body.push(b',');
+    put(body, name);
+    body.push(b':');
+    put(body, value);
+}
+
+fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
+    if serde_json::to_writer(&mut *body, value).is_err() {
+        body.extend_from_slice(b"null"); // cannot happen: our values have string keys, and memory does not fail
+    }
+}
+
+fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loopwright::{MessageId, Part, ResultStatus, StopReason, ToolCall, ToolSpec};
+
+    use super::*;
+
+    fn image() -> Content {
+        Content::Image { media_type: "image/png".into(), data: "AAAA".into() }
+    }
+
+    fn call(id: &str, arguments: &str) -> Part {
+        Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+    }
+
+    fn result(id: &str, content: Vec<Content>) -> Body {
+        let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
+        Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    }
+
+    fn request(bodies: Vec<Body>) -> ChatRequest {
+        let mut request = ChatRequest::default();
+        let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+        request.messages = Arc::new(messages.collect());
+        request
+    }
+
+    fn encoded(request: &ChatRequest) -> Value {
+        serde_json::from_slice(&encode(request, &Settings::new("m"))).unwrap()
+    }
+
+    #[test]
+    fn a_batch_keeps_its_results_together_and_its_images_follow() {
+        let thinking = Part::Thinking { text: "hm".into(), signature: None };
+        let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
+        let request = request(vec![
+            UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
+            AssistantMessage { parts, ..Default::default() }.into(),
+            result("c1", vec![image()]),
+            result("c2", vec![]),
+            AssistantMessage { stop: StopReason::Aborted, ..Default::default() }.into(),
+            UserMessage::from("go on").into(),
+        ]);
+        let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let function = |arguments| json!({"name": "f", "arguments": arguments});
+        let expected = json!([
+            {"role": "user", "content": [{"type": "text", "text": "look"}, url]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": function("{\"a\":1}")},
+                {"id": "c2", "type": "function", "function": function("{}")},
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "(an image, see below)"},
+            {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
+            {"role": "user", "content": [{"type": "text", "text": "(images that the tools returned)"}, url]},
+            {"role": "user", "content": "go on"},
+        ]);
+        assert_eq!(encoded(&request)["messages"], expected);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_in_the_body() {
+        let mut request = request(vec![UserMessage::from("hi").into()]);
+        let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"}));
+        request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
+        request.tool_choice = ToolChoice::Tool("f".into());
+        request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+        request.max_tokens = Some(9);
+        request.temperature = Some(0.7);
+        request.thinking = ThinkingLevel::XHigh;
+        request.session = "s1".into();
+        let body = encoded(&request);
+        assert_eq!(
+            body["tools"][0]["function"],
+            json!({"name": "f", "description": "Does f.", "parameters": {"type": "object"}})
+        );
+        assert_eq!(body["tool_choice"]["function"]["name"], "f");
+        assert_eq!(body["response_format"]["json_schema"]["name"], "Out");
+        assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(9), &json!("xhigh")));
+        let text = String::from_utf8(encode(&request, &Settings::new("m"))).unwrap();
+        assert!(text.contains("\"temperature\":0.7,"), "{text}");
+        assert_eq!(body["stream_options"]["include_usage"], true);
+        assert!(body.get("prompt_cache_key").is_none());
+        let settings = Settings { is_openai: true, ..Settings::new("m") };
+        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+        assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
+    }
+
+    #[test]
+    fn a_message_is_encoded_once() {
+        let request = request(vec![UserMessage::from("hi").into()]);
+        let first = encode(&request, &Settings::new("m"));
+        let kept = request.messages[0].encode_once(CODEC, || unreachable!());
+        assert!(first.windows(kept.len()).any(|part| part == &*kept));
+    }
+}

@@ -1,0 +1,301 @@
+//! The chunks of a Chat Completions stream as they come, read leniently and without copies.
+//!
+//! Servers differ in what they send where: `null` for an empty string, a number for an id, an
+//! object for a text. Whatever can be understood is; only what is no JSON is an error.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use loopwright::Usage;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// One chunk of the stream, or a whole completion.
+#[derive(Deserialize)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow, default)]
+    pub(super) choices: FirstChoice<'a>,
+    #[serde(default)]
+    pub(super) usage: Option<RawUsage>,
+    #[serde(default)]
+    pub(super) x_groq: Option<XGroq>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) detail: Option<&'a RawValue>,
+}
+
+/// Groq's corner of a chunk.
+#[derive(Deserialize)]
+pub(super) struct XGroq {
+    #[serde(default)]
+    pub(super) usage: Option<RawUsage>,
+}
+
+/// One choice of a chunk.
+#[derive(Deserialize)]
+pub(super) struct Choice<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    pub(super) delta: Option<Delta<'a>>,
+    /// What a server that does not stream sends instead of deltas.
+    #[serde(borrow, default)]
+    pub(super) message: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    pub(super) finish_reason: Text<'a>,
+}
+
+/// What a chunk adds to the reply.
+#[derive(Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow, default)]
+    pub(super) content: Content<'a>,
+    #[serde(borrow, default)]
+    pub(super) reasoning_content: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) reasoning: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) refusal: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+}
+
+/// More of one tool call.
+#[derive(Deserialize)]
+pub(super) struct CallDelta<'a> {
+    #[serde(default)]
+    pub(super) index: Option<i64>,
+    #[serde(borrow, default)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) function: Option<Function<'a>>,
+}
+
+/// The function of a tool call.
+#[derive(Deserialize, Default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) arguments: Option<&'a RawValue>,
+}
+
+impl Function<'_> {
+    /// The arguments' JSON text, or a piece of it: the string that it should be, or else the value itself.
+    pub(super) fn arguments(&self) -> String {
+        let raw = self.arguments.map_or("", RawValue::get);
+        match raw.as_bytes().first() {
+            Some(b'"') => serde_json::from_str(raw).unwrap_or_default(),
+            _ => raw.to_owned(),
+        }
+    }
+}
+
+/// Tokens used, as reported.
+#[derive(Deserialize, Default, Clone, Copy)]
+pub(super) struct RawUsage {
+    #[serde(default)]
+    pub(super) prompt_tokens: Count,
+    #[serde(default)]
+    pub(super) completion_tokens: Count,
+    #[serde(default)]
+    pub(super) total_tokens: Count,
+    #[serde(default)]
+    pub(super) prompt_cache_hit_tokens: Count,
+    #[serde(default)]
+    pub(super) prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default)]
+    pub(super) completion_tokens_details: Option<CompletionDetails>,
+}
+
+impl From<RawUsage> for Usage {
+    fn from(raw: RawUsage) -> Usage {
+        let prompt = raw.prompt_tokens_details.unwrap_or_default();
+        let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
+        let cache_write = prompt.cache_write_tokens.0;
+        let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
+        // Some count reasoning beside the completion; the total gives them away.
+        let beside = raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
+        let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
+        Usage {
+            input: raw.prompt_tokens.0.saturating_sub(cache_read + cache_write),
+            output,
+            cache_read,
+            cache_write,
+            reasoning: reasoning.min(output),
+        }
+    }
+}
+
+/// What the prompt tokens are made of.
+#[derive(Deserialize, Default, Clone, Copy)]
+pub(super) struct PromptDetails {
+    #[serde(default)]
+    pub(super) cached_tokens: Count,
+    #[serde(default)]
+    pub(super) cache_write_tokens: Count,
+}
+
+/// What the completion tokens are made of.
+#[derive(Deserialize, Default, Clone, Copy)]
+pub(super) struct CompletionDetails {
+    #[serde(default)]
+    pub(super) reasoning_tokens: Count,
+}
+
+/// The choice with index 0, if the chunk has it.
+#[derive(Default)]
+pub(super) struct FirstChoice<'a>(pub(super) Option<Choice<'a>>);
+
+/// A string; whatever is none reads as one, `null`, lists and objects as the empty one.
+#[derive(Default)]
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+
+/// What is said: a string, or pieces of text and thinking.
+pub(super) enum Content<'a> {
+    Text(Cow<'a, str>),
+    Pieces(Vec<Piece<'a>>),
+}
+
+/// A piece of content.
+#[derive(Deserialize)]
+pub(super) struct Piece<'a> {
+    #[serde(borrow, default)]
+    pub(super) text: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) thinking: Content<'a>,
+}
+
+impl Content<'_> {
+    /// All text in it, pieces joined.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Content::Text(text) => text.into_owned(),
+            Content::Pieces(pieces) => pieces.into_iter().map(|piece| piece.text.0).collect(),
+        }
+    }
+}
+
+impl Default for Content<'_> {
+    fn default() -> Self {
+        Content::Text(Cow::Borrowed(""))
+    }
+}
+
+/// A number of tokens, or an index; whatever is none counts as zero.
+#[derive(Default, Clone, Copy, PartialEq)]
+pub(super) struct Count(pub(super) u64);
+
+macro_rules! drain {
+    ($access:ident, $next:ident) => {
+        while $access.$next::<IgnoredAny>()?.is_some() {}
+    };
+}
+
+/// Makes a visitor whose scalars are all understood; the rest of its methods is given.
+macro_rules! lenient {
+    ($visitor:ident => $out:ty, $expecting:literal, $from:expr, { $($more:tt)* }) => {
+        struct $visitor;
+        impl<'de> Visitor<'de> for $visitor {
+            type Value = $out;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($expecting)
+            }
+            fn visit_unit<E>(self) -> Result<$out, E> {
+                Ok(<$out>::default())
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<$out, E> {
+                Ok(<$out>::default())
+            }
+            fn visit_u64<E>(self, n: u64) -> Result<$out, E> {
+                Ok($from(n))
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<$out, E> {
+                Ok($from(u64::try_from(n).unwrap_or(0)))
+            }
+            fn visit_f64<E>(self, n: f64) -> Result<$out, E> {
+                Ok($from(n as u64))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$out, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(<$out>::default())
+            }
+            $($more)*
+        }
+    };
+}
+
+lenient!(TextVisitor => Text<'de>, "a string", |n: u64| Text(Cow::Owned(n.to_string())), {
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
+        drain!(seq, next_element);
+        Ok(Text::default())
+    }
+});
+
+lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Text(Cow::Owned(n.to_string())), {
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
+        Ok(Content::Text(Cow::Borrowed(text)))
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
+        Ok(Content::Text(Cow::Owned(text.to_owned())))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content<'de>, A::Error> {
+        let mut pieces = Vec::new();
+        while let Some(piece) = seq.next_element()? {
+            pieces.push(piece);
+        }
+        Ok(Content::Pieces(pieces))
+    }
+});
+
+lenient!(CountVisitor => Count, "a number", Count, {
+    fn visit_str<E>(self, text: &str) -> Result<Count, E> {
+        Ok(Count(text.parse().unwrap_or(0)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
+        drain!(seq, next_element);
+        Ok(Count::default())
+    }
+});
+
+lenient!(FirstChoiceVisitor => FirstChoice<'de>, "a list of choices", |_| FirstChoice::default(), {
+    fn visit_str<E>(self, _: &str) -> Result<FirstChoice<'de>, E> {
+        Ok(FirstChoice::default())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<FirstChoice<'de>, A::Error> {
+        let mut first = FirstChoice::default();
+        while let Some(choice) = seq.next_element::<Choice<'de>>()? {
+            if choice.index.0 == 0 && first.0.is_none() {
+                first.0 = Some(choice);
+            }
+        }
+        Ok(first)
+    }
+});
+
+macro_rules! deserialize_leniently {
+    ($($type:ty: $visitor:ident),*) => {$(
+        impl<'de: 'a, 'a> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any($visitor)
+            }
+        }
+    )*};
+}
+deserialize_leniently!(Text<'a>: TextVisitor, Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoiceVisitor);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CountVisitor)
+    }
+}

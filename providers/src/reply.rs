@@ -1,0 +1,224 @@
+//! One reply as it arrives: a stream that reads the network only when it has nothing to give.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{BoxStream, Stream, StreamExt};
+use loopwright::{ModelError, ModelErrorKind, ModelEvent};
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep};
+
+use crate::codec::{Decode, Progress};
+use crate::http::{Http, Target};
+use crate::sse::SseParser;
+
+/// How long extras may come after everything was said.
+const AFTERMATH: Duration = Duration::from_secs(5);
+/// As much of an event as is kept while it is unfinished.
+const LARGEST_EVENT: usize = 64 << 20;
+
+/// The reply to one request. Dropping it closes the connection, unless the reply is complete.
+pub(crate) struct Reply<'a, D> {
+    target: &'a Target,
+    decoder: D,
+    parser: SseParser,
+    /// Decoded, and not yet given out.
+    ready: VecDeque<ModelEvent>,
+    state: State<'a>,
+    clock: Clock,
+    /// A server that does not stream: its JSON is collected here.
+    whole: Option<Vec<u8>>,
+}
+
+enum State<'a> {
+    Sending(BoxFuture<'a, Result<Response, ModelError>>),
+    Refused(BoxFuture<'a, ModelError>),
+    Reading(Body),
+    /// The last event is in `ready`, or was given out.
+    Over,
+}
+
+type Body = BoxStream<'static, Result<Bytes, reqwest::Error>>;
+
+impl<'a, D: Decode + Unpin> Reply<'a, D> {
+    /// Posts `body`; nothing happens until the stream is polled.
+    pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
+        Reply {
+            target,
+            decoder,
+            parser: SseParser::new(),
+            ready: VecDeque::new(),
+            state: State::Sending(Box::pin(http.send(target, body))),
+            clock: Clock::new(http),
+            whole: None,
+        }
+    }
+
+    fn begin(&mut self, response: Response) {
+        if !response.status().is_success() {
+            self.state = State::Refused(Box::pin(self.target.refused(response)));
+            return;
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+        if kind.starts_with("application/json") {
+            self.whole = Some(Vec::new());
+        }
+        self.state = State::Reading(response.bytes_stream().boxed());
+    }
+
+    fn chunk(&mut self, chunk: &[u8]) {
+        let Reply { decoder, parser, ready, clock, whole, .. } = self;
+        let mut progress = None;
+        match whole {
+            Some(whole) => {
+                whole.extend_from_slice(chunk);
+                clock.progress(Progress::Open);
+            }
+            None => parser.push(chunk, |event| progress = Some(decoder.decode(event.data, ready))),
+        }
+        if let Some(progress) = progress {
+            clock.progress(progress);
+            if progress == Progress::Ended {
+                return self.drain();
+            }
+        }
+        let kept = self.parser.buffered() + self.whole.as_ref().map_or(0, Vec::len);
+        if kept > LARGEST_EVENT {
+            let why = format!("{} sent an event of more than {LARGEST_EVENT} bytes. Try again.", self.target.place);
+            self.fail(ModelError::new(ModelErrorKind::Protocol, why));
+        }
+    }
+
+    /// The body ended, by itself or with `broken`.
+    fn end(&mut self, broken: Option<&reqwest::Error>) {
+        let Reply { decoder, parser, ready, whole, .. } = self;
+        let mut progress = Progress::Open;
+        match whole.take() {
+            Some(whole) if whole.trim_ascii_start().starts_with(b"{") => progress = decoder.decode(&whole, ready),
+            whole => {
+                parser.push(&whole.unwrap_or_default(), |event| progress = decoder.decode(event.data, ready));
+                parser.finish(|event| progress = decoder.decode(event.data, ready));
+            }
+        }
+        match broken {
+            Some(why) if progress == Progress::Open && !self.clock.complete => {
+                let error = self.target.broken(why);
+                self.fail(error);
+            }
+            _ => decoder.finish(ready),
+        }
+        self.state = State::Over;
+    }
+
+    /// The reply is over; the body's end may be still to come. Reading it keeps the connection
+    /// for the next request, which is worth a task of its own where it has not arrived yet.
+    fn drain(&mut self) {
+        let State::Reading(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
+        let at_end = matches!(body.next().now_or_never(), Some(None | Some(Err(_))));
+        if let (false, Ok(handle)) = (at_end, Handle::try_current()) {
+            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.next().await {} }));
+        }
+    }
+
+    fn fail(&mut self, error: ModelError) {
+        self.ready.push_back(ModelEvent::Error(self.target.clean(error)));
+        self.state = State::Over;
+    }
+
+    /// Reads from the network until there is something to give.
+    fn poll_network(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.ready.is_empty() {
+            match &mut self.state {
+                State::Sending(response) => match ready!(response.as_mut().poll(cx)) {
+                    Ok(response) => self.begin(response),
+                    Err(error) => self.fail(error),
+                },
+                State::Refused(error) => {
+                    let error = ready!(error.as_mut().poll(cx));
+                    self.fail(error);
+                }
+                State::Reading(body) => match ready!(body.poll_next_unpin(cx)) {
+                    Some(Ok(chunk)) => self.chunk(&chunk),
+                    Some(Err(why)) => self.end(Some(&why)),
+                    None => self.end(None),
+                },
+                State::Over => return Poll::Ready(()),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<D: Decode + Unpin> Stream for Reply<'_, D> {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        let this = &mut *self;
+        if this.ready.is_empty() && this.poll_network(cx).is_pending() {
+            ready!(this.clock.poll_expired(cx));
+            if this.clock.complete {
+                this.end(None);
+            } else {
+                let error = this.target.too_slow("sent nothing", this.clock.limit);
+                this.fail(error);
+            }
+        }
+        Poll::Ready(this.ready.pop_front().map(|event| match event {
+            ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
+            event => event,
+        }))
+    }
+}
+
+/// Watches that there is progress.
+struct Clock {
+    between: Duration,
+    limit: Duration,
+    /// Everything has been said: running out of time is no error.
+    complete: bool,
+    last: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Clock {
+    fn new(http: &Http) -> Self {
+        let times = http.timeouts();
+        Clock {
+            between: times.between_events,
+            limit: times.connect + times.first_event,
+            complete: false,
+            last: None,
+            sleep: None,
+        }
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.last = Some(Instant::now());
+        self.complete = progress != Progress::Open;
+        self.limit = if self.complete { self.between.min(AFTERMATH) } else { self.between };
+    }
+
+    /// Ready when nothing has happened for the limit. The timer is set again when it rings, not
+    /// with each event.
+    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until); // the limit has become shorter
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if Instant::now() >= until {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(until);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! `Retry`: asks again when a request failed in a way that may pass.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use futures::stream::{BoxStream, Stream, StreamExt};
+use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
+use tokio::time::Sleep;
+
+/// A model that is asked again after an error that
+/// [may pass](loopwright::ModelErrorKind::is_retryable).
+///
+/// Before the second attempt it waits a random part of a base delay, before each further one of
+/// twice as much. A wait that the provider asks for comes on top; one that is longer than
+/// [`Retry::max_wait`] is not waited for, and the error is given out. An attempt that had begun to
+/// stream is [withdrawn](ModelEvent::Withdrawn) at once.
+#[derive(Debug)]
+pub struct Retry<M> {
+    model: M,
+    attempts: u32,
+    base: Duration,
+    max_delay: Duration,
+    max_wait: Duration,
+    chance: AtomicU64,
+}
+
+impl<M: ChatModel> Retry<M> {
+    /// Three attempts, delays of at most 0.5 s, 1 s, 2 s, … 30 s, and waits of at most 60 s.
+    pub fn new(model: M) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let here = &raw const now as u64; // differs between processes that start together
+        Retry {
+            model,
+            attempts: 3,
+            base: Duration::from_millis(500),
+            max_delay: Duration::from_secs(30),
+            max_wait: Duration::from_secs(60),
+            chance: AtomicU64::new(now.as_nanos() as u64 ^ here.rotate_left(32)),
+        }
+    }
+    /// At most this many attempts, the first one included.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+    /// The longest delay before the second attempt.
+    pub fn base_delay(mut self, delay: Duration) -> Self {
+        self.base = delay;
+        self
+    }
+    /// The longest delay before any attempt, waits that the provider asks for aside.
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
+        self
+    }
+    /// The longest wait that a provider may ask for.
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = wait;
+        self
+    }
+    /// Makes the delays the same each time, for tests.
+    pub fn seed(self, seed: u64) -> Self {
+        self.chance.store(seed, Ordering::Relaxed);
+        self
+    }
+
+    /// How long to wait after attempt number `attempt` failed; `None` to give up.
+    fn delay(&self, attempt: u32, error: &ModelError) -> Option<Duration> {
+        let wait = error.retry_after.unwrap_or_default();
+        if attempt >= self.attempts || !error.kind.is_retryable() || wait > self.max_wait {
+            return None;
+        }
+        let most = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.max_delay);
+        Some(wait + most.mul_f64(self.random()))
+    }
+
+    /// A number from 0 up to 1: a xorshift generator, which is chance enough to spread requests.
+    fn random(&self) -> f64 {
+        let next = |seed: u64| {
+            let mut x = seed.max(1);
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^ (x << 17)
+        };
+        let seed = self.chance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
+        let mixed = next(seed.unwrap_or_default()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl<M: ChatModel> ChatModel for Retry<M> {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        let state = State::Attempt(self.model.stream(request.clone()));
+        Attempts { retry: self, request, number: 1, shown: false, state }.boxed()
+    }
+}
+
+struct Attempts<'a, M> {
+    retry: &'a Retry<M>,
+    request: ChatRequest,
+    /// The number of the present attempt, from 1.
+    number: u32,
+    /// The present attempt has given out something that would have to be withdrawn.
+    shown: bool,
+    state: State<'a>,
+}
+
+enum State<'a> {
+    Attempt(BoxStream<'a, ModelEvent>),
+    Waiting(Pin<Box<Sleep>>),
+    Over,
+}
+
+impl<M: ChatModel> Stream for Attempts<'_, M> {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Over => return Poll::Ready(None),
+                State::Waiting(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    this.number += 1;
+                    this.state = State::Attempt(this.retry.model.stream(this.request.clone()));
+                }
+                State::Attempt(stream) => match ready!(stream.poll_next_unpin(cx)) {
+                    Some(ModelEvent::Error(error)) => {
+                        let Some(delay) = this.retry.delay(this.number, &error) else {
+                            this.state = State::Over;
+                            return Poll::Ready(Some(ModelEvent::Error(error)));
+                        };
+                        tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
+                        this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
+                        if std::mem::take(&mut this.shown) {
+                            return Poll::Ready(Some(ModelEvent::Withdrawn));
+                        }
+                    }
+                    Some(event) => {
+                        this.shown = event != ModelEvent::Withdrawn;
+                        if matches!(event, ModelEvent::Done { .. }) {
+                            this.state = State::Over;
+                        }
+                        return Poll::Ready(Some(event));
+                    }
+                    None => {
+                        this.state = State::Over;
+                        return Poll::Ready(None);
+                    }
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use loopwright::{BlockKind, ModelErrorKind, StopReason, Usage};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Gives out one scripted attempt after the other.
+    struct Script(ModelInfo, Mutex<Vec<Vec<ModelEvent>>>);
+
+    impl ChatModel for Script {
+        fn info(&self) -> &ModelInfo {
+            &self.0
+        }
+        fn stream<'a>(&'a self, _: ChatRequest) -> BoxStream<'a, ModelEvent> {
+            futures::stream::iter(self.1.lock().unwrap().remove(0)).boxed()
+        }
+    }
+
+    fn retry(attempts: Vec<Vec<ModelEvent>>) -> Retry<Script> {
+        Retry::new(Script(ModelInfo::new("test/script"), Mutex::new(attempts))).seed(7)
+    }
+    fn error(kind: ModelErrorKind, wait: Option<u64>) -> ModelEvent {
+        let mut error = ModelError::new(kind, "no");
+        error.retry_after = wait.map(Duration::from_secs);
+        ModelEvent::Error(error)
+    }
+    fn begun() -> ModelEvent {
+        ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }
+    }
+    fn done() -> ModelEvent {
+        ModelEvent::Done { stop: StopReason::Stop, usage: Usage::default() }
+    }
+    async fn events(model: &Retry<Script>) -> Vec<ModelEvent> {
+        model.stream(ChatRequest::default()).collect().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_half_streamed_attempt_is_withdrawn() {
+        let cut = error(ModelErrorKind::Network, None);
+        let model = retry(vec![vec![cut.clone()], vec![begun(), cut], vec![begun(), done()]]);
+        assert_eq!(events(&model).await, [begun(), ModelEvent::Withdrawn, begun(), done()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_error_is_given_out() {
+        let model = retry(vec![vec![error(ModelErrorKind::Overloaded, None)]; 3]);
+        assert_eq!(events(&model).await, [error(ModelErrorKind::Overloaded, None)]);
+        assert!(model.model.1.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_pass_is_not_retried() {
+        for last in [error(ModelErrorKind::Auth, None), error(ModelErrorKind::RateLimited, Some(3600))] {
+            let model = retry(vec![vec![last.clone()], vec![done()]]);
+            assert_eq!(events(&model).await, [last]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_was_asked_for_is_kept() {
+        let model = retry(vec![vec![error(ModelErrorKind::RateLimited, Some(20))], vec![done()]]);
+        let begin = Instant::now();
+        assert_eq!(events(&model).await, [done()]);
+        let waited = begin.elapsed();
+        assert!((20.0..=20.6).contains(&waited.as_secs_f64()), "{waited:?}");
+    }
+
+    #[test]
+    fn delays_grow_and_vary_within_their_bounds() {
+        let model = retry(Vec::new()).attempts(100);
+        let failed = ModelError::new(ModelErrorKind::Network, "no");
+        let mut seen = std::collections::HashSet::new();
+        for attempt in 1..50 {
+            let most = Duration::from_millis(500).saturating_mul(1 << (attempt - 1).min(16)).min(model.max_delay);
+            let delay = model.delay(attempt, &failed).unwrap();
+            assert!(delay <= most);
+            seen.insert(delay);
+        }
+        assert!(seen.len() > 40);
+    }
+}

@@ -1,0 +1,214 @@
+//! Event streams: bytes in, in chunks of any size, events out, as the WHATWG specification says.
+//!
+//! An event that lies whole in one chunk is handed out as slices of that chunk. Only what a chunk
+//! leaves unfinished is kept, and each byte is looked at once.
+
+use std::mem::take;
+
+use memchr::{memchr, memchr2};
+
+/// One event of a stream. Its bytes are as they came: whole lines, so no character is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SseEvent<'a> {
+    /// The `event` field; empty where the stream names none (the specification's `message`).
+    pub event: &'a [u8],
+    /// The `data` lines, joined by line feeds.
+    pub data: &'a [u8],
+}
+
+/// Splits a stream into events.
+///
+/// ```
+/// use loopwright_providers::SseParser;
+///
+/// let (mut parser, mut seen) = (SseParser::new(), Vec::new());
+/// parser.push(b"data: on", |event| seen.push(event.data.to_vec()));
+/// parser.push(b"e\r\n\r\ndata: two", |event| seen.push(event.data.to_vec()));
+/// parser.finish(|event| seen.push(event.data.to_vec()));
+/// assert_eq!(seen, [b"one", b"two"]);
+/// ```
+#[derive(Debug, Default)]
+pub struct SseParser {
+    /// The beginning of a line whose end has not come.
+    line: Vec<u8>,
+    /// The event so far, as far as it came in earlier chunks.
+    event: Vec<u8>,
+    data: Vec<u8>,
+    has_data: bool,
+    /// The last line ended with a CR: a LF that comes next belongs to it.
+    after_cr: bool,
+    /// The first line, which may begin with a byte order mark, is over.
+    begun: bool,
+}
+
+/// The event so far, as far as it lies in the present chunk.
+#[derive(Default)]
+struct InChunk<'c> {
+    event: Option<&'c [u8]>,
+    data: Option<&'c [u8]>,
+}
+
+impl SseParser {
+    /// A parser at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes and hands out the events that they complete.
+    pub fn push(&mut self, chunk: &[u8], mut on: impl FnMut(SseEvent<'_>)) {
+        let mut rest = chunk;
+        let mut here = InChunk::default();
+        while !rest.is_empty() {
+            if take(&mut self.after_cr) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let Some(end) = memchr2(b'\n', b'\r', rest) else {
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            self.after_cr = rest[end] == b'\r';
+            if self.line.is_empty() {
+                self.end_line(&rest[..end], &mut here, &mut on);
+            } else {
+                self.line.extend_from_slice(&rest[..end]);
+                let mut line = take(&mut self.line);
+                let mut own = InChunk::default();
+                self.end_line(&line, &mut own, &mut on);
+                self.keep(&mut own);
+                line.clear();
+                self.line = line;
+            }
+            rest = &rest[end + 1..];
+        }
+        self.keep(&mut here);
+    }
+
+    /// The stream is over: hands out an event that lacks its blank line, as many servers leave it.
+    pub fn finish(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
+        let line = take(&mut self.line);
+        let mut own = InChunk::default();
+        if !line.is_empty() {
+            self.end_line(&line, &mut own, &mut on);
+        }
+        self.dispatch(&mut own, &mut on);
+    }
+
+    /// How many bytes of an unfinished event are kept.
+    pub fn buffered(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
+    fn end_line<'c>(&mut self, mut line: &'c [u8], here: &mut InChunk<'c>, on: &mut impl FnMut(SseEvent<'_>)) {
+        if !self.begun {
+            self.begun = true;
+            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch(here, on);
+        }
+        let (field, value) = match memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" if self.has_data => {
+                self.keep(here);
+                self.data.push(b'\n');
+                self.data.extend_from_slice(value);
+            }
+            b"data" => {
+                self.has_data = true;
+                here.data = Some(value);
+            }
+            b"event" => {
+                self.event.clear();
+                here.event = Some(value);
+            }
+            _ => {} // a comment, `id`, `retry`, or a field that nobody knows
+        }
+    }
+
+    fn dispatch(&mut self, here: &mut InChunk<'_>, on: &mut impl FnMut(SseEvent<'_>)) {
+        if take(&mut self.has_data) {
+            on(SseEvent { event: here.event.unwrap_or(&self.event), data: here.data.unwrap_or(&self.data) });
+        }
+        *here = InChunk::default();
+        self.event.clear();
+        self.data.clear();
+    }
+
+    /// Moves what lies in a chunk to our own buffers, before the chunk goes.
+    fn keep(&mut self, here: &mut InChunk<'_>) {
+        if let Some(event) = here.event.take() {
+            self.event.extend_from_slice(event);
+        }
+        if let Some(data) = here.data.take() {
+            self.data.extend_from_slice(data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let mut events = Vec::new();
+        let mut parser = SseParser::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        for chunk in chunks {
+            parser.push(chunk, |e| events.push((text(e.event), text(e.data))));
+        }
+        parser.finish(|e| events.push((text(e.event), text(e.data))));
+        events
+    }
+
+    fn data(stream: &str) -> Vec<String> {
+        parse([stream.as_bytes()]).into_iter().map(|(_, data)| data).collect()
+    }
+
+    #[test]
+    fn every_kind_of_line_end_ends_a_line() {
+        for end in ["\n", "\r", "\r\n"] {
+            let stream = ["data: a", "data: b", "", "data: c", "", ""].join(end);
+            assert_eq!(data(&stream), ["a\nb", "c"], "{end:?}");
+        }
+    }
+
+    #[test]
+    fn any_cut_gives_the_same_events() {
+        let stream = "\u{feff}: hi\r\nevent: x\r\ndata: {\"t\":\"h\u{e9}llo \u{1f30d}\"}\r\n\r\ndata:1\rdata\rdata: 2\r\r\
+                      data: 3\n\nevent: lost\n\ndata: last";
+        let whole = parse([stream.as_bytes()]);
+        assert_eq!(whole.len(), 4);
+        assert_eq!(whole[0], ("x".into(), "{\"t\":\"h\u{e9}llo \u{1f30d}\"}".into()));
+        assert_eq!(whole[1], (String::new(), "1\n\n2".into()));
+        assert_eq!(whole[3], (String::new(), "last".into()));
+        for cut in 0..=stream.len() {
+            let (a, b) = stream.as_bytes().split_at(cut);
+            assert_eq!(parse([a, b]), whole, "cut at {cut}");
+        }
+        assert_eq!(parse(stream.as_bytes().chunks(1)), whole);
+    }
+
+    #[test]
+    fn only_a_leading_byte_order_mark_is_dropped() {
+        assert_eq!(data("\u{feff}data: 1\n\n\u{feff}data: 2\n\ndata: 3\n\n"), ["1", "3"]);
+    }
+
+    #[test]
+    fn comments_and_unknown_fields_are_no_events() {
+        assert!(data(": keep-alive\n\nretry: 10\n\nid: 7\n\nwhat\n\n").is_empty());
+        assert_eq!(data("data:  two spaces\nDATA: no\n\ndata\n\n"), [" two spaces", ""]);
+    }
+
+    #[test]
+    fn an_event_in_one_chunk_is_not_copied() {
+        let chunk = b"event: e\ndata: here\n\n";
+        let mut parser = SseParser::new();
+        parser.push(chunk, |event| assert!(chunk.as_ptr_range().contains(&event.data.as_ptr())));
+        assert_eq!(parser.buffered(), 0);
+    }
+}

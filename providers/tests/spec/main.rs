@@ -1,0 +1,6 @@
+//! The providers over a real socket.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+mod openai_chat;
+mod server;
