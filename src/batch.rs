@@ -129,7 +129,7 @@ impl Session {
     /// calls await, one that came after the question does not.
     fn steer_skips(&self) -> bool {
         let hold = self.config.while_awaiting == WhileAwaiting::Hold;
-        let held = |w| hold && self.fold.pending().next().is_some() && self.fold.is_after_question(w);
+        let held = |w| hold && self.fold.was_asked() && self.fold.is_after_question(w);
         self.fold.lane(Lane::Steering).any(|w| w.urgency >= Urgency::SkipPending && !held(w))
     }
 

@@ -404,6 +404,11 @@ impl Fold {
         self.batch.as_ref().is_some_and(|batch| waiting.at > batch.asked_at)
     }
 
+    /// Whether a call of the open batch was put to the outside.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.batch.as_ref().is_some_and(|batch| batch.asked_at > 0)
+    }
+
     pub(crate) fn calls(&self) -> &[Call] {
         self.batch.as_ref().map_or(&[], |batch| &batch.calls)
     }

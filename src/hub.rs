@@ -134,6 +134,10 @@ impl Hub {
         self.seq += 1;
         self.overlay(event);
     }
+    /// An event that was told before the session was opened.
+    pub(crate) fn pass_over(&mut self) {
+        self.seq += 1;
+    }
     /// An event that tells of no item: it carries the last number.
     pub(crate) fn overlay(&mut self, event: AgentEvent) {
         if self.subscribers.is_empty() {

@@ -177,7 +177,11 @@ impl Session {
     /// Folds the log and takes the session over.
     pub(crate) async fn open(&mut self) -> Result<(), MemoryError> {
         for item in self.memory.load(0).await? {
-            self.apply(&item);
+            if let Item::RunStarted { run, .. } = &item {
+                self.hub.set_run(*run);
+            }
+            let hub = &mut self.hub;
+            self.fold.apply(&item, &mut |_| hub.pass_over());
         }
         self.interrupted = self.fold.run.is_some();
         self.stage(Item::Opened { epoch: self.fold.epoch + 1 });

@@ -221,10 +221,10 @@ impl Task {
             if let RunCause::UserRequest(input) = &cause {
                 self.session.extensions = self.session.take_rider(input).over(&self.extensions);
             }
-            if let Err(error) = self.begin(cause).await {
+            if let Err(error) = self.begin(cause.clone()).await {
                 self.stuck = true;
                 let outcome = self.session.tell_unwritten_end(&error);
-                return self.tell_waiters(&outcome);
+                return self.tell_waiters(&cause, &outcome);
             }
         }
         let (ending, stop) = self.drive().await;
@@ -356,8 +356,8 @@ impl Task {
                 Some(self.session.tell_unwritten_end(&error))
             }
         };
-        if let Some(outcome) = outcome {
-            self.tell_waiters(&outcome);
+        if let (Some(outcome), Some(cause)) = (outcome, self.session.fold.cause.clone()) {
+            self.tell_waiters(&cause, &outcome);
         }
         let steers = matches!(ending.end, EndKind::Done | EndKind::AwaitingAction);
         for control in late {
@@ -368,14 +368,11 @@ impl Task {
         }
     }
 
-    fn tell_waiters(&mut self, outcome: &RunOutcome) {
-        let input = match &self.session.fold.cause {
-            Some(RunCause::UserRequest(input)) => Some(input),
-            _ => None,
-        };
+    fn tell_waiters(&mut self, cause: &RunCause, outcome: &RunOutcome) {
+        let request = if let RunCause::UserRequest(input) = cause { Some(input) } else { None };
         for (waits_for, ack) in std::mem::take(&mut self.waiters) {
             match waits_for {
-                Some(other) if Some(&other) != input => self.waiters.push((Some(other), ack)),
+                Some(other) if Some(&other) != request && !ack.is_closed() => self.waiters.push((Some(other), ack)),
                 _ => drop(ack.send(outcome.clone())),
             }
         }

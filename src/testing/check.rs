@@ -69,6 +69,8 @@ struct Nesting {
     run: bool,
     turn: bool,
     message: Option<crate::MessageId>,
+    /// The message that streams was withdrawn: it may go on, or nothing of it comes.
+    void: bool,
     text: HashMap<u32, String>,
     tools: HashSet<crate::CallId>,
 }
@@ -83,7 +85,8 @@ impl Nesting {
         match &envelope.event {
             AgentEvent::AgentStart { .. } => ensure(!std::mem::replace(&mut self.run, true), "a run in a run"),
             AgentEvent::AgentEnd(_) => {
-                ensure(!self.turn && self.message.is_none(), "the run ends with something open")?;
+                ensure(!self.turn && (self.message.is_none() || self.void), "the run ends with something open")?;
+                self.message = None;
                 ensure(self.tools.is_empty(), "the run ends while tools run")?;
                 self.run = false;
                 Ok(())
@@ -92,18 +95,17 @@ impl Nesting {
                 ensure(self.run && !std::mem::replace(&mut self.turn, true), "a turn out of place")
             }
             AgentEvent::TurnEnd { .. } => ensure(std::mem::take(&mut self.turn), "a turn ends that had not begun"),
-            AgentEvent::MessageStart { message_id, role } => {
+            AgentEvent::MessageStart { message_id, .. } => {
                 ensure(self.turn, "a message outside of a turn")?;
-                self.text.clear();
-                ensure(
-                    self.message.replace(*message_id).is_none() || *role == Role::Assistant,
-                    "a message in a message",
-                )
+                let free = self.message.is_none() || self.void;
+                self.withdraw(false);
+                self.message = Some(*message_id);
+                ensure(free, "a message in a message")
             }
             AgentEvent::MessageUpdate { message_id, update } => {
                 ensure(self.message == Some(*message_id), "a delta of a message that does not stream")?;
                 match update {
-                    Update::Withdrawn => self.withdraw(),
+                    Update::Withdrawn => self.withdraw(true),
                     Update::Text { block, delta } => self.text.entry(*block).or_default().push_str(delta),
                     _ => {}
                 }
@@ -140,9 +142,10 @@ impl Nesting {
         }
     }
 
-    /// The attempt is void; the message goes on, or nothing of it comes.
-    fn withdraw(&mut self) {
+    /// The deltas so far count no more.
+    fn withdraw(&mut self, void: bool) {
         self.text.clear();
+        self.void = void;
     }
 }
 

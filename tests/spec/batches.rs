@@ -9,7 +9,10 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
     let mut rig = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
     send(&rig, "go").await;
     let events = rig.run_end().await;
-    let ends: Vec<_> = events.iter().filter_map(|e| if let AgentEvent::ToolExecutionEnd { call, .. } = &e.event { Some(&**call) } else { None }).collect();
+    let ends: Vec<_> = events
+        .iter()
+        .filter_map(|e| if let AgentEvent::ToolExecutionEnd { call, .. } = &e.event { Some(&**call) } else { None })
+        .collect();
     assert_eq!(ends, ["b", "a"]);
     assert_eq!(rig.transcript().await, ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "A:ok/Stop"]);
     check_events(&events).unwrap();
@@ -20,7 +23,10 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {
         let tool = TestTool::new("x").takes(ms(100)).spec(|s| if sequential { s.sequential() } else { s });
-        let rig = pi_with([calls(&["x"; 10]), Script::text("ok")], &[tool.clone()], |a| a.limits(Limits::default().parallel_calls(most))).await;
+        let rig = pi_with([calls(&["x"; 10]), Script::text("ok")], &[tool.clone()], |a| {
+            a.limits(Limits::default().parallel_calls(most))
+        })
+        .await;
         let t = Instant::now();
         rig.handle.prompt("go").await.unwrap();
         assert_eq!((t.elapsed().as_millis(), tool.ran()), (takes, 10), "sequential {sequential}, at most {most}");
@@ -30,7 +36,12 @@ async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
 /// C12 C13 C22 C47: each gives the model a clear error or a result, and the run goes on.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_run_goes_on() {
-    let tools = [TestTool::new("panic").panics(), TestTool::new("hang").hangs(), TestTool::new("chat").chatters(100, ms(0)), TestTool::new("fail").fails("no such city")];
+    let tools = [
+        TestTool::new("panic").panics(),
+        TestTool::new("hang").hangs(),
+        TestTool::new("chat").chatters(100, ms(0)),
+        TestTool::new("fail").fails("no such city"),
+    ];
     let mut rig = pi([calls(&["panic", "hang", "chat", "fail", "unknown"]), Script::text("ok")], &tools).await;
     let t = Instant::now();
     send(&rig, "go").await;
@@ -38,7 +49,12 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
     use ResultStatus::{Error, Ok as Fine};
     assert_eq!(statuses(&rig).await, [Error, Error, Fine, Error, Error]);
     assert_eq!(t.elapsed().as_secs(), 120, "the default limit of a tool call");
-    for (call, says) in [("a", "panicked: boom"), ("b", "given up after 120s"), ("d", "no such city"), ("e", "There is no tool `unknown`; the tools are: chat, fail")] {
+    for (call, says) in [
+        ("a", "panicked: boom"),
+        ("b", "given up after 120s"),
+        ("d", "no such city"),
+        ("e", "There is no tool `unknown`; the tools are: chat, fail"),
+    ] {
         assert!(result_of(&rig, call).await.contains(says), "{}", result_of(&rig, call).await);
     }
     let updates = events.iter().filter(|e| matches!(e.event, AgentEvent::ToolExecutionUpdate { .. })).count();
@@ -79,9 +95,15 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
         a: i64,
         b: i64,
     }
-    let add = || tool_fn("add", "Adds.", async |x: Add, _| Ok::<_, ToolError>((x.a + x.b).to_string())).effect(Effect::ReadOnly);
+    let add = || {
+        tool_fn("add", "Adds.", async |x: Add, _| Ok::<_, ToolError>((x.a + x.b).to_string())).effect(Effect::ReadOnly)
+    };
     let replies = [
-        Script::new().call("a", "add", r#"{"a": "x"}"#).call("b", "add", r#"{"a": 1"#).call("c", "add", r#"{"a": "1", "b": 2.0}"#),
+        Script::new().call("a", "add", r#"{"a": "x"}"#).call("b", "add", r#"{"a": 1"#).call(
+            "c",
+            "add",
+            r#"{"a": "1", "b": 2.0}"#,
+        ),
         Script::new().call("d", "add", r#"{"a": 1, "b": 2}"#).call("e", "add", r#"{"a": 1"#).stop(StopReason::Length),
         Script::text("ok"),
     ];
@@ -91,7 +113,10 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
     assert!(wrong.contains("/a") && wrong.contains("\"x\"") && wrong.contains("/b: is required"), "{wrong}");
     assert!(result_of(&rig, "b").await.contains(r#"{"a": 1"#));
     assert_eq!(result_of(&rig, "c").await, "3");
-    assert!(result_of(&rig, "d").await.contains("cut off"), "a reply cut off at the length limit runs none of its calls");
+    assert!(
+        result_of(&rig, "d").await.contains("cut off"),
+        "a reply cut off at the length limit runs none of its calls"
+    );
     use ResultStatus::{Error, Ok as Fine};
     assert_eq!(statuses(&rig).await, [Error, Error, Fine, Error, Error]);
 }

@@ -10,16 +10,20 @@ fn ask(name: &str) -> TestTool {
 #[tokio::test(start_paused = true)]
 async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kept() {
     let (a, b, read) = (ask("ask_a"), ask("ask_b"), TestTool::new("read").takes(ms(5)));
-    let mut rig = pi([calls(&["ask_a", "read", "ask_b"]), Script::text("ok")], &[a.clone(), b.clone(), read.clone()]).await;
+    let mut rig =
+        pi([calls(&["ask_a", "read", "ask_b"]), Script::text("ok")], &[a.clone(), b.clone(), read.clone()]).await;
     send(&rig, "go").await;
     let events = rig.run_end().await;
     assert_eq!(end_of(&events), EndKind::AwaitingAction);
     check_events(&events).unwrap();
-    let order: Vec<&str> = events.iter().filter_map(|e| match &e.event {
-        AgentEvent::ToolExecutionEnd { .. } => Some("end"),
-        AgentEvent::ExternalAction(_) => Some("action"),
-        _ => None,
-    }).collect();
+    let order: Vec<&str> = events
+        .iter()
+        .filter_map(|e| match &e.event {
+            AgentEvent::ToolExecutionEnd { .. } => Some("end"),
+            AgentEvent::ExternalAction(_) => Some("action"),
+            _ => None,
+        })
+        .collect();
     assert_eq!(order, ["end", "action", "action"], "auto-calls first, then the questions");
     let open = rig.pending().await;
     assert_eq!(open.iter().map(|o| &*o.call).collect::<Vec<_>>(), ["a", "c"]);
@@ -27,7 +31,10 @@ async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kep
     let digest = |i: usize| open[i].digest.clone();
     assert_eq!(h.decide("a", "0000", Decision::Approve).await, Err(InputError::DigestDiffers("a".into())));
     assert_eq!(h.decide("b", digest(0), Decision::Approve).await, Err(InputError::NotPending("b".into())));
-    let (one, two) = tokio::join!(h.decide("a", digest(0), Decision::Approve), h.decide("a", digest(0), Decision::Deny("no".into())));
+    let (one, two) = tokio::join!(
+        h.decide("a", digest(0), Decision::Approve),
+        h.decide("a", digest(0), Decision::Deny("no".into()))
+    );
     assert!(one.is_ok());
     assert_eq!(two, Err(InputError::NotPending("a".into())));
     assert_eq!(end_of(&rig.run_end().await), EndKind::AwaitingAction);
@@ -48,7 +55,9 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
     }
     let pay = tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)));
     let call = |id| (id, "pay", json!({"amount": "100"}));
-    let mut rig = Rig::new(PiPattern, [Script::calls([call("a"), call("b"), call("c")]), Script::text("ok")], |a| a.tool(pay)).await;
+    let mut rig =
+        Rig::new(PiPattern, [Script::calls([call("a"), call("b"), call("c")]), Script::text("ok")], |a| a.tool(pay))
+            .await;
     send(&rig, "go").await;
     rig.run_end().await;
     let open = rig.pending().await;
@@ -56,7 +65,10 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
     let h = &rig.handle;
     let bad = h.decide("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": "much"}))).await;
     assert!(matches!(&bad, Err(InputError::BadArguments(why)) if why.contains("/amount")), "{bad:?}");
-    assert!(matches!(h.decide("a", open[0].digest.clone(), Decision::Answer(json!(1))).await, Err(InputError::BadDecision(_))));
+    assert!(matches!(
+        h.decide("a", open[0].digest.clone(), Decision::Answer(json!(1))).await,
+        Err(InputError::BadDecision(_))
+    ));
     h.decide("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": 5}))).await.unwrap();
     h.decide("b", open[1].digest.clone(), Decision::Result(ToolOutput::text("paid by hand"))).await.unwrap();
     let deny = ActionResult::new("c", open[2].digest.clone(), Decision::Deny("too much".into())).by("Ann");
@@ -117,7 +129,11 @@ async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending()
 async fn with_hold_a_message_waits_until_all_is_answered() {
     for steer in [false, true] {
         let tool = ask("ask");
-        let mut rig = pi_with([calls(&["ask", "ask"]), Script::text("ok"), Script::text("held")], &[tool.clone()], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
+        let mut rig =
+            pi_with([calls(&["ask", "ask"]), Script::text("ok"), Script::text("held")], &[tool.clone()], |a| {
+                a.while_awaiting(WhileAwaiting::Hold)
+            })
+            .await;
         send(&rig, "go").await;
         rig.run_end().await;
         if steer {
@@ -182,8 +198,11 @@ async fn who_runs_without_asking() {
 #[tokio::test(start_paused = true)]
 async fn the_agents_rules_can_let_everything_run() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
-    let rules: [(Options, usize); 3] =
-        [(|a| a.auto_all(), 0), (|a| a.auto_when(|spec, _, _| &*spec.name == "w"), 0), (|a| a.auto_when(|_, _, _| panic!("no")), 1)];
+    let rules: [(Options, usize); 3] = [
+        (|a| a.auto_all(), 0),
+        (|a| a.auto_when(|spec, _, _| &*spec.name == "w"), 0),
+        (|a| a.auto_when(|_, _, _| panic!("no")), 1),
+    ];
     for (options, open) in rules {
         let rig = pi_with([calls(&["w"]), Script::text("ok")], &[ask("w")], options).await;
         rig.handle.prompt("go").await.unwrap();

@@ -22,7 +22,8 @@ async fn a_session_cut_at_every_item_goes_on() {
     let log = rig.memory.items();
     for cut in 1..=log.len() {
         let tools = tools();
-        let started = |items: &[Item]| items.iter().any(|i| matches!(i, Item::CallStarted { call, .. } if **call == *"b"));
+        let started =
+            |items: &[Item]| items.iter().any(|i| matches!(i, Item::CallStarted { call, .. } if **call == *"b"));
         let replied = log[..cut].iter().filter(|i| matches!(i, Item::Replied { .. })).count();
         let rig = pi(replies().into_iter().skip(replied), &tools).await;
         let mut rig = rig.restart_from(log[..cut].to_vec()).await;
@@ -41,8 +42,16 @@ async fn a_session_cut_at_every_item_goes_on() {
         let asked = log[..cut].iter().any(|i| matches!(i, Item::Queued { .. }));
         assert_eq!(said("U:go"), usize::from(asked), "cut at {cut}: {lines:?}");
         assert!(said("U:more") <= 1, "cut at {cut}: {lines:?}");
-        assert!(tools[2].ran() == usize::from(asked && !started(&log[..cut])), "cut at {cut}: ran {} times, {lines:?}", tools[2].ran());
-        if started(&log[..cut]) && !log[..cut].iter().any(|i| matches!(i, Item::CallFinished { result } if result.as_tool_result().unwrap().call == "b".into())) {
+        assert!(
+            tools[2].ran() == usize::from(asked && !started(&log[..cut])),
+            "cut at {cut}: ran {} times, {lines:?}",
+            tools[2].ran()
+        );
+        if started(&log[..cut])
+            && !log[..cut].iter().any(
+                |i| matches!(i, Item::CallFinished { result } if result.as_tool_result().unwrap().call == "b".into()),
+            )
+        {
             assert!(lines.contains(&"R:b/OutcomeUnknown".to_owned()), "cut at {cut}: {lines:?}");
         }
         assert_eq!(rig.model.refused(), Vec::<String>::new(), "cut at {cut}");

@@ -65,10 +65,16 @@ async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
 /// C32: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are dropped.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
-    let cut = Script::new().think("hm", None).think("signed", Some("sig")).call("a", "x", "{}").stream(["w0 ", "w1 "], ms(10)).hang();
+    let cut = Script::new()
+        .think("hm", None)
+        .think("signed", Some("sig"))
+        .call("a", "x", "{}")
+        .stream(["w0 ", "w1 "], ms(10))
+        .hang();
     let mut rig = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
     send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 ")).await;
+    rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 "))
+        .await;
     rig.handle.steer(Prompt::from("shorter").urgency(Urgency::Interrupt)).await.unwrap();
     assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
     assert_eq!(rig.transcript().await, ["U:go", "A:<signed>w0 w1 /Interrupted", "U:shorter", "A:ok/Stop"]);
@@ -146,7 +152,8 @@ async fn scene(urgency_tools: bool) -> Rig {
         TestTool::new("y").takes(ms(45)),
         TestTool::new("seq").takes(ms(3)).spec(|s| if urgency_tools { s.sequential() } else { s }),
     ];
-    let replies = vec![calls(&["x", "y", "seq"]), slow(5, ms(10)), Script::text("ok"), Script::text("ok"), Script::text("ok")];
+    let replies =
+        vec![calls(&["x", "y", "seq"]), slow(5, ms(10)), Script::text("ok"), Script::text("ok"), Script::text("ok")];
     let rig = slow_memory(replies, tools, ms(7)).await;
     send(&rig, "go").await;
     rig
@@ -159,7 +166,12 @@ async fn accounted(rig: &mut Rig, text: &str) -> bool {
     let said = rig.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
     let state = rig.handle.state().await.unwrap();
     let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
-    let back = rig.memory.items().iter().filter(|i| matches!(i, Item::RunEnded { handed_back, .. } if !handed_back.is_empty())).count();
+    let back = rig
+        .memory
+        .items()
+        .iter()
+        .filter(|i| matches!(i, Item::RunEnded { handed_back, .. } if !handed_back.is_empty()))
+        .count();
     assert_eq!(said + queued + back, 1, "{text}: said {said}, queued {queued}, handed back {back}");
     assert_eq!(rig.model.refused(), Vec::<String>::new());
     said == 1
