@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
-use crate::event::{AgentEvent, EndKind, Lane, RunOutcome};
+use crate::event::{AgentEvent, EndKind, RunOutcome};
+use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
 use crate::message::{ResultStatus, StopReason, Usage};

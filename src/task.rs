@@ -10,21 +10,23 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::without_fence;
-use crate::batch::{BatchEnd, panic_text};
+use crate::batch::BatchEnd;
 use crate::config::WhileAwaiting;
+use crate::crew::panic_text;
 use crate::error::{InputError, StepError};
-use crate::event::{EndKind, InputEvent, Lane, RunCause, RunOutcome, Urgency};
+use crate::event::{EndKind, RunCause, RunOutcome};
+use crate::extensions::Extensions;
 use crate::fold::{Phase, Tail};
 use crate::handle::Control;
+use crate::input::{InputEvent, Lane, Urgency};
 use crate::limits::Limit;
-use crate::memory::{InputId, Item};
-use crate::message::UserMessage;
+use crate::memory::Item;
+use crate::message::{InputId, UserMessage};
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::schema::Schema;
 use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
 use crate::step::StepContext;
-use crate::tool::Extensions;
 
 /// Who waits for the outcome of a run: of a request, or of `Continue`.
 type Waiter = (Option<InputId>, Ack<RunOutcome>);
@@ -91,8 +93,8 @@ impl Task {
             return None;
         }
         if fold.batch.is_none() {
-            let request = fold.lane(Lane::Request).next().map(|w| RunCause::UserRequest(w.input.clone()));
-            let late = std::mem::take(&mut self.late_steer) && fold.lane(Lane::Steering).next().is_some();
+            let request = fold.queue.lane(Lane::Request).next().map(|w| RunCause::UserRequest(w.input.clone()));
+            let late = std::mem::take(&mut self.late_steer) && fold.queue.has(Lane::Steering);
             return request.or(late.then_some(RunCause::Steer));
         }
         if let Some(decided) = fold.calls().iter().find(|c| matches!(c.phase, Phase::Decided { .. })) {
@@ -155,7 +157,7 @@ impl Task {
     async fn continue_at_rest(&mut self, input: Input, outcome: Option<Ack<RunOutcome>>) {
         let Input { event: InputEvent::Continue(prompt), ack } = input else { return };
         let fold = &self.session.fold;
-        let waits = |lane| fold.lane(lane).next().is_some();
+        let waits = |lane| fold.queue.has(lane);
         let goes_on = match self.session.tail() {
             _ if self.session.interrupted || prompt.is_some() || fold.batch.is_some() => true,
             Tail::Answerable => true,
@@ -290,7 +292,7 @@ impl Task {
         let supersede = self.session.config.while_awaiting == WhileAwaiting::Supersede;
         fold.pending().next().is_none()
             || fold.calls().iter().any(|c| matches!(c.phase, Phase::Decided { .. }))
-            || heard && supersede && fold.steered(Urgency::SkipPending)
+            || heard && supersede && fold.queue.steered(Urgency::SkipPending)
     }
 
     /// With an output schema a run converges only on a valid reply. Nothing: the model is to try again.
