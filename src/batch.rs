@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
 use crate::crew::{Ready, Running, shortened};
 use crate::error::{Need, StepError};
 use crate::event::AgentEvent;
-use crate::fold::{Call, Phase};
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
 use crate::input::{Decision, Lane, Urgency};
 use crate::memory::Item;
@@ -86,8 +86,8 @@ impl Session {
             return Ok(BatchEnd::AwaitsUser);
         }
         self.crew.ready.clear();
-        let results = self.fold.history.iter().rev().map_while(|m| m.as_tool_result());
-        let all = results.fold(true, |all, result| all && result.terminate);
+        let mut results = self.fold.history.iter().rev().map_while(|m| m.as_tool_result());
+        let all = results.all(|result| result.terminate);
         Ok(if all { BatchEnd::Terminated } else { BatchEnd::Closed })
     }
 

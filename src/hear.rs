@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::calls::Phase;
 use crate::error::{InputError, StepError};
 use crate::extensions::Extensions;
-use crate::fold::Phase;
 use crate::input::{ActionResult, Decision, InputEvent, Lane, Prompt, Urgency};
 use crate::memory::Item;
 use crate::message::InputId;

@@ -5,6 +5,7 @@ mod ask;
 mod assemble;
 mod batch;
 mod builder;
+mod calls;
 mod config;
 mod context;
 mod crew;

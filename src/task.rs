@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::without_fence;
 use crate::batch::BatchEnd;
+use crate::calls::Phase;
 use crate::config::WhileAwaiting;
 use crate::crew::panic_text;
 use crate::error::{InputError, StepError};
 use crate::event::{EndKind, RunCause, RunOutcome};
 use crate::extensions::Extensions;
-use crate::fold::{Phase, Tail};
+use crate::fold::Tail;
 use crate::handle::Control;
 use crate::input::{InputEvent, Lane, Urgency};
 use crate::limits::Limit;

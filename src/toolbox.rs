@@ -210,7 +210,7 @@ pub(crate) fn digest(name: &str, arguments: &Value, need: Option<&crate::error::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::tool_fn;
+    use crate::tool_fn::tool_fn;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Nothing {}
