@@ -25,7 +25,7 @@ use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 /// })
 /// .effect(Effect::ReadOnly);
 /// ```
-pub fn tool_fn<A, F, Fut, R>(name: &str, description: &str, f: F) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+pub fn tool_fn<A, F, Fut, R>(name: &str, description: &str, f: F) -> FnTool<A, F>
 where
     A: DeserializeOwned + JsonSchema,
     F: Fn(A, ToolContext) -> Fut,
@@ -54,7 +54,7 @@ pub fn tool_with<S, A, F, Fut, R>(
     name: &str,
     description: &str,
     f: F,
-) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<S, A, F, Fut, R>>
 where
     S: Clone,
     A: DeserializeOwned + JsonSchema,
