@@ -11,3 +11,4 @@ mod crash;
 mod events;
 mod kit;
 mod steering;
+mod tidy;
