@@ -1,4 +1,80 @@
-//! loopwright core.
+//! The runtime where you write the loop.
+//!
+//! A [`GenericAgent`] runs an input/output event loop. For each input it hands a [`StepContext`] to a
+//! [`BehaviorPattern`], which is ordinary async Rust that reads like the diagram of its loop. The engine
+//! owns what every loop needs: streaming, tool calls that are validated and always answered, human
+//! confirmation that survives a restart, steering while the agent works, memory, limits.
+//!
+//! ```text
+//!            inputs                                      events
+//!   prompt, steer, follow-up,              agent_start, turn_start, message_update,
+//!   decision, abort                        tool_execution_*, external_action, agent_end
+//!        │                                                 ▲
+//!        ▼                                                 │
+//!  AgentHandle ──▶ session task ──▶ BehaviorPattern ──▶ EventStream
+//!                       │             next_step(StepContext)
+//!                       │               take_input · ask · call_tools · take_steering · …
+//!                       ▼                     │            │
+//!                  Memory (the log)       ChatModel      Tool
+//! ```
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | session | one conversation; one task owns its state |
+//! | run | from one input until the agent rests again: `agent_start` … `agent_end` |
+//! | turn | one model reply and the tool calls in it: `turn_start` … `turn_end` |
+//! | batch | the tool calls of one reply; open until every call has its result |
+//! | steer | a user message that should change the run that is going on |
+//! | follow-up | a user message that waits until the agent would otherwise stop |
+//! | external action | something the agent needs from outside: above all, the confirmation of a call |
+//!
+//! # The seams
+//!
+//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log, and
+//! [`BehaviorPattern`] is the loop. Every reply streams: whoever wants whole messages reads `message_end`
+//! events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
+//!
+//! ```
+//! use loopwright::testing::{Script, ScriptedModel};
+//! use loopwright::*;
+//!
+//! /// Asks once, calls the tools of the reply, and answers with what they returned.
+//! struct Once;
+//!
+//! #[async_trait::async_trait]
+//! impl BehaviorPattern for Once {
+//!     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+//!         step.take_input().await?;
+//!         let reply = step.ask().await?;
+//!         if reply.ended() {
+//!             return reply.into();
+//!         }
+//!         match step.call_tools(&reply).await? {
+//!             batch if batch.awaits_user() => Ok(StepEnd::AwaitingAction),
+//!             _ => Ok(StepEnd::Done),
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::new([Script::text("Good morning.")]);
+//! let agent = GenericAgent::builder(model, Once).system("You greet.").build()?;
+//! let (handle, mut events) = agent.run(RunContext::new()).await?;
+//! let outcome = handle.prompt("Hello").await?;
+//! assert_eq!(outcome.text, "Good morning.");
+//! assert!(matches!(events.next().await.unwrap().event, AgentEvent::AgentStart { .. }));
+//! # Ok(()) }
+//! ```
+//!
+//! Where things are, what always holds and what is deliberately absent is in `ARCHITECTURE.md`.
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod agent;
 mod ambient;
 mod ask;
