@@ -101,6 +101,7 @@ mod message;
 mod model;
 mod pattern;
 mod queue;
+mod run;
 mod schema;
 mod session;
 mod settle;
