@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::calls::Phase;

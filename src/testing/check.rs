@@ -7,16 +7,25 @@ use crate::event::{AgentEvent, Envelope, Role, Update};
 use crate::fold::Fold;
 use crate::memory::Item;
 use crate::message::{Body, Message};
-use crate::model::ChatRequest;
+use crate::model::{ChatRequest, ToolChoice};
 use crate::testing::trace::line;
 
 /// Whether a provider would take the request: every call has its result directly after its message,
-/// in source order; no result without a call; no call of the last reply of a tool that is not
-/// offered; something to answer at the end.
+/// in source order; no result without a call; something to answer at the end; tools with unique names,
+/// and no forced choice of a tool that is not offered.
 pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     check_transcript(&request.messages)?;
     if let Some(message) = request.messages.iter().find(|m| !m.is_for_model()) {
         return Err(format!("a message that is not for the model: {}", line(message)));
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = request.tools.iter().find(|spec| !names.insert(&*spec.name)) {
+        return Err(format!("two tools are named {}", twice.name));
+    }
+    if let ToolChoice::Tool(name) = &request.tool_choice
+        && !names.contains(&**name)
+    {
+        return Err(format!("the choice is forced on the unknown tool {name}"));
     }
     match request.messages.last().map(|m| &m.body) {
         None => Err("the request has no messages".into()),

@@ -181,7 +181,7 @@ impl Script {
 }
 
 /// A model that plays its scripts in turn, keeps the requests it got, and answers a malformed one
-/// (an orphan call or result, a wrong order, a call of a tool that was not offered) with an error.
+/// (an orphan call or result, a wrong order, an unknown tool) with an error.
 /// Clones share the scripts.
 #[derive(Clone)]
 pub struct ScriptedModel {

@@ -67,6 +67,27 @@ async fn an_abort_in_the_middle_of_a_write_neither_loses_nor_doubles_it() {
     }
 }
 
+/// C36 C41 C52: an abort at every turn of the scheduler, without any time passing.
+#[tokio::test(start_paused = true)]
+async fn an_abort_at_any_poll_leaves_everything_in_order() {
+    for polls in 0..120 {
+        let tools = [TestTool::new("x"), TestTool::new("seq").spec(ToolSpec::sequential)];
+        let replies = [calls(&["x", "seq", "x"]), Script::text("ok"), Script::text("ok")];
+        let mut rig = pi(replies, &tools).await;
+        let handle = rig.handle.clone();
+        let prompt = tokio::spawn(async move { handle.prompt("go").await });
+        for _ in 0..polls {
+            tokio::task::yield_now().await;
+        }
+        rig.handle.abort().await.unwrap();
+        prompt.await.unwrap().unwrap();
+        rig.handle.wait_for_idle().await;
+        rig.check().await;
+        check_told(&mut rig);
+        assert_eq!(rig.model.refused(), Vec::<String>::new());
+    }
+}
+
 /// C43: a reset aborts and cuts the conversation; the log keeps everything.
 #[tokio::test(start_paused = true)]
 async fn a_reset_begins_the_conversation_anew() {
