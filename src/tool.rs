@@ -370,7 +370,11 @@ impl ToolContext {
 /// })
 /// .effect(Effect::ReadOnly);
 /// ```
-pub fn tool_fn<A, F, Fut, R>(name: &str, description: &str, f: F) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+pub fn tool_fn<A, F, Fut, R>(
+    name: &str,
+    description: &str,
+    f: F,
+) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<A, F, Fut, R>>
 where
     A: DeserializeOwned + JsonSchema,
     F: Fn(A, ToolContext) -> Fut,
@@ -399,7 +403,7 @@ pub fn tool_with<S, A, F, Fut, R>(
     name: &str,
     description: &str,
     f: F,
-) -> FnTool<A, impl Fn(A, ToolContext) -> Fut>
+) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<S, A, F, Fut, R>>
 where
     S: Clone,
     A: DeserializeOwned + JsonSchema,
