@@ -38,6 +38,12 @@ pub(crate) fn outcome_of(events: &[Arc<Envelope>]) -> Arc<RunOutcome> {
     }
 }
 
+/// The types of events, as they are serialised.
+pub(crate) fn kinds(events: &[Arc<Envelope>]) -> Vec<String> {
+    let kind = |e: &Arc<Envelope>| serde_json::to_value(&**e).unwrap()["type"].as_str().unwrap().to_owned();
+    events.iter().map(kind).collect()
+}
+
 /// Waits for a tool to start.
 pub(crate) fn starts(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::ToolExecutionStart { .. })

@@ -4,6 +4,7 @@
 
 mod aborts;
 mod batches;
+mod behaviours;
 mod confirmation;
 mod crash;
 mod events;
