@@ -8,5 +8,6 @@ mod behaviours;
 mod confirmation;
 mod crash;
 mod events;
+mod hooks;
 mod kit;
 mod steering;
