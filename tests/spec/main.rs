@@ -10,4 +10,7 @@ mod crash;
 mod events;
 mod hooks;
 mod kit;
+mod sources;
 mod steering;
+mod typed;
+mod verbs;
