@@ -8,6 +8,7 @@ mod behaviours;
 mod confirmation;
 mod crash;
 mod events;
+mod examples;
 mod hooks;
 mod kit;
 mod sources;
