@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::builder::AgentBuilder;
 use crate::config::Config;
 use crate::error::AgentError;
 use crate::event::Parent;
+use crate::extensions::Extensions;
 use crate::handle::AgentHandle;
 use crate::hub::{EventStream, Hub, Subscriber};
 use crate::memory::{InMemory, Memory};
-use crate::model::ChatModel;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::task::Task;
-use crate::tool::Extensions;
 
 /// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of sessions;
 /// clones are cheap and the same agent.
@@ -26,11 +24,6 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Begins to build an agent around a model and a pattern.
-    pub fn builder(model: impl ChatModel + 'static, pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
-        AgentBuilder::new(Arc::new(model), Arc::new(pattern))
-    }
-
     /// Opens a session and starts its task: the input/output event loop. Gives a handle for what goes
     /// in and a stream of what comes out, from the very first event.
     ///

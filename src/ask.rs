@@ -5,18 +5,19 @@ use std::sync::Arc;
 use futures::StreamExt;
 
 use crate::assemble::Assembler;
-use crate::error::{ModelError, ModelErrorKind, StepError};
-use crate::event::{AgentEvent, Lane, Prompt, Role, Update, Urgency};
+use crate::error::{ModelError, StepError};
+use crate::event::{AgentEvent, Role};
 use crate::fold::Tail;
 use crate::hooks::{
     BeforeEnd, EndCheck, FnHandleBeforeEnd, FnHandleStepTextPart, PrepareTools, TextAction, TextPart, boxed,
 };
+use crate::input::{Lane, Prompt, Urgency};
 use crate::limits::Limit;
 use crate::memory::Item;
-use crate::message::{Body, Message, ResultStatus, StopReason, Usage};
-use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
-use crate::pattern::StepEnd;
+use crate::message::{Body, Message, ResultStatus, StopReason};
+use crate::model::{ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
 use crate::session::{Partial, Session};
+use crate::stream::{Streamed, unfinished};
 
 /// What a request asks for, where it differs from what the agent always asks for.
 #[derive(Clone, Default)]
@@ -121,6 +122,10 @@ impl Reply {
     pub fn ended(&self) -> bool {
         self.error.is_some() || self.ended_by_hook
     }
+    /// Why the model failed, if it did.
+    pub fn error(&self) -> Option<&ModelError> {
+        self.error.as_ref()
+    }
     /// Whether a steer cut it off.
     pub fn interrupted(&self) -> bool {
         match self.message.as_ref().and_then(|m| m.as_assistant()) {
@@ -134,24 +139,11 @@ impl Reply {
     }
 }
 
-impl From<Reply> for Result<StepEnd, StepError> {
-    fn from(reply: Reply) -> Self {
-        reply.error.map_or(Ok(StepEnd::Done), |error| Err(StepError::Model(error)))
-    }
-}
-
 /// JSON that a model has put into one fenced block, as many do.
 pub(crate) fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
-}
-
-/// How a stream ended.
-struct Streamed {
-    stop: StopReason,
-    usage: Usage,
-    error: Option<ModelError>,
 }
 
 impl Session {
@@ -322,111 +314,4 @@ impl Session {
         self.commit(Item::Aside { message: message.clone(), cost }).await?;
         Ok(Reply { message: Some(message), error: None, ended_by_hook: false })
     }
-
-    /// Streams a reply into `partial` and to the subscribers, hearing all the while.
-    async fn stream(
-        &mut self,
-        model: &dyn ChatModel,
-        request: ChatRequest,
-        text_hook: Option<FnHandleStepTextPart>,
-    ) -> Result<Streamed, StepError> {
-        let mut stream = model.stream(request);
-        let mut held = String::new();
-        loop {
-            tokio::select! { biased;
-                Some(mail) = self.mail.recv() => {
-                    if self.hear(mail).await? == Some(Urgency::Interrupt) {
-                        return Ok(Streamed { stop: StopReason::Interrupted, usage: Usage::default(), error: None });
-                    }
-                }
-                event = stream.next() => match event.unwrap_or_else(unfinished) {
-                    ModelEvent::Done { stop, usage } => return Ok(Streamed { stop, usage, error: None }),
-                    ModelEvent::Error(error) => {
-                        return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
-                    }
-                    event => if let Err(error) = self.take_event(event, text_hook.as_ref(), &mut held) {
-                        return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
-                    }
-                },
-            }
-            // A stream that is always ready must not deafen the session.
-            tokio::task::coop::consume_budget().await;
-        }
-    }
-
-    fn take_event(
-        &mut self,
-        event: ModelEvent,
-        hook: Option<&FnHandleStepTextPart>,
-        held: &mut String,
-    ) -> Result<(), ModelError> {
-        let Some(Partial { id, reply, .. }) = &mut self.partial else { return Ok(()) };
-        let (id, hub) = (*id, &mut self.hub);
-        let mut tell = |update| hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
-        match event {
-            ModelEvent::Delta { block, delta } => match hook {
-                Some(hook) if reply.is_text(block) => {
-                    held.push_str(&delta);
-                    text_part(hook, reply, block, held, false, &mut tell)?;
-                }
-                _ => tell(reply.delta(block, delta)?),
-            },
-            ModelEvent::BlockStart { block, kind } => {
-                if let (BlockKind::Text, Some(_)) = (&kind, hook) {
-                    held.clear();
-                }
-                if let Some(update) = reply.start(block, kind) {
-                    tell(update);
-                }
-            }
-            ModelEvent::BlockEnd { block, signature } => {
-                if let Some(hook) = hook
-                    && reply.is_text(block)
-                {
-                    text_part(hook, reply, block, held, true, &mut tell)?;
-                }
-                reply.end(block, signature)?;
-            }
-            ModelEvent::Withdrawn => {
-                *reply = Assembler::default();
-                held.clear();
-                tell(Update::Withdrawn);
-            }
-            ModelEvent::Done { .. } | ModelEvent::Error(_) => {}
-        }
-        Ok(())
-    }
-}
-
-/// Lets the hook see what is held of a text block, and does what it says.
-fn text_part(
-    hook: &FnHandleStepTextPart,
-    reply: &mut Assembler,
-    block: u32,
-    held: &mut String,
-    last: bool,
-    tell: &mut dyn FnMut(Update),
-) -> Result<(), ModelError> {
-    let action = hook(TextPart { text: held, last });
-    let (text, calls) = match action {
-        TextAction::Hold if !last => return Ok(()),
-        TextAction::Show | TextAction::Hold => (std::mem::take(held), Vec::new()),
-        TextAction::Replace(text) => (text, Vec::new()),
-        TextAction::Calls { text, calls } => (text, calls),
-    };
-    held.clear();
-    if !text.is_empty() {
-        tell(reply.delta(block, text)?);
-    }
-    for (name, arguments) in calls {
-        let (block, started) = reply.add_call(name.into(), arguments.clone());
-        started.into_iter().for_each(&mut *tell);
-        tell(Update::ToolCall { block, delta: arguments });
-    }
-    Ok(())
-}
-
-fn unfinished() -> ModelEvent {
-    let why = "the model's stream ended before the reply was complete; send the request again";
-    ModelEvent::Error(ModelError::new(ModelErrorKind::Network, why))
 }

@@ -1,7 +1,5 @@
 //! Running one batch: order, parallelism, skip, interrupt, timeout, panic → one result per call.
 
-use std::any::Any;
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +7,18 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
-use crate::error::{Need, StepError, ToolError};
-use crate::event::{AgentEvent, Decision, Lane, Urgency};
-use crate::fold::{Call, Phase};
+use crate::crew::{Ready, Running, shortened};
+use crate::error::{Need, StepError};
+use crate::event::AgentEvent;
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
+use crate::input::{Decision, Lane, Urgency};
 use crate::memory::Item;
-use crate::message::{CallId, Content, ResultStatus, ToolResult};
+use crate::message::{CallId, ResultStatus, ToolResult};
 use crate::session::Session;
 use crate::tool::{Effect, Outcome, Report, ToolContext, ToolOutput, ToolSpec};
 use crate::toolbox::digest;
@@ -55,39 +54,6 @@ impl BatchEnd {
     }
 }
 
-/// The tools that run, and what is known of calls that do not run yet.
-#[derive(Default)]
-pub(crate) struct Crew {
-    running: HashMap<CallId, Running>,
-    /// Validated calls that have neither started nor been put to the user.
-    ready: HashMap<CallId, Ready>,
-    tasks: JoinSet<()>,
-    reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
-}
-
-struct Ready {
-    arguments: Arc<Value>,
-    /// Runs without asking.
-    auto: bool,
-}
-
-struct Running {
-    cancel: CancellationToken,
-    task: AbortHandle,
-    deadline: Instant,
-    /// How long without an update, and until when.
-    idle: Option<(Duration, Instant)>,
-    /// Its result if the deadline comes first.
-    late: (ResultStatus, String),
-    interruptible: bool,
-}
-
-impl Running {
-    fn due(&self) -> Instant {
-        self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
-    }
-}
-
 impl Session {
     /// Runs what the open batch holds (all, or one call): fresh calls, approved ones, those that a
     /// crash left. Nothing to do when no batch is open.
@@ -120,8 +86,8 @@ impl Session {
             return Ok(BatchEnd::AwaitsUser);
         }
         self.crew.ready.clear();
-        let results = self.fold.history.iter().rev().map_while(|m| m.as_tool_result());
-        let all = results.fold(true, |all, result| all && result.terminate);
+        let mut results = self.fold.history.iter().rev().map_while(|m| m.as_tool_result());
+        let all = results.all(|result| result.terminate);
         Ok(if all { BatchEnd::Terminated } else { BatchEnd::Closed })
     }
 
@@ -130,7 +96,7 @@ impl Session {
     fn steer_skips(&self) -> bool {
         let hold = self.config.while_awaiting == WhileAwaiting::Hold;
         let held = |w| hold && self.fold.was_asked() && self.fold.is_after_question(w);
-        self.fold.lane(Lane::Steering).any(|w| w.urgency >= Urgency::SkipPending && !held(w))
+        self.fold.queue.lane(Lane::Steering).any(|w| w.urgency >= Urgency::SkipPending && !held(w))
     }
 
     /// Looks at each call that has not started, in source order: what may run, what must be asked,
@@ -406,56 +372,4 @@ fn decided(arguments: &Arc<Value>, decision: &Decision, by: Option<&str>) -> Res
         }
         _ => Ok(Ready { arguments: arguments.clone(), auto: true }),
     }
-}
-
-impl Outcome {
-    fn of(ended: std::thread::Result<Result<ToolOutput, ToolError>>) -> Self {
-        match ended {
-            Ok(Ok(output)) => Outcome::Result(ResultStatus::Ok, output),
-            Ok(Err(ToolError::Cancelled)) => Outcome::Cancelled,
-            Ok(Err(ToolError::Suspend(need))) => Outcome::Suspended(need),
-            Ok(Err(ToolError::Failed(why))) => Outcome::Result(ResultStatus::Error, ToolOutput::text(why)),
-            Err(panic) => {
-                let why = format!("The tool panicked: {}", panic_text(&*panic));
-                Outcome::Result(ResultStatus::Error, ToolOutput::text(why))
-            }
-        }
-    }
-
-    async fn after(self, info: ToolCallInfo, hook: crate::hooks::FnAfterToolCall) -> Self {
-        let Outcome::Result(status, ToolOutput { content, details, terminate }) = self else { return self };
-        let (call, name, details) = (info.call.clone(), info.tool.name.clone(), details.map(Arc::new));
-        let result = ToolResult { call, name, status, content, details, terminate };
-        match AssertUnwindSafe(async { hook(info, result).await }).catch_unwind().await {
-            Ok(ToolResult { status, content, details, terminate, .. }) => {
-                let details = details.map(Arc::unwrap_or_clone);
-                Outcome::Result(status, ToolOutput { content, details, terminate })
-            }
-            Err(panic) => Outcome::HookPanicked(panic_text(&*panic)),
-        }
-    }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a text").to_owned()
-}
-
-/// Text over the limit loses its middle, and says so.
-fn shortened(content: Vec<Content>, most: usize) -> Vec<Content> {
-    let shorten = |piece| match piece {
-        Content::Text { text } if text.len() > most => {
-            let head = text.floor_char_boundary(most / 2);
-            let tail = text.ceil_char_boundary(text.len() - most / 2);
-            let left_out = tail - head;
-            let (head, tail) = (&text[..head], &text[tail..]);
-            Content::text(format!(
-                "{head}\n[… truncated: {left_out} of {} bytes are left out here …]\n{tail}",
-                text.len()
-            ))
-        }
-        piece => piece,
-    };
-    content.into_iter().map(shorten).collect()
 }

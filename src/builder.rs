@@ -10,16 +10,17 @@ use crate::agent::GenericAgent;
 use crate::ambient::{Ambient, SystemAmbient};
 use crate::config::{Config, WhileAwaiting};
 use crate::error::AgentError;
-use crate::event::{QueueMode, Urgency};
+use crate::extensions::Extensions;
 use crate::hooks::{
     BeforeEnd, BeforeToolCall, EndCheck, Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo, boxed,
 };
+use crate::input::{QueueMode, Urgency};
 use crate::limits::Limits;
 use crate::message::{Message, ToolResult};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::pattern::BehaviorPattern;
 use crate::schema::Schema;
-use crate::tool::{Extensions, Tool, ToolSource, ToolSpec};
+use crate::tool::{Tool, ToolSource, ToolSpec};
 use crate::toolbox::{AutoRules, Toolbox};
 
 /// Builds a [`GenericAgent`]. Options that are given twice take the last value; tools add up.
@@ -45,8 +46,15 @@ pub struct AgentBuilder {
     ambient: Arc<dyn Ambient>,
 }
 
+impl GenericAgent {
+    /// Begins to build an agent around a model and a pattern.
+    pub fn builder(model: impl ChatModel + 'static, pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
+        AgentBuilder::new(Arc::new(model), Arc::new(pattern))
+    }
+}
+
 impl AgentBuilder {
-    pub(crate) fn new(model: Arc<dyn ChatModel>, pattern: Arc<dyn BehaviorPattern>) -> Self {
+    fn new(model: Arc<dyn ChatModel>, pattern: Arc<dyn BehaviorPattern>) -> Self {
         AgentBuilder {
             model,
             pattern,

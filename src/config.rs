@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::ambient::Ambient;
 use crate::error::StepError;
-use crate::event::{QueueMode, Urgency};
 use crate::hooks::Hooks;
+use crate::input::{QueueMode, Urgency};
 use crate::limits::Limits;
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::tool::ToolSource;

@@ -3,15 +3,18 @@
 //! [`Fold::apply`] is the only way from an item to state and to numbered events: the live session,
 //! a restart and a reader that resumes all go through it, so they cannot disagree.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::event::{AgentEvent, Decision, ExternalAction, Lane, RunCause, RunOutcome, Urgency};
-use crate::memory::{InputId, Item};
-use crate::message::{AssistantMessage, Body, CallId, History, Message, MessageId, RunId, StopReason, ToolCall, Usage};
+use crate::calls::{Batch, Call, Phase};
+use crate::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
+use crate::input::{Decision, Lane};
+use crate::memory::Item;
+use crate::message::{AssistantMessage, Body, CallId, History, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
+use crate::queue::{Queue, Waiting};
 use crate::tool::Answer;
 
 /// What the log says.
@@ -25,7 +28,7 @@ pub(crate) struct Fold {
     /// What a model is shown of it, before hooks.
     pub(crate) context: History,
     pub(crate) batch: Option<Batch>,
-    pub(crate) queue: VecDeque<Waiting>,
+    pub(crate) queue: Queue,
     pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
     /// The run that goes on.
     pub(crate) run: Option<RunId>,
@@ -39,6 +42,10 @@ pub(crate) struct Fold {
     /// The schema that the present request's answer must fit.
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) last_error: Option<Arc<str>>,
+    /// What the user asked, if the present run started from a request.
+    pub(crate) request: Option<Arc<Message>>,
+    /// The last answer from outside.
+    pub(crate) answered: Option<(CallId, Arc<Decision>)>,
     /// How the last run ended.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
     inputs: HashSet<InputId>,
@@ -47,46 +54,6 @@ pub(crate) struct Fold {
     pub(crate) messages: u64,
     /// Counters begin anew once the open batch is closed.
     fresh_after_batch: bool,
-}
-
-/// A message that waits.
-#[derive(Debug, Clone)]
-pub(crate) struct Waiting {
-    pub(crate) input: InputId,
-    pub(crate) lane: Lane,
-    pub(crate) urgency: Urgency,
-    pub(crate) message: Arc<Message>,
-    output: Option<Arc<OutputSchema>>,
-    /// Where in the log it was queued.
-    at: u64,
-}
-
-/// The calls of one reply, until each has its result.
-pub(crate) struct Batch {
-    pub(crate) message: Arc<Message>,
-    pub(crate) calls: Vec<Call>,
-    /// Where in the log the last question was put.
-    asked_at: u64,
-}
-
-pub(crate) struct Call {
-    pub(crate) call: ToolCall,
-    pub(crate) phase: Phase,
-    pub(crate) result: Option<Arc<Message>>,
-    /// What the outside answered when it suspended.
-    pub(crate) answer: Option<Answer>,
-    /// Its `tool_execution_start` went out.
-    told: bool,
-}
-
-/// How far a call is.
-#[derive(Debug, Clone)]
-pub(crate) enum Phase {
-    Fresh,
-    Awaiting(Arc<ExternalAction>),
-    Decided { action: Arc<ExternalAction>, decision: Arc<Decision>, by: Option<Arc<str>> },
-    Started { arguments: Arc<Value> },
-    Finished,
 }
 
 /// The turn that goes on, or the last one.
@@ -130,14 +97,14 @@ impl Fold {
                 let (input, message, output) = (input.clone(), message.clone(), output.clone());
                 self.note(&message);
                 self.inputs.insert(input.clone());
-                self.queue.push_back(Waiting { input, lane: *lane, urgency: *urgency, message, output, at: self.len });
+                self.queue.push(Waiting { input, lane: *lane, urgency: *urgency, message, output, at: self.len });
                 if *lane != Lane::Request {
                     tell(self.queue_update());
                 }
             }
             Item::Delivered { input } => self.deliver(input, tell),
             Item::Withdrawn { inputs } => {
-                self.inputs_gone(inputs);
+                self.queue.remove(inputs);
                 tell(self.queue_update());
             }
             Item::RequestStarted { message, .. } => {
@@ -174,6 +141,7 @@ impl Fold {
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
                 found.answer = Answer::to(&action, &decision, by.as_deref());
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
+                self.answered = Some((call.clone(), decision.clone()));
                 tell(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
             }
             Item::CallStarted { call, arguments } => {
@@ -194,6 +162,10 @@ impl Fold {
     fn start_run(&mut self, run: RunId, cause: &RunCause, tell: &mut dyn FnMut(AgentEvent)) {
         (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
         (self.cause, self.last_error) = (Some(cause.clone()), None);
+        self.request = match cause {
+            RunCause::UserRequest(input) => self.queue.iter().find(|w| w.input == *input).map(|w| w.message.clone()),
+            _ => None,
+        };
         if cause.is_fresh() {
             match self.batch {
                 Some(_) => self.fresh_after_batch = true,
@@ -208,7 +180,7 @@ impl Fold {
         self.close_turn(tell);
         let back = self.queue.iter().filter(|w| handed_back.contains(&w.input)).map(|w| w.message.text()).collect();
         if !handed_back.is_empty() {
-            self.inputs_gone(handed_back);
+            self.queue.remove(handed_back);
             tell(self.queue_update());
         }
         (self.run, self.abort_requested, self.requested) = (None, false, None);
@@ -229,8 +201,7 @@ impl Fold {
     }
 
     fn deliver(&mut self, input: &InputId, tell: &mut dyn FnMut(AgentEvent)) {
-        let Some(at) = self.queue.iter().position(|w| w.input == *input) else { return };
-        let Some(waiting) = self.queue.remove(at) else { return };
+        let Some(waiting) = self.queue.take(input) else { return };
         match waiting.lane {
             Lane::Request => self.output = waiting.output,
             _ => tell(self.queue_update()),
@@ -363,10 +334,6 @@ impl Fold {
         self.spent.cost += cost.unwrap_or(0.0);
     }
 
-    fn inputs_gone(&mut self, gone: &[InputId]) {
-        self.queue.retain(|w| !gone.contains(&w.input));
-    }
-
     // ---- what the session asks --------------------------------------------------------------
 
     /// An id for an input that came without one.
@@ -388,15 +355,6 @@ impl Fold {
         let stem = if given.is_empty() { "call" } else { given };
         let mut ids = (self.call_ids.len() as u64 + 1..).map(|n| CallId::from(format!("{stem}_{n}")));
         ids.find(free).unwrap_or_else(|| given.clone())
-    }
-
-    pub(crate) fn lane(&self, lane: Lane) -> impl Iterator<Item = &Waiting> {
-        self.queue.iter().filter(move |w| w.lane == lane)
-    }
-
-    /// Whether a steer of at least this urgency waits.
-    pub(crate) fn steered(&self, at_least: Urgency) -> bool {
-        self.lane(Lane::Steering).any(|w| w.urgency >= at_least)
     }
 
     /// Whether the message came after the question that is open: only then can it be meant instead of an answer.
@@ -439,42 +397,8 @@ impl Fold {
     }
 
     fn queue_update(&self) -> AgentEvent {
-        let texts = |lane| self.lane(lane).map(|w| w.message.text()).collect();
-        AgentEvent::QueueUpdate { steering: texts(Lane::Steering), follow_up: texts(Lane::FollowUp) }
-    }
-}
-
-impl From<&ToolCall> for Call {
-    fn from(call: &ToolCall) -> Self {
-        Call { call: call.clone(), phase: Phase::Fresh, result: None, answer: None, told: false }
-    }
-}
-
-impl Call {
-    fn tell_start(&mut self, arguments: Arc<Value>, tell: &mut dyn FnMut(AgentEvent)) {
-        if !std::mem::replace(&mut self.told, true) {
-            let (call, name) = (self.call.id.clone(), self.call.name.clone());
-            tell(AgentEvent::ToolExecutionStart { call, name, arguments });
-        }
-    }
-}
-
-impl Batch {
-    /// Whether the length limit cut the reply off, so that none of its calls may run.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.message.as_assistant().is_some_and(|m| matches!(m.stop, StopReason::Length | StopReason::ContentFilter))
-    }
-}
-
-impl Answer {
-    /// What a suspended tool is told when it is called again; nothing if it did not suspend or is not called.
-    fn to(action: &ExternalAction, decision: &Decision, by: Option<&str>) -> Option<Answer> {
-        let data = match decision {
-            Decision::Approve => Value::Null,
-            Decision::Answer(data) => data.clone(),
-            _ => return None,
-        };
-        action.need.is_some().then(|| Answer { data, by: by.map(str::to_owned) })
+        let (steering, follow_up) = (self.queue.texts(Lane::Steering), self.queue.texts(Lane::FollowUp));
+        AgentEvent::QueueUpdate { steering, follow_up }
     }
 }
 

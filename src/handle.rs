@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::InputError;
-use crate::event::{ActionResult, Decision, ExternalAction, InputEvent, Prompt, RunOutcome};
+use crate::event::{ExternalAction, RunOutcome};
 use crate::hub::{EventStream, Subscriber};
-use crate::memory::InputId;
-use crate::message::CallId;
-use crate::session::{Ack, AgentState, Input, Mail, Receipt};
+use crate::input::{ActionResult, Decision, InputEvent, Prompt};
+use crate::message::{CallId, InputId};
+use crate::session::{Ack, Input, Mail, Receipt};
+use crate::state::AgentState;
 
 /// What a handle says to the session's task. One channel, so that what one caller says is heard in
 /// the order in which it was said.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::extensions::Extensions;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
-use crate::tool::{Extensions, ToolSpec};
+use crate::tool::ToolSpec;
 
 /// Sees each text part as it streams, before anybody else does.
 pub type FnHandleStepTextPart = Arc<dyn Fn(TextPart<'_>) -> TextAction + Send + Sync>;

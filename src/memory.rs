@@ -11,13 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{MemoryError, ModelErrorKind, Need};
-use crate::event::{Decision, EndKind, Lane, RunCause, Urgency};
+use crate::event::{EndKind, RunCause};
+use crate::input::{Decision, Lane, Urgency};
 use crate::limits::Limit;
-use crate::message::{CallId, Message, MessageId, RunId};
+use crate::message::{CallId, InputId, Message, MessageId, RunId};
 use crate::model::OutputSchema;
-
-/// The id of an input: the client's, or one made for it. The same id again changes nothing.
-pub type InputId = Arc<str>;
 
 /// One entry of a session's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

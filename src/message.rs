@@ -5,14 +5,19 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::encoded::Encoded;
+
 /// Identifies one tool call. It is unique in its session: ids that a model uses again are
 /// renamed on arrival.
 pub type CallId = Arc<str>;
+
+/// The id of an input: the client's, or one made for it. The same id again changes nothing.
+pub type InputId = Arc<str>;
 
 /// A conversation as it is handed to a model: shared, never copied.
 pub type History = Arc<Vec<Arc<Message>>>;
@@ -383,39 +388,5 @@ impl std::ops::AddAssign for Usage {
         self.cache_read += more.cache_read;
         self.cache_write += more.cache_write;
         self.reasoning += more.reasoning;
-    }
-}
-
-/// Bytes made once by the first codec that asks.
-#[derive(Default)]
-pub(crate) struct Encoded(OnceLock<(&'static str, Box<[u8]>)>);
-
-impl Encoded {
-    pub(crate) fn get(&self, codec: &'static str, encode: impl FnOnce() -> Vec<u8>) -> Cow<'_, [u8]> {
-        let mut encode = Some(encode);
-        let (by, bytes) =
-            self.0.get_or_init(|| (codec, encode.take().map(|e| e().into_boxed_slice()).unwrap_or_default()));
-        match encode {
-            Some(encode) if *by != codec => Cow::Owned(encode()),
-            _ => Cow::Borrowed(bytes),
-        }
-    }
-}
-
-impl Clone for Encoded {
-    fn clone(&self) -> Self {
-        Encoded::default() // a clone is about to be changed
-    }
-}
-
-impl PartialEq for Encoded {
-    fn eq(&self, _: &Self) -> bool {
-        true // derived data
-    }
-}
-
-impl fmt::Debug for Encoded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get().map_or("-", |(codec, _)| codec))
     }
 }

@@ -7,8 +7,9 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::encoded::Encoded;
 use crate::error::ModelError;
-use crate::message::{Encoded, History, StopReason, Usage};
+use crate::message::{History, StopReason, Usage};
 use crate::tool::ToolSpec;
 
 /// A chat model: one request in, one stream of events out.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use crate::ask::Reply;
 use crate::error::StepError;
 use crate::step::StepContext;
 
@@ -46,4 +47,10 @@ pub enum StepEnd {
     Done,
     /// Calls wait for an answer from outside.
     AwaitingAction,
+}
+
+impl From<Reply> for Result<StepEnd, StepError> {
+    fn from(reply: Reply) -> Self {
+        reply.error().map_or(Ok(StepEnd::Done), |error| Err(StepError::Model(error.clone())))
+    }
 }

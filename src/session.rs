@@ -13,22 +13,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::assemble::Assembler;
-use crate::batch::Crew;
 use crate::config::Config;
+use crate::crew::Crew;
 use crate::error::{InputError, MemoryError, StepError};
-use crate::event::{
-    ActionResult, AgentEvent, Decision, ExternalAction, InputEvent, Lane, Prompt, QueueMode, Update, Urgency,
-};
-use crate::fold::{Fold, Phase, Tail};
+use crate::event::{AgentEvent, Update};
+use crate::extensions::Extensions;
+use crate::fold::{Fold, Tail};
 use crate::hub::{Hub, Subscriber};
-use crate::memory::{InputId, Item, Memory};
-use crate::message::{AssistantMessage, Body, CallId, History, Message, MessageId, Part, RunId, StopReason, Usage};
-use crate::model::{ThinkingLevel, ToolList};
-use crate::tool::{Extensions, ToolSpec};
+use crate::input::InputEvent;
+use crate::memory::{Item, Memory};
+use crate::message::{Body, InputId, Message, MessageId, Part, StopReason, Usage};
+use crate::model::ToolList;
+use crate::state::AgentState;
 use crate::toolbox::Toolbox;
-
-/// Requests that may wait for a run of their own.
-pub(crate) const MOST_REQUESTS: usize = 32;
 
 pub(crate) type Ack<T> = oneshot::Sender<T>;
 
@@ -51,46 +48,6 @@ pub(crate) struct Receipt {
     pub(crate) id: InputId,
     /// Texts that the input took back.
     pub(crate) taken_back: Vec<String>,
-}
-
-/// A snapshot of a session.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct AgentState {
-    /// The session's id.
-    pub session_key: Arc<str>,
-    /// The system prompt.
-    pub system_prompt: Arc<str>,
-    /// The model, as `provider/name`.
-    pub model: Arc<str>,
-    /// How much it thinks.
-    pub thinking_level: ThinkingLevel,
-    /// Everything that was said.
-    pub messages: History,
-    /// The tools of the present or last run.
-    pub tools: Vec<Arc<ToolSpec>>,
-    /// Whether a run goes on.
-    pub is_running: bool,
-    /// Whether a reply streams.
-    pub is_streaming: bool,
-    /// The reply that streams, as far as it has come.
-    pub streaming_message: Option<AssistantMessage>,
-    /// Calls that have no result yet.
-    pub pending_tool_calls: Vec<CallId>,
-    /// Calls that wait for an answer from outside.
-    pub pending_actions: Vec<ExternalAction>,
-    /// The error of the last run.
-    pub error: Option<Arc<str>>,
-    /// Steering messages that wait.
-    pub steering_queue: Vec<Arc<Message>>,
-    /// How many of them are taken at a look.
-    pub steering_mode: QueueMode,
-    /// Follow-ups that wait.
-    pub follow_up_queue: Vec<Arc<Message>>,
-    /// How many of them are taken at a look.
-    pub follow_up_mode: QueueMode,
-    /// A run that a crash interrupted; `Continue` goes on with it.
-    pub interrupted_run: Option<RunId>,
 }
 
 /// A reply that streams.
@@ -119,7 +76,7 @@ pub(crate) struct Session {
     /// The host's values, for the present run.
     pub(crate) extensions: Extensions,
     /// The host's values that came with requests which wait.
-    riders: HashMap<InputId, Extensions>,
+    pub(crate) riders: HashMap<InputId, Extensions>,
     pub(crate) partial: Option<Partial>,
     /// A complete reply that a hook still looks at: written together with what the hook says.
     pub(crate) heard_out: Option<Item>,
@@ -206,7 +163,7 @@ impl Session {
     }
 
     /// Called once what has been staged is in the log, or could not be written.
-    fn when_written(&mut self, then: impl FnOnce(Result<(), MemoryError>) + Send + 'static) {
+    pub(crate) fn when_written(&mut self, then: impl FnOnce(Result<(), MemoryError>) + Send + 'static) {
         self.then.push(Box::new(then));
     }
 
@@ -271,133 +228,6 @@ impl Session {
         Arc::new(Message::new(self.next_message(), body))
     }
 
-    // ---- what comes in ------------------------------------------------------------------------
-
-    /// Takes one message in; says how urgent it is, if it is a steer.
-    pub(crate) async fn hear(&mut self, mail: Mail) -> Result<Option<Urgency>, StepError> {
-        match mail {
-            Mail::State(ack) => drop(ack.send(self.state())),
-            Mail::Subscribe(subscriber) => self.hub.subscribe(subscriber),
-            Mail::Input(input) => {
-                let urgency = self.take_in(*input);
-                self.flush().await?;
-                return Ok(urgency);
-            }
-        }
-        Ok(None)
-    }
-
-    /// All that has come so far.
-    pub(crate) async fn hear_all(&mut self) -> Result<(), StepError> {
-        while let Ok(mail) = self.mail.try_recv() {
-            self.hear(mail).await?;
-        }
-        Ok(())
-    }
-
-    /// Awaits anything else while the session goes on hearing.
-    pub(crate) async fn hearing<F: Future + Send>(&mut self, work: F) -> Result<F::Output, StepError> {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! { biased;
-                Some(mail) = self.mail.recv() => { self.hear(mail).await?; }
-                done = &mut work => return Ok(done),
-            }
-        }
-    }
-
-    /// Stages what an input asks for. Its receipt goes out when that is durable.
-    fn take_in(&mut self, input: Input) -> Option<Urgency> {
-        let Input { event, ack } = input;
-        let mut urgency = None;
-        let staged = match event {
-            InputEvent::UserRequest(prompt) => self.queue(prompt, Lane::Request, Urgency::default()),
-            InputEvent::FollowUp(prompt) => self.queue(prompt, Lane::FollowUp, Urgency::default()),
-            InputEvent::Steer(prompt) => {
-                let how = prompt.urgency.unwrap_or(self.config.urgency);
-                urgency = Some(how);
-                self.queue(prompt, Lane::Steering, how)
-            }
-            InputEvent::ExternalActionResult(answer) => self.decide(answer),
-            InputEvent::ClearQueues => {
-                let both = |w: &&crate::fold::Waiting| w.lane != Lane::Request;
-                let taken_back = self.fold.queue.iter().filter(both).map(|w| w.message.text()).collect();
-                let inputs: Vec<InputId> = self.fold.queue.iter().filter(both).map(|w| w.input.clone()).collect();
-                if !inputs.is_empty() {
-                    self.stage(Item::Withdrawn { inputs });
-                }
-                Ok(Receipt { id: self.fold.make_input_id(), taken_back })
-            }
-            // The session task keeps these to itself.
-            InputEvent::Continue(_) | InputEvent::Abort | InputEvent::Reset => Err(InputError::Busy),
-        };
-        match staged {
-            Ok(receipt) => self.when_written(move |written| {
-                let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
-            }),
-            Err(refused) => drop(ack.send(Err(refused))),
-        }
-        urgency
-    }
-
-    /// Stages a message for a queue; one that came before is acknowledged and changes nothing.
-    pub(crate) fn queue(&mut self, prompt: Prompt, lane: Lane, urgency: Urgency) -> Result<Receipt, InputError> {
-        let input = prompt.id.unwrap_or_else(|| self.fold.make_input_id());
-        let receipt = Receipt { id: input.clone(), taken_back: Vec::new() };
-        if self.fold.has_seen(&input) {
-            return Ok(receipt);
-        }
-        if lane == Lane::Request && self.fold.lane(Lane::Request).count() >= MOST_REQUESTS {
-            return Err(InputError::Full(MOST_REQUESTS));
-        }
-        if lane == Lane::Request {
-            self.riders.insert(input.clone(), prompt.extensions);
-        }
-        let message = self.message(prompt.message);
-        self.stage(Item::Queued { input, lane, urgency, message, output: prompt.output });
-        Ok(receipt)
-    }
-
-    fn decide(&mut self, answer: ActionResult) -> Result<Receipt, InputError> {
-        let input = answer.id.clone().unwrap_or_else(|| self.fold.make_input_id());
-        let receipt = Receipt { id: input.clone(), taken_back: Vec::new() };
-        if self.fold.has_seen(&input) {
-            return Ok(receipt);
-        }
-        let decision = self.check_answer(&answer)?;
-        self.stage(Item::Decided { input, call: answer.call, decision: Arc::new(decision), by: answer.by });
-        Ok(receipt)
-    }
-
-    /// The decision as it will be carried out, or why it is refused.
-    fn check_answer(&self, answer: &ActionResult) -> Result<Decision, InputError> {
-        let call = self.fold.call(&answer.call);
-        let Some(Phase::Awaiting(action)) = call.map(|c| &c.phase) else {
-            return Err(InputError::NotPending(answer.call.clone()));
-        };
-        if action.digest != answer.digest {
-            return Err(InputError::DigestDiffers(answer.call.clone()));
-        }
-        match (&answer.decision, &action.need) {
-            (Decision::ApproveWith(edited), None) => {
-                let valid = self.tools.validate_value(&action.name, edited.clone());
-                valid.map(Decision::ApproveWith).map_err(InputError::BadArguments)
-            }
-            (Decision::ApproveWith(_), Some(_)) => Err(InputError::BadDecision(
-                "the tool has seen its arguments already: answer what it asks, or deny".into(),
-            )),
-            (Decision::Answer(_), None) => Err(InputError::BadDecision(
-                "the call waits for a confirmation, not for data: approve it, deny it, or give its result".into(),
-            )),
-            (decision, _) => Ok(decision.clone()),
-        }
-    }
-
-    /// The host's values of a request whose run begins.
-    pub(crate) fn take_rider(&mut self, input: &InputId) -> Extensions {
-        self.riders.remove(input).unwrap_or_default()
-    }
-
     /// What a model could say next. A custom message counts where a hook may turn it into another.
     pub(crate) fn tail(&self) -> Tail {
         let custom = matches!(self.fold.history.last().map(|m| &m.body), Some(Body::Custom(_)));
@@ -421,35 +251,6 @@ impl Session {
     }
 
     // ---- what is told --------------------------------------------------------------------------
-
-    pub(crate) fn state(&self) -> AgentState {
-        let lane = |lane| self.fold.lane(lane).map(|w| w.message.clone()).collect();
-        AgentState {
-            session_key: self.id.clone(),
-            system_prompt: self.config.system.clone(),
-            model: self.config.model.info().id.clone(),
-            thinking_level: self.config.thinking,
-            messages: self.fold.history.clone(),
-            tools: self.tools.list().to_vec(),
-            is_running: self.fold.run.is_some() && !self.interrupted,
-            is_streaming: self.partial.is_some(),
-            streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.clone())),
-            pending_tool_calls: self
-                .fold
-                .calls()
-                .iter()
-                .filter(|c| c.result.is_none())
-                .map(|c| c.call.id.clone())
-                .collect(),
-            pending_actions: self.fold.pending().map(|action| (**action).clone()).collect(),
-            error: self.fold.last_error.clone(),
-            steering_queue: lane(Lane::Steering),
-            steering_mode: self.config.steering_mode,
-            follow_up_queue: lane(Lane::FollowUp),
-            follow_up_mode: self.config.follow_up_mode,
-            interrupted_run: self.fold.run.filter(|_| self.interrupted),
-        }
-    }
 
     /// The reply that streamed as a message, as far as it came; withdrawn if nothing was said.
     pub(crate) fn close_reply(&mut self, partial: Partial, stop: StopReason, usage: Usage) -> Option<Arc<Message>> {

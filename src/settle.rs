@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
-use crate::event::{AgentEvent, EndKind, Lane, RunCause, RunOutcome};
+use crate::event::{AgentEvent, EndKind, RunCause, RunOutcome};
+use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
 use crate::message::{ResultStatus, StopReason, Usage};
@@ -120,7 +121,7 @@ impl Session {
         let Some(RunCause::UserRequest(input) | RunCause::Continue(Some(input))) = self.fold.cause.clone() else {
             return Ok(());
         };
-        if self.fold.batch.is_none() && self.fold.lane(Lane::Request).any(|w| w.input == input) {
+        if self.fold.batch.is_none() && self.fold.queue.lane(Lane::Request).any(|w| w.input == input) {
             self.commit(Item::Delivered { input }).await?;
         }
         Ok(())

@@ -15,9 +15,10 @@ use crate::batch::BatchEnd;
 use crate::config::WhileAwaiting;
 use crate::context::AgentContext;
 use crate::error::StepError;
-use crate::event::{Lane, QueueMode, RunCause, Urgency};
-use crate::memory::{InputId, Item};
-use crate::message::{Body, History, Message, ResultStatus};
+use crate::event::RunCause;
+use crate::input::{Decision, Lane, QueueMode, Urgency};
+use crate::memory::Item;
+use crate::message::{Body, CallId, History, InputId, Message, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::session::Session;
 
@@ -32,6 +33,16 @@ impl StepContext<'_> {
     /// What this run started from.
     pub fn cause(&self) -> &RunCause {
         self.session.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
+    }
+    /// The request of the user that this run started from, if it was one.
+    pub fn user_request(&self) -> Option<&Arc<Message>> {
+        self.session.fold.request.as_ref()
+    }
+    /// The answer to an external action that this run started from, if it was one. The engine has
+    /// carried it out before the pattern is entered.
+    pub fn action_result(&self) -> Option<(&CallId, &Decision)> {
+        let (call, decision) = self.session.fold.answered.as_ref()?;
+        matches!(self.cause(), RunCause::ActionResult(_)).then_some((call, &**decision))
     }
     /// The session's id.
     pub fn session_id(&self) -> &Arc<str> {
@@ -72,8 +83,8 @@ impl StepContext<'_> {
             _ => return Ok(()),
         };
         let waits = match &input {
-            Some(input) => self.session.fold.lane(Lane::Request).any(|w| w.input == *input),
-            None => self.session.fold.steered(Urgency::SkipPending),
+            Some(input) => self.session.fold.queue.lane(Lane::Request).any(|w| w.input == *input),
+            None => self.session.fold.queue.steered(Urgency::SkipPending),
         };
         if waits && self.session.config.while_awaiting == WhileAwaiting::Supersede {
             self.session.finish_unstarted(ResultStatus::Denied, SUPERSEDED).await?;
@@ -113,7 +124,7 @@ impl StepContext<'_> {
 
     /// Whether a steering message waits.
     pub fn has_steering(&self) -> bool {
-        self.session.fold.lane(Lane::Steering).next().is_some()
+        self.session.fold.queue.has(Lane::Steering)
     }
 
     /// Puts follow-ups that wait into the conversation, as the queue's mode says. True if there is
@@ -168,7 +179,7 @@ impl StepContext<'_> {
 
     async fn deliver(&mut self, lane: Lane, mode: QueueMode) -> Result<bool, StepError> {
         let most = if mode == QueueMode::All { usize::MAX } else { 1 };
-        let waiting: Vec<InputId> = self.session.fold.lane(lane).take(most).map(|w| w.input.clone()).collect();
+        let waiting: Vec<InputId> = self.session.fold.queue.lane(lane).take(most).map(|w| w.input.clone()).collect();
         let any = !waiting.is_empty();
         waiting.into_iter().for_each(|input| self.session.stage(Item::Delivered { input }));
         self.session.flush().await?;

@@ -1,21 +1,18 @@
 //! The tool seam: [`Tool`], its [`ToolSpec`], and what it is given and gives back.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
-use std::future::Future;
-use std::marker::PhantomData;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Need, ToolError};
+use crate::extensions::Extensions;
 use crate::message::{CallId, Content, ResultStatus};
 
 /// Something that a model may call.
@@ -213,45 +210,6 @@ impl From<Value> for ToolOutput {
     }
 }
 
-/// Values that the host gives to tools, hooks and predicates by their type: a user id, a token
-/// vault. Never logged, never sent to a model. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Extensions(Option<Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
-
-impl Extensions {
-    /// None.
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// With a value, which takes the place of another one of its type.
-    pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
-        Arc::make_mut(self.0.get_or_insert_default()).insert(TypeId::of::<T>(), Arc::new(value));
-        self
-    }
-    /// The value of this type.
-    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
-    }
-    /// These values over those of `below`.
-    pub fn over(&self, below: &Extensions) -> Extensions {
-        match (&self.0, &below.0) {
-            (None, _) => below.clone(),
-            (_, None) => self.clone(),
-            (Some(above), Some(below)) => {
-                let mut all = (**below).clone();
-                all.extend(above.iter().map(|(id, value)| (*id, value.clone())));
-                Extensions(Some(Arc::new(all)))
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Extensions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Extensions({})", self.0.as_ref().map_or(0, |map| map.len()))
-    }
-}
-
 /// The outside's answer to a tool that suspended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -354,110 +312,6 @@ impl ToolContext {
     pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
         let update = ToolUpdate::Progress { done, total, message: message.into() };
         let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
-    }
-}
-
-/// A tool made of an async function without state. `A` is read from the arguments.
-///
-/// ```
-/// use loopwright::{Effect, ToolError, tool_fn};
-///
-/// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct Add { a: i64, b: i64 }
-///
-/// let add = tool_fn("add", "Adds two integers.", async |args: Add, _cx| {
-///     Ok::<_, ToolError>((args.a + args.b).to_string())
-/// })
-/// .effect(Effect::ReadOnly);
-/// ```
-pub fn tool_fn<A, F, Fut, R>(
-    name: &str,
-    description: &str,
-    f: F,
-) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<A, F, Fut, R>>
-where
-    A: DeserializeOwned + JsonSchema,
-    F: Fn(A, ToolContext) -> Fut,
-    Fut: Future<Output = Result<R, ToolError>>,
-    R: Into<ToolOutput>,
-{
-    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
-}
-
-/// A tool made of an async function with state, which is cloned into each call.
-///
-/// ```
-/// use std::sync::Arc;
-/// use loopwright::{ToolError, tool_with};
-///
-/// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct Greet { name: String }
-///
-/// let greeting = Arc::new(String::from("Hello"));
-/// let greet = tool_with(greeting, "greet", "Greets someone.", async |greeting: Arc<String>, args: Greet, _cx| {
-///     Ok::<_, ToolError>(format!("{greeting}, {}!", args.name))
-/// });
-/// ```
-pub fn tool_with<S, A, F, Fut, R>(
-    state: S,
-    name: &str,
-    description: &str,
-    f: F,
-) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<S, A, F, Fut, R>>
-where
-    S: Clone,
-    A: DeserializeOwned + JsonSchema,
-    F: Fn(S, A, ToolContext) -> Fut,
-    Fut: Future<Output = Result<R, ToolError>>,
-    R: Into<ToolOutput>,
-{
-    let f = move |arguments, cx| f(state.clone(), arguments, cx);
-    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
-}
-
-/// A tool made by [`tool_fn`] or [`tool_with`].
-pub struct FnTool<A, F> {
-    spec: Arc<ToolSpec>,
-    f: F,
-    arguments: PhantomData<fn(A)>,
-}
-
-impl<A, F> FnTool<A, F> {
-    /// With this effect.
-    pub fn effect(self, effect: Effect) -> Self {
-        self.spec(|spec| spec.effect(effect))
-    }
-    /// With a rule of its own for confirmation.
-    pub fn needs_approval(self, approval: Approval) -> Self {
-        self.spec(|spec| spec.needs_approval(approval))
-    }
-    /// One call after the other in every batch that has it.
-    pub fn sequential(self) -> Self {
-        self.spec(ToolSpec::sequential)
-    }
-    /// With any change to its spec.
-    pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
-        self.spec = Arc::new(change((*self.spec).clone()));
-        self
-    }
-}
-
-#[async_trait]
-impl<A, F, Fut, R> Tool for FnTool<A, F>
-where
-    A: DeserializeOwned + Send,
-    F: Fn(A, ToolContext) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<R, ToolError>> + Send,
-    R: Into<ToolOutput>,
-{
-    fn spec(&self) -> &Arc<ToolSpec> {
-        &self.spec
-    }
-    async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        // The schema was made of `A`, but a type can be stricter than its schema.
-        let arguments =
-            A::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments cannot be read: {e}")))?;
-        Ok((self.f)(arguments, cx).await?.into())
     }
 }
 

@@ -8,9 +8,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::ToolboxError;
+use crate::extensions::Extensions;
 use crate::model::ToolList;
 use crate::schema::Schema;
-use crate::tool::{Approval, Effect, Extensions, Tool, ToolSpec};
+use crate::tool::{Approval, Effect, Tool, ToolSpec};
 
 /// A set of tools with unique, legal names and compiled schemas. Cheap to clone.
 ///
@@ -209,7 +210,7 @@ pub(crate) fn digest(name: &str, arguments: &Value, need: Option<&crate::error::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::tool_fn;
+    use crate::tool_fn::tool_fn;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Nothing {}

@@ -101,7 +101,7 @@ impl BehaviorPattern for Bad {
     }
 }
 
-/// C44 C45: whatever a pattern does, the session is put in order and lives.
+/// C3 C44 C45: whatever a pattern does, the session is put in order and lives.
 #[tokio::test(start_paused = true)]
 async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
     for (how, says) in [

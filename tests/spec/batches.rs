@@ -23,7 +23,7 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {
         let tool = TestTool::new("x").takes(ms(100)).spec(|s| if sequential { s.sequential() } else { s });
-        let rig = pi_with([calls(&["x"; 10]), Script::text("ok")], &[tool.clone()], |a| {
+        let rig = pi_with([calls(&["x"; 10]), Script::text("ok")], std::slice::from_ref(&tool), |a| {
             a.limits(Limits::default().parallel_calls(most))
         })
         .await;
@@ -126,7 +126,7 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
 async fn call_ids_are_unique_in_the_session() {
     let x = TestTool::new("x");
     let twice = || Script::calls([("a", "x", json!({})), ("a", "x", json!({})), ("", "x", json!({}))]);
-    let rig = pi([twice(), twice(), Script::text("ok")], &[x.clone()]).await;
+    let rig = pi([twice(), twice(), Script::text("ok")], std::slice::from_ref(&x)).await;
     rig.handle.prompt("go").await.unwrap();
     rig.check().await; // unique ids, each with its result
     assert_eq!(x.ran(), 6);

@@ -88,7 +88,7 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_comes_days_later_in_another_process() {
     let tool = ask("ask");
-    let mut rig = pi([calls(&["ask"]), Script::text("ok")], &[tool.clone()]).await;
+    let mut rig = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
     send(&rig, "go").await;
     rig.run_end().await;
     let mut rig = rig.restart().await;
@@ -105,7 +105,7 @@ async fn an_answer_comes_days_later_in_another_process() {
 async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending() {
     for steer in [false, true] {
         let tool = ask("ask");
-        let mut rig = pi([calls(&["ask"]), Script::text("ok")], &[tool.clone()]).await;
+        let mut rig = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
         send(&rig, "go").await;
         rig.run_end().await;
         let digest = rig.pending().await[0].digest.clone();
@@ -129,11 +129,12 @@ async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending()
 async fn with_hold_a_message_waits_until_all_is_answered() {
     for steer in [false, true] {
         let tool = ask("ask");
-        let mut rig =
-            pi_with([calls(&["ask", "ask"]), Script::text("ok"), Script::text("held")], &[tool.clone()], |a| {
-                a.while_awaiting(WhileAwaiting::Hold)
-            })
-            .await;
+        let mut rig = pi_with(
+            [calls(&["ask", "ask"]), Script::text("ok"), Script::text("held")],
+            std::slice::from_ref(&tool),
+            |a| a.while_awaiting(WhileAwaiting::Hold),
+        )
+        .await;
         send(&rig, "go").await;
         rig.run_end().await;
         if steer {
@@ -159,7 +160,7 @@ async fn with_hold_a_message_waits_until_all_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     let login = TestTool::new("login").suspends("password");
-    let mut rig = pi([calls(&["login"]), Script::text("ok")], &[login.clone()]).await;
+    let mut rig = pi([calls(&["login"]), Script::text("ok")], std::slice::from_ref(&login)).await;
     send(&rig, "go").await;
     let events = rig.run_end().await;
     assert_eq!(end_of(&events), EndKind::AwaitingAction);

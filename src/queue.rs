@@ -1,0 +1,63 @@
+//! What waits: requests for their runs, steering, follow-ups. One queue in order of arrival, three lanes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::input::{Lane, Urgency};
+use crate::message::{InputId, Message};
+use crate::model::OutputSchema;
+
+/// A message that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    pub(crate) input: InputId,
+    pub(crate) lane: Lane,
+    pub(crate) urgency: Urgency,
+    pub(crate) message: Arc<Message>,
+    pub(crate) output: Option<Arc<OutputSchema>>,
+    /// Where in the log it was queued.
+    pub(crate) at: u64,
+}
+
+/// Messages that wait, in order of arrival.
+#[derive(Default)]
+pub(crate) struct Queue(VecDeque<Waiting>);
+
+impl Queue {
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        self.0.push_back(waiting);
+    }
+    pub(crate) fn take(&mut self, input: &InputId) -> Option<Waiting> {
+        let at = self.0.iter().position(|w| w.input == *input)?;
+        self.0.remove(at)
+    }
+    pub(crate) fn remove(&mut self, gone: &[InputId]) {
+        self.0.retain(|w| !gone.contains(&w.input));
+    }
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.0.iter()
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub(crate) fn lane(&self, lane: Lane) -> impl Iterator<Item = &Waiting> {
+        self.0.iter().filter(move |w| w.lane == lane)
+    }
+    pub(crate) fn has(&self, lane: Lane) -> bool {
+        self.lane(lane).next().is_some()
+    }
+    /// Texts of a lane, for people.
+    pub(crate) fn texts(&self, lane: Lane) -> Vec<String> {
+        self.lane(lane).map(|w| w.message.text()).collect()
+    }
+    /// Whether a steer of at least this urgency waits.
+    pub(crate) fn steered(&self, at_least: Urgency) -> bool {
+        self.lane(Lane::Steering).any(|w| w.urgency >= at_least)
+    }
+}

@@ -1,0 +1,128 @@
+//! Streaming a reply: model events into the message that grows, and out to the subscribers.
+
+use futures::StreamExt;
+
+use crate::assemble::Assembler;
+use crate::error::{ModelError, ModelErrorKind, StepError};
+use crate::event::{AgentEvent, Update};
+use crate::hooks::{FnHandleStepTextPart, TextAction, TextPart};
+use crate::input::Urgency;
+use crate::message::{StopReason, Usage};
+use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent};
+use crate::session::{Partial, Session};
+
+/// How a stream ended.
+pub(crate) struct Streamed {
+    pub(crate) stop: StopReason,
+    pub(crate) usage: Usage,
+    pub(crate) error: Option<ModelError>,
+}
+
+impl Session {
+    /// Streams a reply into `partial` and to the subscribers, hearing all the while.
+    pub(crate) async fn stream(
+        &mut self,
+        model: &dyn ChatModel,
+        request: ChatRequest,
+        text_hook: Option<FnHandleStepTextPart>,
+    ) -> Result<Streamed, StepError> {
+        let mut stream = model.stream(request);
+        let mut held = String::new();
+        loop {
+            tokio::select! { biased;
+                Some(mail) = self.mail.recv() => {
+                    if self.hear(mail).await? == Some(Urgency::Interrupt) {
+                        return Ok(Streamed { stop: StopReason::Interrupted, usage: Usage::default(), error: None });
+                    }
+                }
+                event = stream.next() => match event.unwrap_or_else(unfinished) {
+                    ModelEvent::Done { stop, usage } => return Ok(Streamed { stop, usage, error: None }),
+                    ModelEvent::Error(error) => {
+                        return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
+                    }
+                    event => if let Err(error) = self.take_event(event, text_hook.as_ref(), &mut held) {
+                        return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
+                    }
+                },
+            }
+            // A stream that is always ready must not deafen the session.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    fn take_event(
+        &mut self,
+        event: ModelEvent,
+        hook: Option<&FnHandleStepTextPart>,
+        held: &mut String,
+    ) -> Result<(), ModelError> {
+        let Some(Partial { id, reply, .. }) = &mut self.partial else { return Ok(()) };
+        let (id, hub) = (*id, &mut self.hub);
+        let mut tell = |update| hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
+        match event {
+            ModelEvent::Delta { block, delta } => match hook {
+                Some(hook) if reply.is_text(block) => {
+                    held.push_str(&delta);
+                    text_part(hook, reply, block, held, false, &mut tell)?;
+                }
+                _ => tell(reply.delta(block, delta)?),
+            },
+            ModelEvent::BlockStart { block, kind } => {
+                if let (BlockKind::Text, Some(_)) = (&kind, hook) {
+                    held.clear();
+                }
+                if let Some(update) = reply.start(block, kind) {
+                    tell(update);
+                }
+            }
+            ModelEvent::BlockEnd { block, signature } => {
+                if let Some(hook) = hook
+                    && reply.is_text(block)
+                {
+                    text_part(hook, reply, block, held, true, &mut tell)?;
+                }
+                reply.end(block, signature)?;
+            }
+            ModelEvent::Withdrawn => {
+                *reply = Assembler::default();
+                held.clear();
+                tell(Update::Withdrawn);
+            }
+            ModelEvent::Done { .. } | ModelEvent::Error(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Lets the hook see what is held of a text block, and does what it says.
+fn text_part(
+    hook: &FnHandleStepTextPart,
+    reply: &mut Assembler,
+    block: u32,
+    held: &mut String,
+    last: bool,
+    tell: &mut dyn FnMut(Update),
+) -> Result<(), ModelError> {
+    let action = hook(TextPart { text: held, last });
+    let (text, calls) = match action {
+        TextAction::Hold if !last => return Ok(()),
+        TextAction::Show | TextAction::Hold => (std::mem::take(held), Vec::new()),
+        TextAction::Replace(text) => (text, Vec::new()),
+        TextAction::Calls { text, calls } => (text, calls),
+    };
+    held.clear();
+    if !text.is_empty() {
+        tell(reply.delta(block, text)?);
+    }
+    for (name, arguments) in calls {
+        let (block, started) = reply.add_call(name.into(), arguments.clone());
+        started.into_iter().for_each(&mut *tell);
+        tell(Update::ToolCall { block, delta: arguments });
+    }
+    Ok(())
+}
+
+pub(crate) fn unfinished() -> ModelEvent {
+    let why = "the model's stream ended before the reply was complete; send the request again";
+    ModelEvent::Error(ModelError::new(ModelErrorKind::Network, why))
+}

@@ -1,0 +1,160 @@
+//! The house rules: floors and directions of imports, file sizes, first lines, claims with tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(Path::new(ROOT).join(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
+}
+
+/// Every Rust file of the repository, relative to its root.
+fn rust_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(Path::new(ROOT).join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().unwrap().is_dir() {
+                if !name.starts_with('.') && name != "target" {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                files.push(path);
+            }
+        }
+    }
+    assert!(files.len() > 40, "the files of the repository were found");
+    files
+}
+
+fn without_tests(text: &str) -> &str {
+    text.find("#[cfg(test)]\nmod tests").map_or(text, |at| &text[..at])
+}
+
+#[test]
+fn every_file_says_on_its_first_line_what_it_is() {
+    let silent: Vec<_> = rust_files().into_iter().filter(|f| !read(f).starts_with("//! ")).collect();
+    assert_eq!(silent, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn no_file_has_more_than_500_lines_without_tests() {
+    let long: Vec<_> = rust_files().into_iter().filter(|f| without_tests(&read(f)).lines().count() > 500).collect();
+    assert_eq!(long, Vec::<PathBuf>::new());
+}
+
+/// A file of core imports only from floors below its own; `ARCHITECTURE.md` lists them.
+#[test]
+fn core_imports_only_from_floors_below() {
+    let map = read("ARCHITECTURE.md");
+    let floors = map.split("```floors").nth(1).and_then(|rest| rest.split("```").next()).expect("the list of floors");
+    let floor: BTreeMap<&str, usize> = floors
+        .trim()
+        .lines()
+        .enumerate()
+        .flat_map(|(n, line)| line.split_whitespace().map(move |name| (name, n)))
+        .collect();
+    for file in rust_files().iter().filter(|f| f.starts_with("src") && !f.ends_with("lib.rs")) {
+        let name = file.iter().nth(1).unwrap().to_str().unwrap().trim_end_matches(".rs");
+        let own = floor.get(name).unwrap_or_else(|| panic!("{name} is not on the list of floors"));
+        let text = read(file);
+        for import in without_tests(&text)
+            .lines()
+            .filter(|l| !l.trim_start().starts_with("//"))
+            .flat_map(|l| l.split("crate::").skip(1))
+        {
+            let module: String = import.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let Some(other) = floor.get(module.as_str()) else { continue };
+            assert!(name == module || other > own, "{} imports {module}, which is not below it", file.display());
+        }
+    }
+    let files =
+        fs::read_dir(Path::new(ROOT).join("src")).unwrap().filter(|e| e.as_ref().unwrap().path().is_file()).count();
+    assert_eq!(floor.len(), files - 1, "the list has every file but lib.rs");
+}
+
+/// `app → {tools, providers, patterns} → core`; the crates in the middle never import each other.
+#[test]
+fn crates_depend_only_downwards() {
+    let allowed = [
+        ("Cargo.toml", vec![]),
+        ("patterns/Cargo.toml", vec!["loopwright"]),
+        ("providers/Cargo.toml", vec!["loopwright"]),
+        ("tools/Cargo.toml", vec!["loopwright"]),
+        ("app/Cargo.toml", vec!["loopwright", "loopwright-patterns", "loopwright-providers", "loopwright-tools"]),
+    ];
+    for (manifest, allowed) in allowed {
+        let text = read(manifest);
+        let section =
+            text.split("\n[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or_default();
+        let ours = section
+            .lines()
+            .filter_map(|l| l.split(['.', ' ', '=']).next())
+            .filter(|name| name.starts_with("loopwright"));
+        for name in ours {
+            assert!(allowed.contains(&name), "{manifest} must not depend on {name}");
+        }
+    }
+}
+
+/// Core knows no HTTP, no database and no terminal.
+#[test]
+fn core_stays_lean() {
+    let text = read("Cargo.toml");
+    let section = text.split("\n[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
+    for name in ["reqwest", "hyper", "axum", "rusqlite", "crossterm", "clap"] {
+        assert!(!section.contains(name), "core depends on {name}");
+    }
+}
+
+fn tags(text: &str) -> BTreeSet<u32> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter_map(|w| w.strip_prefix('C').and_then(|n| n.parse().ok())).collect()
+}
+
+/// Each numbered claim has a test whose doc comment names it, and no test names a claim that is not there.
+#[test]
+fn every_claim_has_a_test_that_names_it() {
+    let map = read("ARCHITECTURE.md");
+    let claimed: BTreeSet<u32> =
+        map.lines().filter(|l| l.starts_with("| C")).flat_map(|l| tags(l.split('|').nth(1).unwrap())).collect();
+    assert!(claimed.len() > 60);
+    let mut named = BTreeSet::new();
+    for file in rust_files() {
+        let text = read(&file);
+        let mut pending = BTreeSet::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(doc) = line.strip_prefix("/// C") {
+                pending.extend(tags(&format!("C{}", doc.split(':').next().unwrap())));
+            } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                named.append(&mut pending);
+            } else if !line.starts_with("///") && !line.starts_with("#[") {
+                pending.clear();
+            }
+        }
+    }
+    assert_eq!(claimed.difference(&named).collect::<Vec<_>>(), Vec::<&u32>::new(), "claims without a test");
+    assert_eq!(
+        named.difference(&claimed).collect::<Vec<_>>(),
+        Vec::<&u32>::new(),
+        "tests of claims that are not there"
+    );
+}
+
+/// No sleeps in tests: what waits does so for an event or a gate, or under paused time.
+#[test]
+fn tests_do_not_sleep() {
+    let sleeps = concat!("thread::", "sleep");
+    for file in rust_files() {
+        assert!(!read(&file).contains(sleeps), "{} sleeps", file.display());
+        let text = read(&file);
+        if file.starts_with("tests") && text.contains("sleep(") && text.contains("#[tokio::test") {
+            assert!(!text.contains("#[tokio::test]\n"), "{} sleeps in a test whose time is not paused", file.display());
+        }
+    }
+}
