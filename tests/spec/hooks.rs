@@ -56,7 +56,7 @@ async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
         let deltas = text.as_bytes().chunks(size).map(|c| String::from_utf8(c.to_vec()).unwrap());
         let replies = [Script::new().stream(deltas, Duration::ZERO), Script::text("ok")];
         let tool = TestTool::new("x");
-        let mut rig = pi_with(replies, &[tool.clone()], |a| a.on_text_part(calls_in_text)).await;
+        let mut rig = pi_with(replies, std::slice::from_ref(&tool), |a| a.on_text_part(calls_in_text)).await;
         send(&rig, "go").await;
         let events = rig.run_end().await;
         check_events(&events).unwrap();
@@ -95,7 +95,8 @@ async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
 async fn a_hook_can_end_the_run_after_a_reply() {
     let tool = TestTool::new("x");
     for reply in [Script::text("1"), Script::text("1").call("a", "x", "{}")] {
-        let mut rig = pi_with([reply, Script::text("2")], &[tool.clone()], before_end(|_| BeforeEnd::End)).await;
+        let mut rig =
+            pi_with([reply, Script::text("2")], std::slice::from_ref(&tool), before_end(|_| BeforeEnd::End)).await;
         rig.handle.follow_up("later").await.unwrap();
         assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
         let state = rig.handle.state().await.unwrap();

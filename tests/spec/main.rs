@@ -13,6 +13,7 @@ mod events;
 mod examples;
 mod hooks;
 mod kit;
+mod reentry;
 mod sources;
 mod steering;
 mod tidy;

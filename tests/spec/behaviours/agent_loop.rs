@@ -122,7 +122,7 @@ async fn the_second_call_starts_before_the_slow_first_one_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_the_first_of_two_tools_skips_the_second() {
     let tool = TestTool::new("x").takes(ms(10)).spec(ToolSpec::sequential);
-    let mut rig = pi([calls(&["x", "x"]), Script::text("ok")], &[tool.clone()]).await;
+    let mut rig = pi([calls(&["x", "x"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
     send(&rig, "go").await;
     rig.until(starts).await;
     rig.handle.steer("interrupt").await.unwrap();

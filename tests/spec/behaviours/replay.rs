@@ -86,7 +86,7 @@ async fn a_call_without_a_result_gets_one_before_the_next_message() {
 async fn a_failed_reply_is_not_sent_again_and_its_calls_do_not_run() {
     let tool = TestTool::new("x");
     let failed = Script::new().say("half").call("a", "x", "{}").fail(ModelErrorKind::Network, "cut");
-    let rig = pi([failed, Script::text("ok")], &[tool.clone()]).await;
+    let rig = pi([failed, Script::text("ok")], std::slice::from_ref(&tool)).await;
     rig.handle.prompt("go").await.unwrap();
     rig.handle.prompt("again").await.unwrap();
     assert_eq!(rig.transcript().await, ["U:go", "A:half/Error", "U:again", "A:ok/Stop"]);
@@ -164,7 +164,7 @@ async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
 async fn a_lone_surrogate_is_an_error_result() {
     let broken = Script::new().call("a", "x", r#"{"text": "\ud83d"}"#);
     let tool = TestTool::new("x");
-    let rig = pi([broken, Script::text("ok")], &[tool.clone()]).await;
+    let rig = pi([broken, Script::text("ok")], std::slice::from_ref(&tool)).await;
     assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
     assert_eq!((statuses(&rig).await, tool.ran()), (vec![ResultStatus::Error], 0));
     assert!(result_of(&rig, "a").await.contains("not valid JSON"));
