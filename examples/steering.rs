@@ -18,7 +18,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let model = ScriptedModel::new([
         Script::new().say("I look into it. ").call("a", "search", "{}"),
-        slowly("The history of tea begins a very long time ago, in a garden far away, when "),
+        slowly("The history of tea begins a very long time ago, in a garden far away, when ")
+            .wait(Duration::from_secs(60)),
         slowly("Tea is from China."),
         slowly("It is drunk hot."),
     ]);
