@@ -236,7 +236,8 @@ impl Session {
         if hook.is_none() && ask.tools.is_none() {
             return all.clone();
         }
-        let info = PrepareTools { turn: self.fold.turn.number + 1, messages, extensions: &self.extensions };
+        let turn = self.fold.turn.number + u32::from(!self.fold.turn.open);
+        let info = PrepareTools { turn, messages, extensions: &self.extensions };
         let named = |name: &str| ask.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
         let some = all.iter().filter(|spec| named(&spec.name) && hook.is_none_or(|hook| hook(&info, spec)));
         let some: Vec<_> = some.cloned().collect();

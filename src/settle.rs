@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
-use crate::event::{AgentEvent, EndKind, RunOutcome};
+use crate::event::{AgentEvent, EndKind, RunCause, RunOutcome};
 use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
@@ -111,6 +111,18 @@ impl Session {
                 self.next_happening(false).await?;
             }
             self.finish_unstarted(status, answer).await?;
+        }
+        self.deliver_own_input().await
+    }
+
+    /// An input that its run did not get to is in the conversation all the same: left in the queue it
+    /// would start the run again that was aborted or has failed.
+    async fn deliver_own_input(&mut self) -> Result<(), StepError> {
+        let Some(RunCause::UserRequest(input) | RunCause::Continue(Some(input))) = self.fold.cause.clone() else {
+            return Ok(());
+        };
+        if self.fold.batch.is_none() && self.fold.queue.lane(Lane::Request).any(|w| w.input == input) {
+            self.commit(Item::Delivered { input }).await?;
         }
         Ok(())
     }

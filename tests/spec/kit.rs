@@ -38,6 +38,12 @@ pub(crate) fn outcome_of(events: &[Arc<Envelope>]) -> Arc<RunOutcome> {
     }
 }
 
+/// The types of events, as they are serialised.
+pub(crate) fn kinds(events: &[Arc<Envelope>]) -> Vec<String> {
+    let kind = |e: &Arc<Envelope>| serde_json::to_value(&**e).unwrap()["type"].as_str().unwrap().to_owned();
+    events.iter().map(kind).collect()
+}
+
 /// Waits for a tool to start.
 pub(crate) fn starts(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::ToolExecutionStart { .. })
@@ -88,4 +94,30 @@ pub(crate) async fn slow_memory(replies: Vec<Script>, tools: Vec<TestTool>, each
 pub(crate) fn check_told(rig: &mut Rig) {
     let told = rig.told();
     check_events(&told).unwrap_or_else(|e| panic!("{e}\n{}", trace(&told)));
+}
+
+type Step<'a> = futures::future::BoxFuture<'a, Result<StepEnd, StepError>>;
+
+/// A pattern made of a closure.
+pub(crate) struct Does<F>(F);
+
+#[async_trait::async_trait]
+impl<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync> BehaviorPattern for Does<F> {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        (self.0)(step).await
+    }
+}
+
+pub(crate) fn does<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync>(f: F) -> Does<F> {
+    Does(f)
+}
+
+/// The texts of what was sent with a request.
+pub(crate) fn sent(rig: &Rig, request: usize) -> Vec<String> {
+    rig.model.requests()[request].messages.iter().map(|m| m.text()).collect()
+}
+
+/// The names of the tools that a request offered.
+pub(crate) fn offered(rig: &Rig, request: usize) -> Vec<String> {
+    rig.model.requests()[request].tools.iter().map(|t| t.name.to_string()).collect()
 }

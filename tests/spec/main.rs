@@ -6,9 +6,16 @@
 
 mod aborts;
 mod batches;
+mod behaviours;
 mod confirmation;
 mod crash;
 mod events;
+mod examples;
+mod hooks;
 mod kit;
+mod reentry;
+mod sources;
 mod steering;
 mod tidy;
+mod typed;
+mod verbs;

@@ -5,7 +5,6 @@ use std::mem::take;
 use std::sync::Arc;
 
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
-use serde::de::IgnoredAny;
 
 use super::wire::{CallDelta, Chunk, Content, Delta};
 use crate::codec::{Decode, Progress};
@@ -277,9 +276,9 @@ impl OpenCall {
     }
 }
 
-/// Whether this is the text of a whole JSON object.
+/// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate is none.
 pub(super) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+    text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
 #[cfg(test)]

@@ -1,0 +1,52 @@
+//! Confirmation: a tool that changes something waits for the user's answer.
+//!
+//! The run ends with `AwaitingAction` and everything in memory, so the answer may come days later and in another
+//! process. It names the digest of what was shown: nobody approves what they have not seen.
+
+use std::error::Error;
+
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{Decision, GenericAgent, InMemory, RunContext, ToolError, tool_fn};
+use loopwright_patterns::GenericPattern;
+use serde_json::json;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Transfer {
+    to: String,
+    euros: u32,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Its effect is not said to be read-only, so each call asks.
+    let transfer = tool_fn("transfer", "Transfers money.", async |args: Transfer, _cx| {
+        Ok::<_, ToolError>(format!("{} € are on their way to {}", args.euros, args.to))
+    });
+    let pay = |id, to, euros| (id, "transfer", json!({"to": to, "euros": euros}));
+    let model = ScriptedModel::new([
+        Script::calls([pay("a", "Ann", 20), pay("b", "a stranger", 9000)]),
+        Script::text("Ann has her 20 €; the other transfer was refused."),
+    ]);
+    let agent = GenericAgent::builder(model, GenericPattern).tool(transfer).build()?;
+    let memory = InMemory::new();
+
+    let (handle, _events) = agent.run(RunContext::new().session("bank").memory(memory.clone())).await?;
+    let outcome = handle.prompt("Pay my bills.").await?;
+    println!("{:?}, {} calls wait", outcome.end, handle.pending().await?.len());
+    drop(handle); // the process may end here
+
+    let (handle, _events) = agent.run(RunContext::new().session("bank").memory(memory)).await?;
+    for action in handle.pending().await? {
+        let small = action.arguments["euros"].as_u64().is_some_and(|euros| euros <= 100);
+        let decision = if small { Decision::Approve } else { Decision::Deny("that is too much".into()) };
+        println!("{} {}: {}", action.name, action.arguments, decision.name());
+        handle.decide(action.call, action.digest, decision).await?;
+    }
+    handle.wait_for_idle().await;
+    let state = handle.state().await?;
+    for result in state.messages.iter().filter_map(|message| message.as_tool_result()) {
+        println!("{}: {}", result.call, result.text());
+    }
+    println!("{}", state.messages.last().map(|message| message.text()).unwrap_or_default());
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A pattern of one's own: draft, have a second model criticise, revise.
+//!
+//! The critic is asked *aside*: its reply is counted and logged, and stays out of the conversation. Where the step
+//! stands is kept in the log, together with the message that it belongs to, so it goes on after a crash.
+
+use std::error::Error;
+
+use async_trait::async_trait;
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError, UserMessage};
+
+struct Revise {
+    rounds: u32,
+}
+
+#[async_trait]
+impl BehaviorPattern for Revise {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        loop {
+            let draft = step.ask().await?;
+            let round: u32 = step.state("round").unwrap_or(0);
+            if draft.ended() || round == self.rounds {
+                step.set_state("round", ()).await?;
+                return draft.into();
+            }
+            let question = UserMessage::from(format!("Criticise in one sentence:\n{}", draft.text()));
+            let critique = step.ask_with(Ask::aside().model("critic").messages([question.into()])).await?;
+            if critique.ended() {
+                return critique.into();
+            }
+            step.emit("critique", critique.text()).await?;
+            let wish = UserMessage::from(format!("Revise it. A critic says: {}", critique.text()));
+            step.remember(wish).with("round", round + 1)?.await?;
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let writer = ["The sea is big.", "The sea is big and grey.", "Grey, the sea goes on."].map(Script::text);
+    let critic = ["Which colour?", "Shorter, and begin with the colour."].map(Script::text);
+    let agent = GenericAgent::builder(ScriptedModel::new(writer), Revise { rounds: 2 })
+        .model_named("critic", ScriptedModel::new(critic))
+        .build()?;
+    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let outcome = handle.prompt("A line about the sea, please.").await?;
+    while let Some(event) = events.try_next() {
+        if let loopwright::AgentEvent::Custom { data, .. } = &event.event {
+            println!("critic: {data}");
+        }
+    }
+    println!("answer: {}", outcome.text);
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! The smallest agent: a model, a pattern, a prompt. The reply is printed as it streams.
+//!
+//! `cargo run --example hello` needs no key: `Offline` is a stand-in made of rules. For a real model put
+//! `loopwright_providers::resolve("openai/gpt-4o-mini", None)?` in its place.
+
+use std::error::Error;
+use std::io::Write;
+
+use loopwright::{AgentEvent, GenericAgent, RunContext, Update};
+use loopwright_patterns::GenericPattern;
+use loopwright_providers::Offline;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let agent = GenericAgent::builder(Offline::new(), GenericPattern).system("You are brief.").build()?;
+    let (handle, _events) = agent.run(RunContext::new()).await?;
+
+    let mut run = handle.prompt_stream("Hello! What are you?").await?;
+    while let Some(event) = run.next().await {
+        match &event.event {
+            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => {
+                print!("{delta}");
+                std::io::stdout().flush()?;
+            }
+            AgentEvent::AgentEnd(outcome) => println!("\n({:?}, {} tokens)", outcome.end, outcome.usage.total()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Steering: what the user says while the agent works.
+//!
+//! A *steer* is heard before the next request, here after the tool that runs; a *follow-up* waits until the agent would
+//! stop; a steer that *interrupts* cuts the reply off in mid-sentence, and what was said so far is kept.
+
+use std::error::Error;
+use std::time::Duration;
+
+use loopwright::testing::{Script, ScriptedModel, TestTool};
+use loopwright::{AgentEvent, GenericAgent, InputEvent, Prompt, RunContext, Update, Urgency};
+use loopwright_patterns::PiPattern;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let slowly = |text: &str| {
+        let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
+        Script::new().stream(words, Duration::from_millis(10))
+    };
+    let model = ScriptedModel::new([
+        Script::new().say("I look into it. ").call("a", "search", "{}"),
+        slowly("The history of tea begins a very long time ago, in a garden far away, when ")
+            .wait(Duration::from_secs(60)),
+        slowly("Tea is from China."),
+        slowly("It is drunk hot."),
+    ]);
+    let search = TestTool::new("search").takes(Duration::from_millis(50));
+    let agent = GenericAgent::builder(model, PiPattern).tool(search).build()?;
+    let (handle, mut events) = agent.run(RunContext::new()).await?;
+
+    handle.send(InputEvent::UserRequest("Tell me about tea.".into())).await?;
+    let mut words = 0;
+    while let Some(event) = events.next().await {
+        match &event.event {
+            AgentEvent::ToolExecutionStart { .. } => {
+                handle.steer("Its history, please.").await?;
+                handle.follow_up("And how is it drunk?").await?;
+            }
+            AgentEvent::MessageUpdate { update: Update::Text { .. }, .. } => {
+                words += 1;
+                if words == 8 {
+                    handle.steer(Prompt::from("Shorter!").urgency(Urgency::Interrupt)).await?;
+                }
+            }
+            AgentEvent::MessageEnd { message } if message.as_tool_result().is_none() => {
+                let stop = message.as_assistant().map(|reply| format!(" ({:?})", reply.stop)).unwrap_or_default();
+                println!("{:?}: {}{stop}", message.role(), message.text());
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                println!("{:?}", outcome.end);
+                break;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

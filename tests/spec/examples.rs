@@ -1,0 +1,49 @@
+//! Every example runs without a key and without input, ends by itself, and shows what it is there for.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The examples, and something that each one says.
+const EXAMPLES: [(&str, &[&str]); 6] = [
+    ("hello", &["(Done, "]),
+    ("custom_tool", &["a: Ok, 30 °C in Rome", "b: Error, no station in `Atlantis`", "3 requests for 4 calls"]),
+    ("custom_pattern", &["critic: \"Which colour?\"", "answer: Grey, the sea goes on."]),
+    ("custom_memory", &["(2 messages known) Who am I? → You are Ann.", "another process has taken the session over"]),
+    ("steering", &["User: Its history, please.", "(Interrupted)", "User: And how is it drunk?", "Done"]),
+    (
+        "confirm",
+        &["AwaitingAction, 2 calls wait", "a: 20 € are on their way to Ann", "b: Denied by the user: that is too much"],
+    ),
+];
+
+/// Cargo builds the examples together with the tests, into a folder beside them.
+fn folder() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples")
+}
+
+#[test]
+fn every_example_runs_and_shows_what_it_is_for() {
+    for (name, says) in EXAMPLES {
+        let program = folder().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+        let run = Command::new(&program).stdin(Stdio::null()).env_clear().output();
+        let run = run.unwrap_or_else(|why| panic!("{}: {why}; `cargo build --examples` makes it", program.display()));
+        let out = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "{name}: {}\n{out}\n{}", run.status, String::from_utf8_lossy(&run.stderr));
+        for phrase in says {
+            assert!(out.contains(phrase), "{name} does not say {phrase:?}:\n{out}");
+        }
+    }
+}
+
+/// None is left out.
+#[test]
+fn every_example_is_run() {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
+    let mut found: Vec<String> =
+        files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut run = EXAMPLES.map(|(name, _)| name.to_owned());
+    found.sort();
+    run.sort();
+    assert_eq!(found, run);
+}

@@ -1,0 +1,278 @@
+//! Hooks: text as it streams, replies before the end, calls before and after, what a request is made of.
+
+use std::sync::Mutex;
+
+use crate::kit::*;
+
+/// A hook sees each text part as it streams, and may replace it; consumers and the message have the replacement.
+#[tokio::test(start_paused = true)]
+async fn a_text_part_can_be_replaced_as_it_streams() {
+    let shout = |part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
+    let mut rig = pi_with([Script::new().stream(["ab", "cd"], ms(1))], &[], |a| a.on_text_part(shout)).await;
+    send(&rig, "go").await;
+    let events = rig.run_end().await;
+    check_events(&events).unwrap();
+    assert_eq!(rig.transcript().await, ["U:go", "A:ABCD/Stop"]);
+    assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
+}
+
+/// What a hook holds comes again with the next piece in front; what is held at the end of the block is shown.
+#[tokio::test(start_paused = true)]
+async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let hold = move |part: TextPart<'_>| {
+        log.lock().unwrap().push((part.text.to_owned(), part.last));
+        if part.text == "one " { TextAction::Show } else { TextAction::Hold }
+    };
+    let mut rig =
+        pi_with([Script::new().stream(["one ", "two ", "three"], ms(1))], &[], |a| a.on_text_part(hold)).await;
+    send(&rig, "go").await;
+    let events = rig.run_end().await;
+    let wanted = [("one ", false), ("two ", false), ("two three", false), ("two three", true)];
+    assert_eq!(*seen.lock().unwrap(), wanted.map(|(text, last)| (text.to_owned(), last)));
+    assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2);
+    assert_eq!(rig.transcript().await, ["U:go", "A:one two three/Stop"]);
+}
+
+/// Finds `<tool_call>{…}</tool_call>` in text, however it is cut into pieces.
+fn calls_in_text(part: TextPart<'_>) -> TextAction {
+    const TAG: &str = "<tool_call>";
+    let Some((before, rest)) = part.text.split_once(TAG) else {
+        let may_begin = (1..TAG.len()).any(|n| part.text.ends_with(&TAG[..n]));
+        return if may_begin { TextAction::Hold } else { TextAction::Show };
+    };
+    let Some((call, after)) = rest.split_once("</tool_call>") else { return TextAction::Hold };
+    let call: serde_json::Value = serde_json::from_str(call).unwrap();
+    let call = (call["name"].as_str().unwrap().to_owned(), call["arguments"].to_string());
+    TextAction::Calls { text: format!("{before}{after}"), calls: vec![call] }
+}
+
+/// A hook may turn text into tool calls and swallow it, over however many deltas the text comes.
+#[tokio::test(start_paused = true)]
+async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
+    let text = r#"I look. <tool_call>{"name":"x","arguments":{"deep":{"er":[1]}}}</tool_call>"#;
+    for size in 1..=text.len() {
+        let deltas = text.as_bytes().chunks(size).map(|c| String::from_utf8(c.to_vec()).unwrap());
+        let replies = [Script::new().stream(deltas, Duration::ZERO), Script::text("ok")];
+        let tool = TestTool::new("x");
+        let mut rig = pi_with(replies, std::slice::from_ref(&tool), |a| a.on_text_part(calls_in_text)).await;
+        send(&rig, "go").await;
+        let events = rig.run_end().await;
+        check_events(&events).unwrap();
+        assert_eq!(
+            rig.transcript().await,
+            ["U:go", "A:I look. [call_1]/ToolCalls", "R:call_1/Ok", "A:ok/Stop"],
+            "pieces of {size}"
+        );
+        let shown = trace(&events);
+        assert!(!shown.contains("tool_call>") && shown.contains(r#"tool_execution_start call_1 x {"deep""#), "{shown}");
+        assert_eq!(tool.ran(), 1);
+    }
+}
+
+fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> AgentBuilder {
+    move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
+}
+
+/// `Continue` lets the loop go on with a message, which comes after the calls of the reply; `Default` is the pattern's way.
+#[tokio::test(start_paused = true)]
+async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
+    let verdict = |text: &str| if text == "1" { BeforeEnd::Continue("more".into()) } else { BeforeEnd::Default };
+    let rig = pi_with([Script::text("1"), Script::text("2")], &[], before_end(verdict)).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "2");
+    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:more", "A:2/Stop"]);
+
+    let replies = [Script::text("1").call("a", "x", "{}"), Script::text("2")];
+    let rig = pi_with(replies, &[TestTool::new("x")], before_end(verdict)).await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(rig.transcript().await, ["U:go", "A:1[a]/ToolCalls", "R:a/Ok", "U:more", "A:2/Stop"]);
+    rig.check().await;
+}
+
+/// `End` ends the run: calls of the reply are answered "skipped", and what is queued stays queued.
+#[tokio::test(start_paused = true)]
+async fn a_hook_can_end_the_run_after_a_reply() {
+    let tool = TestTool::new("x");
+    for reply in [Script::text("1"), Script::text("1").call("a", "x", "{}")] {
+        let mut rig =
+            pi_with([reply, Script::text("2")], std::slice::from_ref(&tool), before_end(|_| BeforeEnd::End)).await;
+        rig.handle.follow_up("later").await.unwrap();
+        assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
+        let state = rig.handle.state().await.unwrap();
+        assert_eq!((rig.model.requests().len(), state.follow_up_queue.len(), tool.ran()), (1, 1, 0));
+        assert!(statuses(&rig).await.iter().all(|status| *status == ResultStatus::Skipped));
+        rig.check().await;
+        check_told(&mut rig);
+    }
+}
+
+/// `FnHandleBeforeEnd` sees the whole text and the calls of each reply.
+#[tokio::test(start_paused = true)]
+async fn the_hook_before_the_end_sees_the_whole_reply() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let reply = Script::new().stream(["I ", "look"], ms(1)).call("a", "x", "{}");
+    let rig = pi_with([reply, Script::text("ok")], &[TestTool::new("x")], |a| {
+        a.before_end(move |check| {
+            let calls = check.reply.as_assistant().unwrap().calls().count();
+            log.lock().unwrap().push((check.reply.text(), calls));
+            async { BeforeEnd::Default }
+        })
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [("I look".to_owned(), 1), ("ok".to_owned(), 0)]);
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Pay {
+    amount: u32,
+}
+
+/// Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe, else an error result.
+#[tokio::test(start_paused = true)]
+async fn rewritten_arguments_are_validated_again() {
+    let pay = tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)))
+        .effect(Effect::ReadOnly);
+    let call = |id, amount| (id, "pay", json!({"amount": amount}));
+    let rig = Rig::new(PiPattern, [Script::calls([call("a", 1), call("b", 2)]), Script::text("ok")], |a| {
+        a.tool(pay).before_tool_call(async |info| match info.arguments["amount"].as_u64() {
+            Some(1) => BeforeToolCall::Rewrite(json!({"amount": "7"})),
+            _ => BeforeToolCall::Rewrite(json!({"amount": "much"})),
+        })
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(result_of(&rig, "a").await, "paid 7");
+    let refused = result_of(&rig, "b").await;
+    assert!(refused.contains("A hook rewrote the arguments") && refused.contains("/amount"), "{refused}");
+}
+
+/// What is put to the user is what would run: the arguments after the hooks.
+#[tokio::test(start_paused = true)]
+async fn the_user_is_shown_the_arguments_after_the_hooks() {
+    let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
+    let rig = pi_with([calls(&["ask"])], &[ask], |a| {
+        a.before_tool_call(async |_| BeforeToolCall::Rewrite(json!({"safe": true})))
+    })
+    .await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::AwaitingAction);
+    assert_eq!(*rig.pending().await[0].arguments, json!({"safe": true}));
+}
+
+/// `after_tool_call` may replace content, details and the error flag of a result.
+#[tokio::test(start_paused = true)]
+async fn the_hook_after_a_call_can_replace_all_of_its_result() {
+    let mut rig = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
+        a.after_tool_call(async |info, result| {
+            assert_eq!((&*info.call, result.status), ("a", ResultStatus::Ok));
+            let details = Some(Arc::new(json!({"secret": 1})));
+            ToolResult { content: vec![Content::text("no")], details, status: ResultStatus::Error, ..result }
+        })
+    })
+    .await;
+    send(&rig, "go").await;
+    let events = rig.run_end().await;
+    let failed = |e: &Arc<Envelope>| matches!(e.event, AgentEvent::ToolExecutionEnd { is_error: true, .. });
+    assert!(events.iter().any(failed));
+    let state = rig.handle.state().await.unwrap();
+    let result = state.messages[2].as_tool_result().unwrap();
+    assert_eq!((result.text().as_str(), result.status), ("no", ResultStatus::Error));
+    assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
+}
+
+/// `transform_context` makes the conversation of a request; the history stays as it was, and custom messages stay in it
+/// and out of the request.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_is_made_of_is_not_what_is_kept() {
+    let noting = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            step.remember(CustomMessage { kind: "note".into(), data: json!(1) }).await?;
+            PiPattern.next_step(step).await
+        })
+    });
+    let rig = Rig::new(noting, [Script::text("ok")], |a| {
+        a.transform_context(async |mut messages| {
+            messages.insert(0, Arc::new(Message::new(MessageId(0), UserMessage::from("It is Monday."))));
+            messages
+        })
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(sent(&rig, 0), ["It is Monday.", "go"]);
+    assert_eq!(rig.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
+}
+
+/// `prepare_tools` chooses the tools of each request, and is told which turn it is.
+#[tokio::test(start_paused = true)]
+async fn each_request_offers_the_tools_that_the_hook_chooses() {
+    let tools = [TestTool::new("t1"), TestTool::new("t2")];
+    let rig = pi_with([calls(&["t1"]), calls(&["t2"]), Script::text("ok")], &tools, |a| {
+        a.prepare_tools(|request, tool| *tool.name == *format!("t{}", request.turn))
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!([offered(&rig, 0), offered(&rig, 1)], [["t1"], ["t2"]]);
+    assert_eq!(offered(&rig, 2).len(), 0);
+}
+
+struct User(&'static str);
+
+/// The host's values are readable by predicates, by every hook, and by the pattern; a request's go before the session's.
+#[tokio::test(start_paused = true)]
+async fn predicates_and_hooks_read_the_hosts_values() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = {
+        let seen = seen.clone();
+        move |place: &'static str, user: Option<&User>| seen.lock().unwrap().push((place, user.map_or("-", |u| u.0)))
+    };
+    let (n1, n2, n3, n4, n5, n6, n7) =
+        (note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note);
+    let reads = TestTool::new("reads").spec(move |spec| {
+        spec.needs_approval_when(move |_, values| {
+            n1("approval", values.get());
+            false
+        })
+    });
+    let pattern = does(move |step| {
+        n7("pattern", step.get());
+        Box::pin(PiPattern.next_step(step))
+    });
+    let model = ScriptedModel::new([calls(&["reads", "writes"]), Script::text("ok"), Script::text("ok")]);
+    let agent = GenericAgent::builder(model, pattern)
+        .tool(reads)
+        .tool(TestTool::new("writes").effect(Effect::AtMostOnce))
+        .auto_when(move |_, _, values| {
+            n2("auto", values.get());
+            true
+        })
+        .before_tool_call(move |info| {
+            n3("before", info.extensions.get());
+            async { BeforeToolCall::Proceed }
+        })
+        .after_tool_call(move |info, result| {
+            n4("after", info.extensions.get());
+            async { result }
+        })
+        .before_end(move |check| {
+            n5("end", check.extensions.get());
+            async { BeforeEnd::Default }
+        })
+        .prepare_tools(move |request, _| {
+            n6("prepare", request.extensions.get());
+            true
+        })
+        .build()
+        .unwrap();
+    let (handle, _events) = agent.run(RunContext::new().with(User("session"))).await.unwrap();
+    handle.prompt(Prompt::from("go").with(User("input"))).await.unwrap();
+    let first: Vec<_> = std::mem::take(&mut *seen.lock().unwrap());
+    for place in ["approval", "auto", "before", "after", "end", "prepare", "pattern"] {
+        assert!(first.contains(&(place, "input")), "{place}: {first:?}");
+    }
+    assert!(first.iter().all(|(_, user)| *user == "input"), "{first:?}");
+    handle.prompt("go").await.unwrap();
+    assert!(seen.lock().unwrap().iter().all(|(_, user)| *user == "session"), "the input's values end with its run");
+}

@@ -1,0 +1,88 @@
+//! Tool sources: tools that come and go.
+
+use std::sync::Mutex;
+
+use crate::kit::*;
+
+/// Gives out, run by run, what it was given; fails when it has nothing left.
+struct Shelf(Mutex<Vec<Vec<&'static str>>>);
+
+impl Shelf {
+    fn of<const N: usize>(runs: [&[&'static str]; N]) -> Shelf {
+        Shelf(Mutex::new(runs.into_iter().rev().map(<[_]>::to_vec).collect()))
+    }
+}
+
+#[async_trait::async_trait]
+impl ToolSource for Shelf {
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        let names = self.0.lock().unwrap().pop().ok_or_else(|| ToolError::failed("the server is down"))?;
+        Ok(names.into_iter().map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>).collect())
+    }
+}
+
+/// A source is asked at each run's start, and the run has what it gives then.
+#[tokio::test(start_paused = true)]
+async fn a_source_is_asked_at_each_runs_start() {
+    let replies = [calls(&["one"]), Script::text("1"), Script::text("2")];
+    let rig = pi_with(replies, &[TestTool::new("own")], |a| a.tool_source("", Shelf::of([&["one"], &["two"]]))).await;
+    rig.handle.prompt("go").await.unwrap();
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(
+        [offered(&rig, 0), offered(&rig, 1), offered(&rig, 2)],
+        [["one", "own"], ["one", "own"], ["own", "two"]]
+    );
+    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+}
+
+/// Names get their source's prefix and are made legal and unique; the tool is called by the name that the model sees.
+#[tokio::test(start_paused = true)]
+async fn names_get_the_prefix_and_are_made_legal_and_unique() {
+    let replies = [calls(&["web_get_page_2", "web_get_page"]), Script::text("ok")];
+    let rig = pi_with(replies, &[TestTool::new("get_page")], |a| {
+        a.tool_source("web_", Shelf::of([&["get.page", "get page"]])).tool_source("", Shelf::of([&["get.page"]]))
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(offered(&rig, 0), ["get_page", "get_page_2", "web_get_page", "web_get_page_2"]);
+    assert_eq!(result_of(&rig, "a").await, "get page done");
+    assert_eq!(result_of(&rig, "b").await, "get.page done");
+}
+
+/// A source that fails ends the run, once, with an error that names it; the request is kept, and can be continued.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_ends_the_run_with_an_error() {
+    let mut rig = pi_with([Script::text("never")], &[], |a| a.tool_source("web_", Shelf::of([]))).await;
+    let outcome = rig.handle.prompt("go").await.unwrap();
+    assert_eq!(outcome.end, EndKind::Error);
+    let why = outcome.error.unwrap();
+    assert!(why.contains("web_") && why.contains("the server is down"), "{why}");
+    rig.handle.wait_for_idle().await;
+    assert_eq!(kinds(&rig.told()).iter().filter(|kind| *kind == "agent_end").count(), 1);
+    assert_eq!((rig.transcript().await, rig.model.requests().len()), (vec!["U:go".to_owned()], 0));
+    assert_eq!(rig.handle.continue_run().await.unwrap().end, EndKind::Error, "there is something to go on with");
+}
+
+/// A source that never answers.
+struct Silent;
+
+#[async_trait::async_trait]
+impl ToolSource for Silent {
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        std::future::pending().await
+    }
+}
+
+/// An abort while a source is asked ends the run; the request does not begin again.
+#[tokio::test(start_paused = true)]
+async fn an_abort_while_a_source_is_asked_ends_the_run() {
+    let mut rig = pi_with([], &[], |a| a.tool_source("", Silent)).await;
+    send(&rig, "go").await;
+    sleep(ms(10)).await;
+    rig.handle.abort().await.unwrap();
+    rig.handle.wait_for_idle().await;
+    let told = rig.told();
+    assert_eq!(end_of(&told), EndKind::Aborted);
+    assert_eq!(kinds(&told).iter().filter(|kind| *kind == "agent_start").count(), 1);
+    rig.check().await;
+}
