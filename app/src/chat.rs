@@ -280,7 +280,7 @@ impl Chat {
         if action.need.is_none() && self.allowed.has(&action.name) {
             return self.decide(action, Decision::Approve).await;
         }
-        print::tell(&format!("? {}", print::call(&action)));
+        print::show(&format!("? {}", print::call(&action)));
         self.stand = Stand::Asking(action);
         if self.input_ended {
             self.leave_open();

@@ -114,6 +114,11 @@ pub(crate) fn tell(text: &str) {
     line(text, Style::Dim);
 }
 
+/// A line that the user should read with care.
+pub(crate) fn show(text: &str) {
+    line(text, Style::Plain);
+}
+
 /// A line that the user is to answer; what is typed stands on the same line.
 pub(crate) fn ask(text: &str) {
     let end = if io::stdin().is_terminal() { ' ' } else { '\n' };

@@ -91,7 +91,7 @@ fn exit_code(outcome: &RunOutcome) -> u8 {
 
 fn tell_open(actions: &[ExternalAction]) {
     for action in actions {
-        print::tell(&format!("? {} (call {})", print::call(action), action.call));
+        print::show(&format!("? {} (call {})", print::call(action), action.call));
     }
     let mut tools: Vec<&str> = actions.iter().map(|action| &*action.name).collect();
     tools.dedup();

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::process::{Process, project};
 use crate::server::Server;
 
@@ -99,6 +101,28 @@ fn always_asks_no_more_for_this_tool() {
     let exit = chat.close();
     assert_eq!((exit.code, exit.err.matches(QUESTION).count()), (0, 1), "{exit:?}");
     assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "two");
+}
+
+#[test]
+fn each_call_of_a_reply_is_asked_for_until_always() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    chat.line("Write four files");
+    let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
+    server.request().call(&[write("1"), write("2"), write("3"), write("4")]);
+    for (path, answer) in [("1", "n"), ("2", "yes"), ("3", "a")] {
+        chat.err.until(&format!("? write_file {{\"content\":\"x\",\"path\":\"{path}\"}}\n{QUESTION}"));
+        chat.line(answer);
+    }
+    let request = server.request();
+    let results: Vec<_> = request.body["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "tool").collect();
+    assert_eq!(results.len(), 4);
+    assert!(results[0]["content"].as_str().unwrap().contains("the user said no"), "{results:?}");
+    request.say("Three are written.");
+    chat.out.until("Three are written.");
+    assert_eq!(chat.close().code, 0);
+    let there = ["1", "2", "3", "4"].map(|path| Process::file(&project, path).exists());
+    assert_eq!(there, [false, true, true, true]);
 }
 
 #[test]

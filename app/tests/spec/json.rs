@@ -69,7 +69,7 @@ fn against_a_server() {
         &project,
         &["run", "--json", "--model", "openai/x", "--base-url", &server.url, "Read Cargo.toml"],
     );
-    server.request().call("read_file", &json!({ "path": "Cargo.toml" }));
+    server.request().call(&[("read_file", json!({ "path": "Cargo.toml" }))]);
     let mut request = server.request();
     assert!(request.last().contains("Counts sheep for engineers"), "{}", request.body);
     request.begin();

@@ -85,12 +85,15 @@ impl Exchange {
         self.text(text);
         self.end("stop");
     }
-    /// Replies with a tool call.
-    pub(crate) fn call(mut self, name: &str, arguments: &Value) {
+    /// Replies with tool calls.
+    pub(crate) fn call(mut self, calls: &[(&str, Value)]) {
         self.begin();
-        let function = json!({ "name": name, "arguments": arguments.to_string() });
-        let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
-        self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        for (index, (name, arguments)) in calls.iter().enumerate() {
+            let function = json!({ "name": name, "arguments": arguments.to_string() });
+            let call =
+                json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        }
         self.end("tool_calls");
     }
     /// Replies with JSON of this status.
