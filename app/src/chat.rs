@@ -5,9 +5,11 @@
 //! when a call waits it is the answer.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::sync::Arc;
 
 use loopwright::{
-    AgentEvent, AgentHandle, Decision, EndKind, EventStream, ExternalAction, InputError, InputEvent, RunContext,
+    AgentEvent, AgentHandle, Decision, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent,
+    RunContext,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -46,32 +48,12 @@ pub(crate) async fn chat(options: &Options) -> Result<u8, StartError> {
     while chat.leave.is_none() {
         let done = tokio::select! { biased;
             () = interrupt.pressed() => chat.interrupted().await,
-            event = events.next() => match event {
-                Some(event) => match chat.show(&event.event) {
-                    Ok(true) => chat.run_ended(&mut events).await,
-                    Ok(false) => Ok(()),
-                    Err(why) => Err(Stop::Output(why)),
-                },
-                None => Err(Stop::Session(InputError::Gone)),
-            },
-            line = lines.recv(), if !chat.input_ended => match line {
-                Some(line) => chat.line(line.trim()).await,
-                None => {
-                    chat.input_ends();
-                    Ok(())
-                }
-            },
+            event = events.next() => chat.event(event, &mut events).await,
+            line = lines.recv(), if !chat.input_ended => chat.line(line).await,
         };
-        match done {
-            Ok(()) => {}
-            Err(Stop::Output(why)) => {
-                print::complain(&format!("Standard output takes no more text: {why}."));
-                return Ok(FAILED);
-            }
-            Err(Stop::Session(why)) => {
-                print::complain(&format!("The conversation cannot go on: {why}."));
-                return Ok(FAILED);
-            }
+        if let Err(why) = done {
+            print::complain(&why);
+            return Ok(FAILED);
         }
     }
     Ok(chat.leave.unwrap_or_default())
@@ -86,6 +68,15 @@ enum Stop {
 impl From<InputError> for Stop {
     fn from(error: InputError) -> Self {
         Stop::Session(error)
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Output(why) => write!(f, "standard output takes no more text: {why}."),
+            Stop::Session(why) => write!(f, "the conversation cannot go on: {why}."),
+        }
     }
 }
 
@@ -144,15 +135,19 @@ impl Chat {
 
     // ---- what the agent does ---------------------------------------------------------------------
 
-    /// Shows an event; whether it was the end of a run.
-    fn show(&mut self, event: &AgentEvent) -> io::Result<bool> {
-        self.printer.show(event)?;
+    async fn event(&mut self, event: Option<Arc<Envelope>>, events: &mut EventStream) -> Done {
+        let event = event.ok_or(InputError::Gone)?;
+        self.show(&event.event)?;
+        if matches!(event.event, AgentEvent::AgentEnd(_)) { self.run_ended(events).await } else { Ok(()) }
+    }
+
+    fn show(&mut self, event: &AgentEvent) -> Done {
         match event {
             AgentEvent::AgentStart { .. } => self.stand = Stand::Working,
             AgentEvent::AgentEnd(outcome) => self.last = outcome.end,
             _ => {}
         }
-        Ok(matches!(event, AgentEvent::AgentEnd(_)))
+        self.printer.show(event).map_err(Stop::Output)
     }
 
     /// A run has ended: the next one goes on already, or something is open, or it is the user's turn.
@@ -163,7 +158,7 @@ impl Chat {
         }
         // More runs may have come and gone between that end and this look.
         while let Some(event) = events.try_next() {
-            self.show(&event.event).map_err(Stop::Output)?;
+            self.show(&event.event)?;
         }
         self.aborting = false;
         if let Some(action) = state.pending_actions.into_iter().next() {
@@ -194,7 +189,9 @@ impl Chat {
 
     // ---- what the user does ----------------------------------------------------------------------
 
-    async fn line(&mut self, line: &str) -> Done {
+    /// A line; nothing at the end of the input.
+    async fn line(&mut self, line: Option<String>) -> Done {
+        let Some(line) = line.as_deref().map(str::trim) else { return self.input_ends() };
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match (word, &self.stand) {
             ("", Stand::Rest) => self.rest(),
@@ -205,6 +202,7 @@ impl Chat {
             ("/later", _) if !rest.trim().is_empty() => {
                 self.handle.follow_up(rest.trim()).await?;
                 print::tell("Noted for later.");
+                self.ask_again();
             }
             (command, _) if command.starts_with('/') && command.chars().skip(1).all(char::is_alphabetic) => {
                 print::tell(&format!("`{line}` is not a command; /help tells what there is."));
@@ -233,13 +231,14 @@ impl Chat {
         Ok(())
     }
 
-    fn input_ends(&mut self) {
+    fn input_ends(&mut self) -> Done {
         self.input_ended = true;
         match self.stand {
             Stand::Working => {}
             Stand::Rest => self.leave = Some(0),
             Stand::Asking(_) | Stand::Editing(_) => self.leave_open(),
         }
+        Ok(())
     }
 
     /// Nobody is left who could answer.

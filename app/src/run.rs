@@ -23,9 +23,8 @@ pub(crate) async fn run(args: &RunArgs, prompt: String) -> Result<u8, StartError
     let refused = |why| StartError(format!("The prompt was not taken: {why}."));
     let events = handle.prompt_stream(prompt).await.map_err(refused)?;
     // On a task of its own: it is heard even while standard output takes no more text.
-    let listening = tokio::spawn(abort_on(interrupt, handle.clone()));
+    tokio::spawn(abort_on(interrupt, handle.clone()));
     let shown = if args.json { show_json(events).await } else { show_text(events).await };
-    listening.abort();
     match shown {
         Ok(Some(outcome)) => {
             if outcome.end == EndKind::AwaitingAction && !args.json {
