@@ -1,2 +1,45 @@
-//! The `loopwright` binary.
-fn main() {}
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`.
+
+mod agent;
+mod args;
+mod chat;
+mod interrupt;
+mod model;
+mod print;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::agent::StartError;
+use crate::args::{Cli, Command};
+
+/// Bad usage, as clap has it.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
+        Some(Command::Chat(options)) => start(chat::chat(&options)),
+        None => start(chat::chat(&cli.chat)),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(why) => {
+            print::complain(&why);
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// Runs a front end on this thread and the agent on two others. So an agent never stands still
+/// because a terminal or a pipe takes no more text, and a tool that blocks a thread leaves one.
+fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
+    let done = runtime.block_on(front_end);
+    runtime.shutdown_background(); // a tool that was given up may still block a thread
+    done
+}

@@ -1,0 +1,100 @@
+//! What `run` and `chat` have in common: an agent made of the command line's options.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use loopwright::{AgentError, GenericAgent, ModelError};
+use loopwright_patterns::{GenericPattern, PiPattern};
+use loopwright_tools::{Workspace, WorkspaceError, coding_tools};
+
+use crate::args::{Approve, Options, Pattern};
+use crate::{model, print};
+
+/// The system prompt where the user gives none; `{root}` stands for the directory.
+const SYSTEM: &str = include_str!("system.md");
+
+/// Nothing could be started; a sentence for the user.
+#[derive(Debug)]
+pub(crate) struct StartError(pub(crate) String);
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<ModelError> for StartError {
+    fn from(error: ModelError) -> Self {
+        StartError(error.message)
+    }
+}
+
+impl From<AgentError> for StartError {
+    fn from(error: AgentError) -> Self {
+        StartError(format!("The agent could not be started: {error}."))
+    }
+}
+
+impl From<WorkspaceError> for StartError {
+    fn from(error: WorkspaceError) -> Self {
+        StartError(format!("{error}. Give a directory that exists with --root DIR."))
+    }
+}
+
+/// The tools that the user has allowed for the rest of the session. Clones are the same set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Allowed(Arc<Mutex<HashSet<String>>>);
+
+impl Allowed {
+    /// From here on calls of this tool run without confirmation.
+    pub(crate) fn add(&self, tool: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
+    }
+    /// Whether calls of this tool run without confirmation.
+    pub(crate) fn has(&self, tool: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+    }
+}
+
+/// The agent that the options describe. What the user should know about the choice of the model
+/// goes to standard error.
+pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<GenericAgent, StartError> {
+    let workspace = Workspace::open(&options.root)?;
+    let system = match &options.system {
+        Some(text) => text.clone(),
+        None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),
+    };
+    let tools = coding_tools(workspace);
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+    for approve in &options.approve {
+        match approve {
+            Approve::Tool(name) if !names.contains(&name.as_str()) => return Err(no_such_tool(name, &names)),
+            Approve::Tool(name) => allowed.add(name),
+            Approve::ReadOnly | Approve::All => {}
+        }
+    }
+    let choice = model::choose(options.model.as_deref(), options.base_url.as_deref()).await?;
+    if let Some(note) = &choice.note {
+        print::tell(note);
+    }
+    let mut builder = match options.pattern {
+        Pattern::Generic => GenericAgent::builder(choice.model, GenericPattern),
+        Pattern::Pi => GenericAgent::builder(choice.model, PiPattern),
+    };
+    if options.approve.contains(&Approve::All) {
+        builder = builder.auto_all();
+    }
+    if let Some(turns) = options.max_turns {
+        builder = builder.max_turns(turns);
+    }
+    let allowed = allowed.clone();
+    let builder = builder.auto_when(move |tool, _, _| allowed.has(&tool.name));
+    Ok(builder.system(system).thinking(options.thinking.into()).tools(tools).build()?)
+}
+
+fn no_such_tool(name: &str, names: &[&str]) -> StartError {
+    StartError(format!(
+        "--approve {name}: there is no such tool. Write `all`, `read-only` or one of: {}.",
+        names.join(", ")
+    ))
+}

@@ -1,0 +1,175 @@
+//! The command line.
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use loopwright::ThinkingLevel;
+
+use crate::agent::StartError;
+use crate::print;
+
+/// An agent that works on the files of a directory.
+///
+/// Without a command it starts a chat.
+#[derive(Debug, Parser)]
+#[command(name = "loopwright", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) chat: Options,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer one prompt and exit.
+    ///
+    /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2 bad usage,
+    /// 3 a tool call waits for confirmation, 4 a limit was reached, 5 the model failed, 130 aborted.
+    Run(RunArgs),
+    /// Talk to the agent, line by line.
+    Chat(Options),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to do; read from standard input if it is missing or `-`.
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// Print each event as a line of JSON instead of the text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// What `run` and `chat` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no model.
+    ///
+    /// Without it: the provider whose key is in the environment (OPENAI_API_KEY and others), else a server on this
+    /// machine that answers (Ollama, llama.cpp), else offline rules.
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+    /// The address of an OpenAI-compatible server, up to but without `/chat/completions`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The directory to work in; tools cannot leave it.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+    /// The system prompt, instead of the built-in one.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// How much the model thinks before it answers.
+    #[arg(long, value_enum, default_value = "off")]
+    pub(crate) thinking: Thinking,
+    /// The loop: `pi` hears you while it works and takes follow-ups, `generic` is one plain loop.
+    #[arg(long, value_enum, default_value = "pi")]
+    pub(crate) pattern: Pattern,
+    /// The most turns a request may take; 50 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// What runs without confirmation: a tool's name, `read-only` (always included), or `all`. May be repeated.
+    #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
+    pub(crate) approve: Vec<Approve>,
+}
+
+/// What runs without confirmation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Approve {
+    ReadOnly,
+    All,
+    Tool(String),
+}
+
+impl Approve {
+    fn read(text: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(match text {
+            "read-only" => Approve::ReadOnly,
+            "all" => Approve::All,
+            tool => Approve::Tool(tool.to_owned()),
+        })
+    }
+}
+
+/// The loops to choose from.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Pattern {
+    Generic,
+    Pi,
+}
+
+/// [`ThinkingLevel`] on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Thinking {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    #[value(name = "xhigh")]
+    XHigh,
+}
+
+impl From<Thinking> for ThinkingLevel {
+    fn from(level: Thinking) -> Self {
+        match level {
+            Thinking::Off => ThinkingLevel::Off,
+            Thinking::Minimal => ThinkingLevel::Minimal,
+            Thinking::Low => ThinkingLevel::Low,
+            Thinking::Medium => ThinkingLevel::Medium,
+            Thinking::High => ThinkingLevel::High,
+            Thinking::XHigh => ThinkingLevel::XHigh,
+        }
+    }
+}
+
+impl RunArgs {
+    /// What to do. Standard input is only read when it is asked for: it may be a pipe in which
+    /// nothing ever comes.
+    pub(crate) fn prompt(&self) -> Result<String, StartError> {
+        let prompt = match self.prompt.as_deref() {
+            None | Some("-") => read_stdin()?,
+            Some(prompt) => prompt.to_owned(),
+        };
+        if prompt.trim().is_empty() {
+            let why = "There is no prompt: write it after `run`, in quotes, or pipe it into standard input.";
+            return Err(StartError(why.into()));
+        }
+        Ok(prompt)
+    }
+}
+
+fn read_stdin() -> Result<String, StartError> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        print::tell("Type the prompt, then press Ctrl-D on a line of its own.");
+    }
+    let mut text = String::new();
+    let read = stdin.read_to_string(&mut text);
+    read.map_err(|why| StartError(format!("The prompt could not be read from standard input: {why}.")))?;
+    Ok(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_without_a_command_are_those_of_chat() {
+        let cli = Cli::try_parse_from(["loopwright", "--model", "offline", "--approve", "all"]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!((cli.chat.model.as_deref(), &cli.chat.approve[..]), (Some("offline"), &[Approve::All][..]));
+        assert!(Cli::try_parse_from(["loopwright", "--json"]).is_err());
+        assert!(Cli::try_parse_from(["loopwright", "run", "x", "--max-turns", "0"]).is_err());
+    }
+}

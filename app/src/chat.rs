@@ -1,0 +1,369 @@
+//! `loopwright chat`: a conversation, line by line.
+//!
+//! One loop hears three things: Ctrl-C, the agent's events, and the user's lines. What a line means
+//! depends on where the conversation stands: at rest it is a request, during a run it steers, and
+//! when a call waits it is the answer.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::sync::Arc;
+
+use loopwright::{
+    AgentEvent, AgentHandle, Decision, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent,
+    RunContext,
+};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::agent::{self, Allowed, StartError};
+use crate::args::Options;
+use crate::interrupt::Interrupt;
+use crate::print::{self, Printer};
+use crate::run::{ABORTED, FAILED};
+
+const HELP: &str = "\
+A line is a request; while the agent works, a line steers it.
+/later TEXT   a message that waits until the agent would otherwise stop
+/help         this text
+/quit         leave, as the end of the input does
+Ctrl-C        abort what goes on; a second one, or one at rest, leaves";
+
+const ANSWERS: &str = "\
+y             run it
+n [REASON]    do not run it, and tell the agent why
+e [JSON]      run it with these arguments instead
+a             run it, and from now on this tool without asking";
+
+/// Lines that are read ahead.
+const AHEAD: usize = 64;
+
+/// Talks until the user leaves, and gives the exit code.
+pub(crate) async fn chat(options: &Options) -> Result<u8, StartError> {
+    let allowed = Allowed::default();
+    let agent = agent::build(options, &allowed).await?;
+    let mut interrupt = Interrupt::listen()?;
+    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let mut lines = read_lines()?;
+    let mut chat = Chat::new(handle, allowed);
+    chat.greet();
+    while chat.leave.is_none() {
+        let done = tokio::select! { biased;
+            () = interrupt.pressed() => chat.interrupted().await,
+            event = events.next() => chat.event(event, &mut events).await,
+            line = lines.recv(), if !chat.input_ended => chat.line(line).await,
+        };
+        if let Err(why) = done {
+            print::complain(&why);
+            return Ok(FAILED);
+        }
+    }
+    Ok(chat.leave.unwrap_or_default())
+}
+
+/// What ends a chat that nobody wanted to leave.
+enum Stop {
+    Output(io::Error),
+    Session(InputError),
+}
+
+impl From<InputError> for Stop {
+    fn from(error: InputError) -> Self {
+        Stop::Session(error)
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Output(why) => write!(f, "standard output takes no more text: {why}."),
+            Stop::Session(why) => write!(f, "the conversation cannot go on: {why}."),
+        }
+    }
+}
+
+type Done = Result<(), Stop>;
+
+/// What the next line is.
+enum Stand {
+    /// A request.
+    Rest,
+    /// A steer.
+    Working,
+    /// The answer to this call.
+    Asking(ExternalAction),
+    /// The new arguments of this call.
+    Editing(ExternalAction),
+}
+
+struct Chat {
+    handle: AgentHandle,
+    allowed: Allowed,
+    printer: Printer,
+    stand: Stand,
+    /// How the last run ended.
+    last: EndKind,
+    /// An abort is on its way.
+    aborting: bool,
+    /// No more lines will come.
+    input_ended: bool,
+    /// Somebody sits at the keyboard.
+    keyboard: bool,
+    /// The exit code, once it is time to leave.
+    leave: Option<u8>,
+}
+
+impl Chat {
+    fn new(handle: AgentHandle, allowed: Allowed) -> Self {
+        Chat {
+            handle,
+            allowed,
+            printer: Printer::new(),
+            stand: Stand::Rest,
+            last: EndKind::Done,
+            aborting: false,
+            input_ended: false,
+            keyboard: io::stdin().is_terminal(),
+            leave: None,
+        }
+    }
+
+    fn greet(&self) {
+        if self.keyboard {
+            print::tell("Type what you want done; /help tells more, /quit leaves.");
+            print::ask(">");
+        }
+    }
+
+    // ---- what the agent does ---------------------------------------------------------------------
+
+    async fn event(&mut self, event: Option<Arc<Envelope>>, events: &mut EventStream) -> Done {
+        let event = event.ok_or(InputError::Gone)?;
+        self.show(&event.event)?;
+        if matches!(event.event, AgentEvent::AgentEnd(_)) { self.run_ended(events).await } else { Ok(()) }
+    }
+
+    fn show(&mut self, event: &AgentEvent) -> Done {
+        match event {
+            AgentEvent::AgentStart { .. } => self.stand = Stand::Working,
+            AgentEvent::AgentEnd(outcome) => self.last = outcome.end,
+            _ => {}
+        }
+        self.printer.show(event).map_err(Stop::Output)
+    }
+
+    /// A run has ended: the next one goes on already, or something is open, or it is the user's turn.
+    async fn run_ended(&mut self, events: &mut EventStream) -> Done {
+        let state = self.handle.state().await?;
+        if state.is_running {
+            return Ok(());
+        }
+        // More runs may have come and gone between that end and this look.
+        while let Some(event) = events.try_next() {
+            self.show(&event.event)?;
+        }
+        self.aborting = false;
+        if let Some(action) = state.pending_actions.into_iter().next() {
+            return self.put(action).await;
+        }
+        let queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
+        if queued && self.last == EndKind::Done {
+            // Sent before this end was seen here, and heard after it.
+            self.stand = Stand::Working;
+            self.handle.send(InputEvent::Continue(None)).await?;
+            return Ok(());
+        }
+        if queued {
+            print::tell("What you said meanwhile still waits, and goes out with your next request.");
+        }
+        self.rest();
+        Ok(())
+    }
+
+    fn rest(&mut self) {
+        self.stand = Stand::Rest;
+        if self.input_ended {
+            self.leave = Some(0);
+        } else if self.keyboard {
+            print::ask(">");
+        }
+    }
+
+    // ---- what the user does ----------------------------------------------------------------------
+
+    /// A line; nothing at the end of the input.
+    async fn line(&mut self, line: Option<String>) -> Done {
+        let Some(line) = line.as_deref().map(str::trim) else { return self.input_ends() };
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match (word, &self.stand) {
+            ("", Stand::Rest) => self.rest(),
+            ("", Stand::Working) => {}
+            ("/quit", _) => self.quit().await?,
+            ("/help", _) => self.help(),
+            ("/later", Stand::Rest) if !rest.trim().is_empty() => self.request(rest.trim()).await?,
+            ("/later", _) if !rest.trim().is_empty() => {
+                self.handle.follow_up(rest.trim()).await?;
+                print::tell("Noted for later.");
+                self.ask_again();
+            }
+            (command, _) if command.starts_with('/') && command.chars().skip(1).all(char::is_alphabetic) => {
+                print::tell(&format!("`{line}` is not a command; /help tells what there is."));
+                self.ask_again();
+            }
+            (_, Stand::Rest) => self.request(line).await?,
+            (_, Stand::Working) => {
+                self.handle.steer(line).await?;
+                print::tell("Heard; it goes out with the next request.");
+            }
+            (_, Stand::Asking(action)) => {
+                let action = action.clone();
+                self.answer(action, word, rest.trim()).await?;
+            }
+            (_, Stand::Editing(action)) => {
+                let action = action.clone();
+                self.edit(action, line).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn request(&mut self, text: &str) -> Done {
+        self.stand = Stand::Working;
+        self.handle.send(InputEvent::UserRequest(text.into())).await?;
+        Ok(())
+    }
+
+    fn input_ends(&mut self) -> Done {
+        self.input_ended = true;
+        match self.stand {
+            Stand::Working => {}
+            Stand::Rest => self.leave = Some(0),
+            Stand::Asking(_) | Stand::Editing(_) => self.leave_open(),
+        }
+        Ok(())
+    }
+
+    /// Nobody is left who could answer.
+    fn leave_open(&mut self) {
+        print::tell("The input has ended, so the call is not run.");
+        self.leave = Some(0);
+    }
+
+    async fn interrupted(&mut self) -> Done {
+        match self.stand {
+            Stand::Rest => self.leave = Some(0),
+            _ if self.aborting => self.leave = Some(ABORTED),
+            _ => {
+                self.aborting = true;
+                self.stand = Stand::Working;
+                self.handle.abort().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn quit(&mut self) -> Done {
+        self.handle.abort().await?;
+        self.handle.wait_for_idle().await;
+        self.leave = Some(0);
+        Ok(())
+    }
+
+    fn help(&self) {
+        print::tell(HELP);
+        self.ask_again();
+    }
+
+    // ---- confirmation ----------------------------------------------------------------------------
+
+    /// Puts a call to the user, unless its tool was allowed a moment ago.
+    async fn put(&mut self, action: ExternalAction) -> Done {
+        if action.need.is_none() && self.allowed.has(&action.name) {
+            return self.decide(action, Decision::Approve).await;
+        }
+        print::show(&format!("? {}", print::call(&action)));
+        self.stand = Stand::Asking(action);
+        if self.input_ended {
+            self.leave_open();
+        } else {
+            self.ask_again();
+        }
+        Ok(())
+    }
+
+    /// Asks what is asked, again.
+    fn ask_again(&self) {
+        match &self.stand {
+            Stand::Asking(_) => print::ask("Run it? [y]es [n]o [e]dit [a]lways:"),
+            Stand::Editing(_) => print::ask("New arguments, as JSON on one line:"),
+            Stand::Rest if self.keyboard => print::ask(">"),
+            Stand::Rest | Stand::Working => {}
+        }
+    }
+
+    async fn answer(&mut self, action: ExternalAction, word: &str, rest: &str) -> Done {
+        match (word.to_lowercase().as_str(), rest) {
+            ("y" | "yes", "") => self.decide(action, Decision::Approve).await,
+            ("n" | "no", "") => self.decide(action, Decision::Deny("the user said no".into())).await,
+            ("n" | "no" | "n," | "no,", why) => self.decide(action, Decision::Deny(why.to_owned())).await,
+            ("a" | "always", "") => {
+                self.allowed.add(&action.name);
+                self.decide(action, Decision::Approve).await
+            }
+            ("e" | "edit", "") => {
+                self.stand = Stand::Editing(action);
+                self.ask_again();
+                Ok(())
+            }
+            ("e" | "edit", json) => self.edit(action, json).await,
+            _ => {
+                print::tell(ANSWERS);
+                self.ask_again();
+                Ok(())
+            }
+        }
+    }
+
+    async fn edit(&mut self, action: ExternalAction, line: &str) -> Done {
+        match serde_json::from_str::<Value>(line) {
+            Ok(arguments) => self.decide(action, Decision::ApproveWith(arguments)).await,
+            Err(why) => {
+                print::complain(&format!("The new arguments are not JSON: {why}."));
+                self.stand = Stand::Asking(action);
+                self.ask_again();
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands the decision in. A run goes on from it; one that is refused is asked for again.
+    async fn decide(&mut self, action: ExternalAction, decision: Decision) -> Done {
+        let handed_in = self.handle.decide(action.call.clone(), action.digest.clone(), decision).await;
+        match handed_in {
+            Ok(_) => self.stand = Stand::Working,
+            Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {
+                print::complain(&format!("This answer was refused: {why}."));
+                self.stand = Stand::Asking(action);
+                self.ask_again();
+            }
+            Err(why) => return Err(why.into()),
+        }
+        Ok(())
+    }
+}
+
+/// The lines of standard input, read on a thread of their own: a read that waits for the keyboard
+/// cannot be cancelled, and ends with the process.
+fn read_lines() -> Result<mpsc::Receiver<String>, StartError> {
+    let (to_chat, lines) = mpsc::channel(AHEAD);
+    let read = move || {
+        let (mut stdin, mut line) = (io::stdin().lock(), Vec::new());
+        while matches!(stdin.read_until(b'\n', &mut line), Ok(1..)) {
+            if to_chat.blocking_send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    };
+    let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
+    thread.map_err(|why| StartError(format!("Standard input cannot be read: {why}.")))?;
+    Ok(lines)
+}

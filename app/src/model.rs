@@ -1,0 +1,50 @@
+//! Which model answers.
+
+use loopwright::{ChatModel, ModelError, ModelErrorKind};
+use loopwright_providers::{Http, Offline, Retry, first_model, from_env, resolve};
+
+/// What a newcomer is told.
+const NO_MODEL: &str = "\
+There is no model, so offline rules answer. They are not a language model: they call the tools that a prompt names,
+and quote what these return. For a real model, set OPENAI_API_KEY or another provider's key, or start Ollama or
+llama.cpp on this machine, or choose with --model PROVIDER/NAME.";
+
+/// A model, and what the user should know about the choice.
+pub(crate) struct Choice {
+    pub(crate) model: Box<dyn ChatModel>,
+    pub(crate) note: Option<String>,
+}
+
+/// The model that was asked for, without a look at anything else. Without a name: that of the
+/// first provider whose key is in the environment, else that of a server on this machine, else
+/// offline rules.
+pub(crate) async fn choose(id: Option<&str>, base_url: Option<&str>) -> Result<Choice, ModelError> {
+    match (id, base_url) {
+        (Some("offline" | "offline/rules"), None) => {
+            Ok(offline("Offline rules answer, as chosen; they are not a language model."))
+        }
+        (Some(id), _) => Ok(Choice { model: Box::new(Retry::new(resolve(id, base_url)?)), note: None }),
+        (None, Some(url)) => {
+            let Some(name) = first_model(&Http::new(), url).await else { return Err(silent(url)) };
+            Ok(found(resolve(&format!("custom/{name}"), Some(url))?))
+        }
+        (None, None) => Ok(from_env(&Http::new()).await?.map_or_else(|| offline(NO_MODEL), found)),
+    }
+}
+
+fn found(model: impl ChatModel + 'static) -> Choice {
+    let note = format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
+    Choice { model: Box::new(Retry::new(model)), note: Some(note) }
+}
+
+fn offline(note: &str) -> Choice {
+    Choice { model: Box::new(Offline::new()), note: Some(note.into()) }
+}
+
+fn silent(url: &str) -> ModelError {
+    let why = format!(
+        "The server at {url} did not say what models it has: check that it runs and that the address is right, or \
+         name the model with --model PROVIDER/NAME."
+    );
+    ModelError::new(ModelErrorKind::Network, why)
+}

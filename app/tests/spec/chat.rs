@@ -1,0 +1,222 @@
+//! `chat`, its lines piped in.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::process::{Process, project};
+use crate::server::Server;
+
+const QUESTION: &str = "Run it? [y]es [n]o [e]dit [a]lways:";
+/// The last words of every answer of the offline rules.
+const ANSWERED: &str = "(Quoted by offline rules, which are not a language model.)";
+
+#[test]
+fn each_line_is_a_request_and_the_end_of_the_input_leaves_after_the_run() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Read Cargo.toml");
+    chat.out.until("Counts sheep");
+    chat.out.until(ANSWERED);
+    let exit = chat.close();
+    assert_eq!(exit.code, 0, "{exit:?}");
+
+    let server = Server::start();
+    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]); // chat is the default
+    chat.line("Hello");
+    let request = server.request();
+    let chat = std::thread::spawn(move || chat.close());
+    request.say("Hi.");
+    let exit = chat.join().unwrap();
+    assert_eq!((exit.code, exit.out.as_str()), (0, "Hi.\n"), "{exit:?}");
+}
+
+#[test]
+fn yes_runs_the_call() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"hi\"");
+    chat.err.until("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"}");
+    chat.err.until(QUESTION);
+    chat.line("perhaps");
+    chat.err.until(QUESTION); // is asked until it is answered
+    chat.line("yes but not now");
+    chat.err.until(QUESTION);
+    assert!(!Process::file(&project, "a.txt").exists());
+    chat.line("y");
+    chat.err.until("✓ write_file: Created `a.txt`");
+    chat.out.until(ANSWERED);
+    assert_eq!(chat.close().code, 0);
+    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+}
+
+#[test]
+fn no_tells_the_model_why() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"hi\"");
+    chat.err.until(QUESTION);
+    chat.line("n not in this directory");
+    chat.out.until("was denied");
+    chat.out.until("not in this directory");
+    let exit = chat.close();
+    assert!(exit.code == 0 && exit.err.contains("✗ write_file: "), "{exit:?}");
+    assert!(!Process::file(&project, "a.txt").exists());
+}
+
+#[test]
+fn edit_runs_other_arguments_and_asks_again_while_they_do_not_fit() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"hi\"");
+    chat.err.until(QUESTION);
+    chat.line("e");
+    chat.err.until("New arguments, as JSON on one line:");
+    chat.line("{\"path\": ");
+    chat.err.until("The new arguments are not JSON");
+    chat.err.until(QUESTION);
+    chat.line("e {\"path\": \"b.txt\"}");
+    chat.err.until("This answer was refused");
+    chat.err.until("content");
+    chat.err.until(QUESTION);
+    chat.line("e");
+    chat.err.until("New arguments");
+    chat.line("{\"path\": \"b.txt\", \"content\": \"edited\"}");
+    chat.out.until(ANSWERED);
+    assert_eq!(chat.close().code, 0);
+    assert!(!Process::file(&project, "a.txt").exists());
+    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "edited");
+}
+
+#[test]
+fn always_asks_no_more_for_this_tool() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"one\"");
+    chat.err.until(QUESTION);
+    chat.line("a");
+    chat.out.until(ANSWERED);
+    chat.err.until("✓ write_file");
+    chat.line("Create b.txt with \"two\"");
+    let exit = chat.close();
+    assert_eq!((exit.code, exit.err.matches(QUESTION).count()), (0, 1), "{exit:?}");
+    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "two");
+}
+
+#[test]
+fn each_call_of_a_reply_is_asked_for_until_always() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    chat.line("Write four files");
+    let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
+    server.request().call(&[write("1"), write("2"), write("3"), write("4")]);
+    for (path, answer) in [("1", "n"), ("2", "yes"), ("3", "a")] {
+        chat.err.until(&format!("? write_file {{\"content\":\"x\",\"path\":\"{path}\"}}\n{QUESTION}"));
+        chat.line(answer);
+    }
+    let request = server.request();
+    let results: Vec<_> = request.body["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "tool").collect();
+    assert_eq!(results.len(), 4);
+    assert!(results[0]["content"].as_str().unwrap().contains("the user said no"), "{results:?}");
+    request.say("Three are written.");
+    chat.out.until("Three are written.");
+    assert_eq!(chat.close().code, 0);
+    let there = ["1", "2", "3", "4"].map(|path| Process::file(&project, path).exists());
+    assert_eq!(there, [false, true, true, true]);
+}
+
+#[test]
+fn the_end_of_the_input_runs_nothing_that_waits() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"hi\"");
+    let exit = chat.close();
+    assert!(exit.code == 0 && exit.err.contains("not run"), "{exit:?}");
+    assert!(!Process::file(&project, "a.txt").exists());
+}
+
+#[test]
+fn a_line_typed_while_it_works_steers() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    chat.line("Count sheep");
+    let mut first = server.request();
+    first.begin();
+    first.text("One sheep");
+    chat.out.until("One sheep");
+    chat.line("Goats, please");
+    chat.err.until("Heard");
+    first.end("stop");
+    let second = server.request();
+    assert_eq!(second.last(), "\"Goats, please\"");
+    second.say("One goat.");
+    chat.out.until("\nOne goat.\n");
+    assert_eq!(chat.close().code, 0);
+}
+
+#[test]
+fn what_is_for_later_waits_until_the_agent_would_stop() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    chat.line("Count sheep");
+    let mut first = server.request();
+    first.begin();
+    first.text("Hm.");
+    chat.out.until("Hm.");
+    chat.line("/later Now goats");
+    chat.err.until("Noted for later.");
+    chat.line("Louder");
+    chat.err.until("Heard");
+    first.end("stop");
+    let second = server.request();
+    assert_eq!(second.last(), "\"Louder\"");
+    second.say("ONE SHEEP.");
+    let third = server.request();
+    assert_eq!(third.last(), "\"Now goats\"");
+    third.say("One goat.");
+    chat.out.until("One goat.");
+    chat.line("/later At rest it is a request");
+    let fourth = server.request();
+    assert_eq!(fourth.last(), "\"At rest it is a request\"");
+    fourth.say("Fine.");
+    let exit = chat.close();
+    assert!(exit.code == 0 && exit.out.ends_with("Fine.\n"), "{exit:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    chat.line("Count sheep");
+    for said in ["One", "Two"] {
+        let mut stalled = server.request();
+        stalled.begin();
+        stalled.text(said);
+        chat.out.until(said);
+        chat.interrupt();
+        chat.err.until("Aborted.");
+        if said == "One" {
+            chat.line("Count again"); // the session lives
+        }
+    }
+    chat.interrupt();
+    let exit = chat.end();
+    assert_eq!((exit.code, exit.out.as_str()), (0, "One\nTwo\n"), "{exit:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_at_a_question_answers_it_with_an_abort() {
+    let project = project();
+    let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
+    chat.line("Create a.txt with \"hi\"");
+    chat.err.until(QUESTION);
+    chat.interrupt();
+    chat.err.until("Aborted.");
+    chat.line("Read Cargo.toml");
+    chat.out.until("Counts sheep");
+    chat.line("/quit");
+    assert_eq!(chat.end().code, 0);
+    assert!(!Process::file(&project, "a.txt").exists());
+}

@@ -1,0 +1,75 @@
+//! The exit codes of `run`; 0 is all over the other files.
+
+use serde_json::json;
+
+use crate::process::{Process, loopwright, project};
+use crate::server::Server;
+
+#[test]
+fn bad_usage_is_2_and_a_sentence() {
+    let project = project();
+    for (args, says) in [
+        (&["run", "--model", "nonsense", "x"][..], "write PROVIDER/NAME"),
+        (&["run", "--model", "acme/big", "x"], "The provider `acme` is not known"),
+        (&["run", "--model", "openai/gpt-4o-mini", "x"], "set OPENAI_API_KEY"),
+        (&["run", "--model", "openai/x", "--base-url", "::", "x"], "base URL"),
+        (&["run", "--model", "offline", "--root", "nowhere", "x"], "the workspace `nowhere` cannot be opened"),
+        (&["run", "--model", "offline", "--approve", "nothing", "x"], "there is no such tool"),
+        (&["run", "--model", "offline", " "], "There is no prompt"),
+        (&["run", "--max-turns", "0", "x"], "--max-turns"),
+        (&["run", "--thinking", "hard", "x"], "xhigh"),
+        (&["chat", "--json"], "--json"),
+    ] {
+        let exit = loopwright(&project, args);
+        assert_eq!(exit.code, 2, "{args:?} {exit:?}");
+        assert!(exit.err.contains(says) && exit.out.is_empty(), "{args:?} {exit:?}");
+    }
+}
+
+#[test]
+fn an_open_confirmation_is_3_and_says_which() {
+    let exit = loopwright(&project(), &["run", "--model", "offline", "Create a.txt with \"hi\""]);
+    assert_eq!(exit.code, 3, "{exit:?}");
+    assert!(exit.err.contains("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"} (call "), "{exit:?}");
+    assert!(exit.err.contains("--approve write_file"), "{exit:?}");
+}
+
+#[test]
+fn a_limit_is_4() {
+    let exit = loopwright(&project(), &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"]);
+    assert_eq!(exit.code, 4, "{exit:?}");
+    assert!(exit.err.contains("--max-turns"), "{exit:?}");
+}
+
+#[test]
+fn a_model_that_fails_is_5() {
+    let (server, project) = (Server::start(), project());
+    let run = Process::start(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
+    server.request().answer("400 Bad Request", &json!({ "error": { "message": "no such model" } }));
+    let exit = run.end();
+    assert_eq!(exit.code, 5, "{exit:?}");
+    assert!(exit.err.contains("no such model"), "{exit:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_is_130_and_keeps_what_was_said() {
+    let (server, project) = (Server::start(), project());
+    for json in [false, true] {
+        let mut args = vec!["run", "--model", "openai/x", "--base-url", &server.url, "Hello"];
+        args.extend(json.then_some("--json"));
+        let mut run = Process::start(&project, &args);
+        let mut stalled = server.request();
+        stalled.begin();
+        stalled.text("So far");
+        run.out.until("So far");
+        run.interrupt();
+        let exit = run.end();
+        assert_eq!(exit.code, 130, "{exit:?}");
+        assert!(exit.err.contains("Aborted."), "{exit:?}");
+        match json {
+            false => assert_eq!(exit.out, "So far\n"),
+            true => assert!(exit.out.lines().last().unwrap().contains("\"end\":\"aborted\""), "{exit:?}"),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What the binary promises, against the real binary. No test needs the network or a key.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+mod chat;
+mod confirmation;
+mod exit_codes;
+mod json;
+mod model;
+mod process;
+mod prompt;
+mod server;

@@ -1,0 +1,67 @@
+//! The choice of the model, and what is sent to it.
+
+use serde_json::json;
+
+use crate::process::{Process, loopwright, project};
+use crate::server::Server;
+
+#[test]
+fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
+    let exit = loopwright(&project(), &["run", "Read Cargo.toml"]);
+    match exit.err.lines().next() {
+        Some(note) if note.starts_with("The model is ") => {} // this machine has one; what it says is its own
+        _ => {
+            assert!(exit.err.contains("not a language model") && exit.err.contains("OPENAI_API_KEY"), "{exit:?}");
+            assert!(exit.code == 0 && exit.out.contains("Counts sheep"), "{exit:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
+    let (server, project) = (Server::start(), project());
+    let args = ["run", "--model", "openai/small", "--base-url", &server.url, "--thinking", "low", "Hello"];
+    let run = Process::start(&project, &args);
+    let request = server.request();
+    assert!(request.head.starts_with("post /v1/chat/completions ") && !request.head.contains("authorization"));
+    assert_eq!(request.body["model"], "small");
+    assert_eq!(request.body["reasoning_effort"], "low");
+    let root = project.path().display().to_string();
+    let system = request.body["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains(&root) && !system.contains('{'), "{system}");
+    let tools: Vec<_> = request.body["tools"].as_array().unwrap().iter().map(|t| &t["function"]["name"]).collect();
+    assert_eq!(tools, ["list_directory", "read_file", "write_file"]);
+    request.say("Hi.");
+    let exit = run.end();
+    assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Hi.\n", ""));
+}
+
+#[test]
+fn system_takes_the_place_of_the_system_prompt() {
+    let (server, project) = (Server::start(), project());
+    let args = ["run", "--model", "openai/x", "--base-url", &server.url, "--system", "Rhyme.", "--pattern", "generic"];
+    let mut run = Process::start(&project, &args);
+    run.line("Hello");
+    let reply = std::thread::spawn(move || {
+        let request = server.request();
+        let system = request.body["messages"][0].clone();
+        request.say("Yellow.");
+        system
+    });
+    assert_eq!(run.close().out, "Yellow.\n");
+    assert_eq!(reply.join().unwrap()["content"], "Rhyme.");
+}
+
+#[test]
+fn a_base_url_without_a_model_takes_the_first_that_the_server_lists() {
+    let (server, project) = (Server::start(), project());
+    let run = Process::start(&project, &["run", "--base-url", &server.url, "Hello"]);
+    let question = server.request();
+    assert!(question.head.starts_with("get /v1/models "));
+    question.answer("200 OK", &json!({ "data": [{ "id": "org/first" }, { "id": "second" }] }));
+    let request = server.request();
+    assert_eq!(request.body["model"], "org/first");
+    request.say("Hi.");
+    let exit = run.end();
+    assert!(exit.code == 0 && exit.err.contains("The model is custom/org/first."), "{exit:?}");
+}

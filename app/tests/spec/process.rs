@@ -1,0 +1,143 @@
+//! The binary as a child process: in a directory of its own, with an empty environment.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long a test waits for what must come at once.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `loopwright`.
+pub(crate) struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    pub(crate) out: Output,
+    pub(crate) err: Output,
+}
+
+/// What has come out of it so far.
+pub(crate) struct Output {
+    chunks: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// Up to here a test has looked at it.
+    seen: usize,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A directory with a Cargo.toml to read.
+pub(crate) fn project() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = "[package]\nname = \"thing\"\ndescription = \"Counts sheep for engineers\"\n";
+    std::fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
+    dir
+}
+
+/// Runs `loopwright` to its end, its standard input open and silent.
+pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
+    Process::start(dir, args).end()
+}
+
+impl Process {
+    pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
+        command.args(args).current_dir(dir.path()).env_clear();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = Output::of(child.stdout.take().unwrap());
+        let err = Output::of(child.stderr.take().unwrap());
+        Process { stdin: child.stdin.take(), child, out, err }
+    }
+
+    /// Writes a line to its standard input.
+    pub(crate) fn line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Presses Ctrl-C.
+    pub(crate) fn interrupt(&self) {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Ends its standard input and waits.
+    pub(crate) fn close(mut self) -> Exit {
+        self.stdin = None;
+        self.end()
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn end(mut self) -> Exit {
+        let (out, err) = (self.out.rest(), self.err.rest());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        Exit { code, out, err }
+    }
+
+    /// A path in its directory, that of `dir`.
+    pub(crate) fn file(dir: &TempDir, name: &str) -> PathBuf {
+        dir.path().join(name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+impl Output {
+    fn of(mut source: impl Read + Send + 'static) -> Output {
+        let (to_test, chunks) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut buffer) {
+                if to_test.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Output { chunks, bytes: Vec::new(), seen: 0 }
+    }
+
+    /// Waits until `text` comes, after what was waited for before.
+    pub(crate) fn until(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let unseen = &self.bytes[self.seen..];
+            if let Some(at) = unseen.windows(text.len()).position(|window| window == text.as_bytes()) {
+                self.seen += at + text.len();
+                return;
+            }
+            match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(chunk) => self.bytes.extend(chunk),
+                Err(_) => panic!("`{text}` never came; there was:\n{}", String::from_utf8_lossy(&self.bytes)),
+            }
+        }
+    }
+
+    fn rest(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(chunk) => self.bytes.extend(chunk),
+                Err(RecvTimeoutError::Disconnected) => return String::from_utf8(self.bytes.clone()).unwrap(),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("it does not end; there was:\n{}", String::from_utf8_lossy(&self.bytes))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A server that speaks Chat Completions, and answers each request as the test says.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::{Value, json};
+
+use crate::process::PATIENCE;
+
+/// A listening socket on this machine.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    requests: Receiver<Exchange>,
+}
+
+/// A request that waits for its reply. Dropping it breaks the connection.
+pub(crate) struct Exchange {
+    pub(crate) head: String,
+    pub(crate) body: Value,
+    stream: TcpStream,
+}
+
+impl Server {
+    pub(crate) fn start() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (to_test, requests) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Some(exchange) = Exchange::read(stream.unwrap()) else { continue };
+                if to_test.send(exchange).is_err() {
+                    return;
+                }
+            }
+        });
+        Server { url, requests }
+    }
+
+    /// The next request.
+    pub(crate) fn request(&self) -> Exchange {
+        self.requests.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+impl Exchange {
+    fn read(mut stream: TcpStream) -> Option<Exchange> {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
+            bytes.extend(&buffer[..count]);
+            let text = String::from_utf8_lossy(&bytes);
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let head = head.to_lowercase();
+            let length = head.split("content-length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
+            if body.len() >= length.parse().unwrap() {
+                let body = serde_json::from_str(body).unwrap_or_default();
+                return Some(Exchange { head, body, stream });
+            }
+        }
+    }
+
+    /// The text of the last message.
+    pub(crate) fn last(&self) -> String {
+        self.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
+    }
+
+    /// Begins a reply.
+    pub(crate) fn begin(&mut self) {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        self.stream.write_all(head.as_bytes()).unwrap();
+    }
+    /// Sends a piece of text.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.delta(json!({ "content": text }), Value::Null);
+    }
+    /// Ends a reply.
+    pub(crate) fn end(mut self, reason: &str) {
+        self.delta(json!({}), json!(reason));
+        self.stream.write_all(b"data: [DONE]\n\n").unwrap();
+    }
+    /// Replies with this text.
+    pub(crate) fn say(mut self, text: &str) {
+        self.begin();
+        self.text(text);
+        self.end("stop");
+    }
+    /// Replies with tool calls.
+    pub(crate) fn call(mut self, calls: &[(&str, Value)]) {
+        self.begin();
+        for (index, (name, arguments)) in calls.iter().enumerate() {
+            let function = json!({ "name": name, "arguments": arguments.to_string() });
+            let call =
+                json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        }
+        self.end("tool_calls");
+    }
+    /// Replies with JSON of this status.
+    pub(crate) fn answer(mut self, status: &str, body: &Value) {
+        let body = body.to_string();
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        self.stream.write_all(answer.as_bytes()).unwrap();
+    }
+
+    fn delta(&mut self, delta: Value, reason: Value) {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
+        self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();
+    }
+}
