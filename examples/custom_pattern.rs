@@ -24,8 +24,8 @@ impl BehaviorPattern for Revise {
                 step.set_state("round", ()).await?;
                 return draft.into();
             }
-            let question = UserMessage::from(format!("Criticise in one sentence:\n{}", draft.text()));
-            let critique = step.ask_with(Ask::aside().model("critic").messages([question.into()])).await?;
+            let question = UserMessage::from("Criticise the last answer in one sentence.");
+            let critique = step.ask_with(Ask::aside().model("critic").also(question)).await?;
             if critique.ended() {
                 return critique.into();
             }

@@ -26,6 +26,7 @@ pub struct Ask {
     model: Option<String>,
     system: Option<Arc<str>>,
     messages: Option<Vec<Body>>,
+    also: Vec<Body>,
     tools: Option<Vec<String>>,
     tool_choice: ToolChoice,
     thinking: Option<ThinkingLevel>,
@@ -42,7 +43,7 @@ impl Ask {
     }
     /// A request whose reply stays out of the conversation: for a critic, a router, a summary. It is
     /// counted against the limits and logged all the same. It offers no tools unless [`Ask::tools`]
-    /// names some, and its calls, if any, are not run.
+    /// names some, and its calls, if any, are not run. Cut off by an interrupt it is empty.
     pub fn aside() -> Self {
         Ask { aside: true, tools: Some(Vec::new()), ..Self::default() }
     }
@@ -59,6 +60,11 @@ impl Ask {
     /// With these messages instead of the conversation.
     pub fn messages(mut self, messages: impl IntoIterator<Item = Body>) -> Self {
         self.messages = Some(messages.into_iter().collect());
+        self
+    }
+    /// With one more message at the end, for this request only.
+    pub fn also(mut self, message: impl Into<Body>) -> Self {
+        self.also.push(message.into());
         self
     }
     /// Offering only the tools of these names.
@@ -154,12 +160,12 @@ impl Session {
         if self.fold.batch.is_some() {
             return Err(StepError::BatchOpen(open));
         }
-        if !ask.aside && ask.messages.is_none() {
+        if ask.messages.is_none() && ask.also.is_empty() {
             match self.tail() {
-                Tail::Empty => return Err(StepError::NothingToAnswer),
-                // It was answered before a restart, or before the pattern was entered again.
-                Tail::Replied => return Ok(self.given_back()),
                 Tail::Answerable => {}
+                // It was answered before a restart, or before the pattern was entered again.
+                Tail::Replied if !ask.aside => return Ok(self.given_back()),
+                Tail::Replied | Tail::Empty => return Err(StepError::NothingToAnswer),
             }
         }
         let model = self.config.model(ask.model.as_deref())?.clone();
@@ -192,10 +198,9 @@ impl Session {
     pub(crate) async fn request(&mut self, ask: &Ask) -> Result<ChatRequest, StepError> {
         let hooks = &self.config.hooks;
         let (transform, convert) = (hooks.transform_context.clone(), hooks.convert_to_llm.clone());
-        let messages = match &ask.messages {
-            Some(given) => {
-                Arc::new(given.iter().map(|body| Arc::new(Message::new(Default::default(), body.clone()))).collect())
-            }
+        let alone = |body: &Body| Arc::new(Message::new(Default::default(), body.clone()));
+        let mut messages = match &ask.messages {
+            Some(given) => Arc::new(given.iter().map(alone).collect()),
             None if transform.is_none() && convert.is_none() => self.fold.context.clone(),
             None => {
                 let mut messages = self.fold.history.to_vec();
@@ -209,6 +214,9 @@ impl Session {
                 Arc::new(messages)
             }
         };
+        if !ask.also.is_empty() {
+            Arc::make_mut(&mut messages).extend(ask.also.iter().map(alone));
+        }
         let tools = self.offer(ask, &messages);
         let output = ask.output.clone().or_else(|| if ask.aside { None } else { self.output_schema() });
         Ok(ChatRequest {
@@ -229,23 +237,28 @@ impl Session {
         self.fold.output.clone().or_else(|| self.config.output.clone())
     }
 
-    /// The tools that the request offers; the same list as last time where they are the same.
+    /// The tools that the request offers; the same list as last time where they are the same, so that
+    /// it is encoded once.
     fn offer(&mut self, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
         let all = self.tools.list();
         let hook = self.config.hooks.prepare_tools.as_ref();
-        if hook.is_none() && ask.tools.is_none() {
-            return all.clone();
+        let list = if hook.is_none() && ask.tools.is_none() {
+            all.clone()
+        } else {
+            let turn = self.fold.turn.number + u32::from(!self.fold.turn.open);
+            let info = PrepareTools { turn, messages, extensions: &self.extensions };
+            let named = |name: &str| ask.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+            let some = all.iter().filter(|spec| named(&spec.name) && hook.is_none_or(|hook| hook(&info, spec)));
+            let some: Vec<_> = some.cloned().collect();
+            let same = |last: &&Arc<ToolList>| {
+                last.len() == some.len() && last.iter().zip(&some).all(|(a, b)| Arc::ptr_eq(a, b))
+            };
+            self.offered.as_ref().filter(same).cloned().unwrap_or_else(|| Arc::new(ToolList::new(some)))
+        };
+        if !ask.aside {
+            self.offered = Some(list.clone());
         }
-        let turn = self.fold.turn.number + u32::from(!self.fold.turn.open);
-        let info = PrepareTools { turn, messages, extensions: &self.extensions };
-        let named = |name: &str| ask.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-        let some = all.iter().filter(|spec| named(&spec.name) && hook.is_none_or(|hook| hook(&info, spec)));
-        let some: Vec<_> = some.cloned().collect();
-        let same = self.offered.len() == some.len() && self.offered.iter().zip(&some).all(|(a, b)| Arc::ptr_eq(a, b));
-        if !same {
-            self.offered = Arc::new(ToolList::new(some));
-        }
-        self.offered.clone()
+        list
     }
 
     async fn ask_aloud(&mut self, ask: Ask, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
@@ -293,7 +306,13 @@ impl Session {
         let id = self.next_message();
         let mut stream = model.stream(request);
         let (stop, usage) = loop {
-            let event = self.hearing(stream.next()).await?;
+            let event = tokio::select! { biased;
+                Some(mail) = self.mail.recv() => match self.hear(mail).await? {
+                    Some(Urgency::Interrupt) => return Ok(Reply { message: None, error: None, ended_by_hook: false }),
+                    _ => continue,
+                },
+                event = stream.next() => event,
+            };
             match event.unwrap_or_else(unfinished) {
                 ModelEvent::BlockStart { block, kind } => drop(reply.start(block, kind)),
                 ModelEvent::Delta { block, delta } => drop(reply.delta(block, delta)?),

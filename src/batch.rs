@@ -139,7 +139,11 @@ impl Session {
         name: &str,
         raw: &str,
     ) -> Result<Result<Ready, (ResultStatus, String)>, StepError> {
-        let checked = self.tools.entry(name).map(|entry| entry.spec.clone());
+        let offered = self.offered.as_ref().is_none_or(|list| list.iter().any(|spec| *spec.name == *name));
+        let checked = self.tools.entry(name).and_then(|entry| {
+            let refused = || format!("The tool `{name}` is not offered now.");
+            offered.then(|| entry.spec.clone()).ok_or_else(refused)
+        });
         let checked = checked.and_then(|spec| Ok((spec, self.tools.validate(name, raw)?)));
         let (spec, mut arguments) = match checked {
             Ok(checked) => checked,

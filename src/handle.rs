@@ -113,6 +113,11 @@ impl AgentHandle {
         self.send(InputEvent::ExternalActionResult(ActionResult::new(call, digest, decision))).await
     }
 
+    /// The same for an action as it was shown.
+    pub async fn answer(&self, action: &ExternalAction, decision: Decision) -> Result<InputId, InputError> {
+        self.decide(action.call.clone(), action.digest.clone(), decision).await
+    }
+
     /// Resolves when no run goes on and none is about to start, after all that this handle has sent before.
     pub async fn wait_for_idle(&self) {
         let (ack, told) = oneshot::channel();

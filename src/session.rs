@@ -85,8 +85,8 @@ pub(crate) struct Session {
     pub(crate) cancel: CancellationToken,
     /// An interrupted run was found at opening and nothing has been done about it.
     pub(crate) interrupted: bool,
-    /// The tools that the last request offered; kept, so that they are encoded once.
-    pub(crate) offered: Arc<ToolList>,
+    /// The tools that the last request of the conversation offered; nothing before the first one.
+    pub(crate) offered: Option<Arc<ToolList>>,
     memory: Arc<dyn Memory>,
     numbered: u64,
     staged: Vec<Item>,
@@ -117,7 +117,7 @@ impl Session {
             crew: Crew::default(),
             cancel: CancellationToken::new(),
             interrupted: false,
-            offered: Arc::default(),
+            offered: None,
             memory,
             numbered: 0,
             staged: Vec::new(),

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// A hook sees each text part as it streams, and may replace it; consumers and the message have the replacement.
+/// C17: A hook sees each text part as it streams, and may replace it; consumers and the message have the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_can_be_replaced_as_it_streams() {
     let shout = |part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
@@ -16,7 +16,7 @@ async fn a_text_part_can_be_replaced_as_it_streams() {
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
 }
 
-/// What a hook holds comes again with the next piece in front; what is held at the end of the block is shown.
+/// C17: What a hook holds comes again with the next piece in front; what is held at the end of the block is shown.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -48,7 +48,7 @@ fn calls_in_text(part: TextPart<'_>) -> TextAction {
     TextAction::Calls { text: format!("{before}{after}"), calls: vec![call] }
 }
 
-/// A hook may turn text into tool calls and swallow it, over however many deltas the text comes.
+/// C17: A hook may turn text into tool calls and swallow it, over however many deltas the text comes.
 #[tokio::test(start_paused = true)]
 async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
     let text = r#"I look. <tool_call>{"name":"x","arguments":{"deep":{"er":[1]}}}</tool_call>"#;
@@ -75,7 +75,7 @@ fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> Ag
     move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
 }
 
-/// `Continue` lets the loop go on with a message, which comes after the calls of the reply; `Default` is the pattern's way.
+/// C18: `Continue` lets the loop go on with a message, which comes after the calls of the reply; `Default` is the pattern's way.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
     let verdict = |text: &str| if text == "1" { BeforeEnd::Continue("more".into()) } else { BeforeEnd::Default };
@@ -90,7 +90,7 @@ async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
     rig.check().await;
 }
 
-/// `End` ends the run: calls of the reply are answered "skipped", and what is queued stays queued.
+/// C18: `End` ends the run: calls of the reply are answered "skipped", and what is queued stays queued.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_end_the_run_after_a_reply() {
     let tool = TestTool::new("x");
@@ -107,7 +107,7 @@ async fn a_hook_can_end_the_run_after_a_reply() {
     }
 }
 
-/// `FnHandleBeforeEnd` sees the whole text and the calls of each reply.
+/// C18: `FnHandleBeforeEnd` sees the whole text and the calls of each reply.
 #[tokio::test(start_paused = true)]
 async fn the_hook_before_the_end_sees_the_whole_reply() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -130,7 +130,7 @@ struct Pay {
     amount: u32,
 }
 
-/// Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe, else an error result.
+/// C19: Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe, else an error result.
 #[tokio::test(start_paused = true)]
 async fn rewritten_arguments_are_validated_again() {
     let pay = tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)))
@@ -149,7 +149,7 @@ async fn rewritten_arguments_are_validated_again() {
     assert!(refused.contains("A hook rewrote the arguments") && refused.contains("/amount"), "{refused}");
 }
 
-/// What is put to the user is what would run: the arguments after the hooks.
+/// C19: What is put to the user is what would run: the arguments after the hooks.
 #[tokio::test(start_paused = true)]
 async fn the_user_is_shown_the_arguments_after_the_hooks() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -161,7 +161,7 @@ async fn the_user_is_shown_the_arguments_after_the_hooks() {
     assert_eq!(*rig.pending().await[0].arguments, json!({"safe": true}));
 }
 
-/// `after_tool_call` may replace content, details and the error flag of a result.
+/// C19: `after_tool_call` may replace content, details and the error flag of a result.
 #[tokio::test(start_paused = true)]
 async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     let mut rig = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
@@ -182,7 +182,7 @@ async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
 }
 
-/// `transform_context` makes the conversation of a request; the history stays as it was, and custom messages stay in it
+/// C29: `transform_context` makes the conversation of a request; the history stays as it was, and custom messages stay in it
 /// and out of the request.
 #[tokio::test(start_paused = true)]
 async fn what_a_request_is_made_of_is_not_what_is_kept() {
@@ -205,7 +205,22 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
     assert_eq!(rig.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
 }
 
-/// `prepare_tools` chooses the tools of each request, and is told which turn it is.
+/// C38: a call of a tool that was not offered is an error result, though the agent has the tool.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_not_offered_does_not_run() {
+    let hidden = TestTool::new("hidden");
+    let tools = [hidden.clone(), TestTool::new("shown")];
+    let rig = pi_with([calls(&["hidden", "shown"]), Script::text("ok")], &tools, |a| {
+        a.prepare_tools(|_, spec| &*spec.name != "hidden")
+    })
+    .await;
+    rig.handle.prompt("go").await.unwrap();
+    assert_eq!(statuses(&rig).await, [ResultStatus::Error, ResultStatus::Ok]);
+    assert!(result_of(&rig, "a").await.contains("not offered"));
+    assert_eq!(hidden.ran(), 0);
+}
+
+/// C38: `prepare_tools` chooses the tools of each request, and is told which turn it is.
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {
     let tools = [TestTool::new("t1"), TestTool::new("t2")];
@@ -220,7 +235,7 @@ async fn each_request_offers_the_tools_that_the_hook_chooses() {
 
 struct User(&'static str);
 
-/// The host's values are readable by predicates, by every hook, and by the pattern; a request's go before the session's.
+/// C6: The host's values are readable by predicates, by every hook, and by the pattern; a request's go before the session's.
 #[tokio::test(start_paused = true)]
 async fn predicates_and_hooks_read_the_hosts_values() {
     let seen = Arc::new(Mutex::new(Vec::new()));

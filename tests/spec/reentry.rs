@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// After an answer the engine closes the open batch by itself; the pattern is entered from its top with the batch closed, and
+/// C4 C5: After an answer the engine closes the open batch by itself; the pattern is entered from its top with the batch closed, and
 /// the input is not taken a second time.
 #[tokio::test(start_paused = true)]
 async fn the_batch_is_closed_before_the_pattern_is_entered_again() {
@@ -27,7 +27,7 @@ async fn the_batch_is_closed_before_the_pattern_is_entered_again() {
     rig.check().await;
 }
 
-/// An input is put into the conversation once, however often `take_input` is called.
+/// C5: An input is put into the conversation once, however often `take_input` is called.
 #[tokio::test(start_paused = true)]
 async fn an_input_is_taken_once() {
     let greedy = does(|step| {
@@ -43,7 +43,7 @@ async fn an_input_is_taken_once() {
     assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// A conversation that ends with a complete reply gives that reply back: after a crash it is not asked for again.
+/// C4: A conversation that ends with a complete reply gives that reply back: after a crash it is not asked for again.
 #[tokio::test(start_paused = true)]
 async fn a_complete_reply_is_given_back() {
     let rig = pi([Script::text("ok")], &[]).await;
@@ -56,7 +56,7 @@ async fn a_complete_reply_is_given_back() {
     assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// A request shares its messages with the session; nothing is copied.
+/// C8: A request shares its messages with the session; nothing is copied.
 #[tokio::test(start_paused = true)]
 async fn a_request_shares_the_history() {
     let rig = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")]).await;
@@ -68,7 +68,7 @@ async fn a_request_shares_the_history() {
     assert_eq!(requests[1].messages.len(), 3);
 }
 
-/// The scripted model refuses a malformed request: an orphan result, an orphan call, nothing to answer, nothing at all.
+/// C67: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing to answer, nothing at all.
 #[tokio::test(start_paused = true)]
 async fn the_scripted_model_refuses_a_malformed_request() {
     let result = || {

@@ -21,7 +21,7 @@ impl ToolSource for Shelf {
     }
 }
 
-/// A source is asked at each run's start, and the run has what it gives then.
+/// C9: A source is asked at each run's start, and the run has what it gives then.
 #[tokio::test(start_paused = true)]
 async fn a_source_is_asked_at_each_runs_start() {
     let replies = [calls(&["one"]), Script::text("1"), Script::text("2")];
@@ -35,7 +35,7 @@ async fn a_source_is_asked_at_each_runs_start() {
     assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
 }
 
-/// Names get their source's prefix and are made legal and unique; the tool is called by the name that the model sees.
+/// C9: Names get their source's prefix and are made legal and unique; the tool is called by the name that the model sees.
 #[tokio::test(start_paused = true)]
 async fn names_get_the_prefix_and_are_made_legal_and_unique() {
     let replies = [calls(&["web_get_page_2", "web_get_page"]), Script::text("ok")];
@@ -49,7 +49,7 @@ async fn names_get_the_prefix_and_are_made_legal_and_unique() {
     assert_eq!(result_of(&rig, "b").await, "get.page done");
 }
 
-/// A source that fails ends the run, once, with an error that names it; the request is kept, and can be continued.
+/// C9: A source that fails ends the run, once, with an error that names it; the request is kept, and can be continued.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_ends_the_run_with_an_error() {
     let mut rig = pi_with([Script::text("never")], &[], |a| a.tool_source("web_", Shelf::of([]))).await;
@@ -73,7 +73,7 @@ impl ToolSource for Silent {
     }
 }
 
-/// An abort while a source is asked ends the run; the request does not begin again.
+/// C9: An abort while a source is asked ends the run; the request does not begin again.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_source_is_asked_ends_the_run() {
     let mut rig = pi_with([], &[], |a| a.tool_source("", Silent)).await;

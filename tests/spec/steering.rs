@@ -92,6 +92,30 @@ async fn an_interrupt_before_a_word_leaves_no_message() {
     assert_eq!(rig.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
 }
 
+/// C32 C64: an interrupt cuts an aside too.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_cuts_an_aside() {
+    struct Critic;
+    #[async_trait::async_trait]
+    impl BehaviorPattern for Critic {
+        async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+            step.take_input().await?;
+            let aside = step.ask_with(Ask::aside().also(UserMessage::from("is this wise?"))).await?;
+            assert!(aside.interrupted() || !step.has_steering());
+            step.take_steering().await?;
+            step.ask().await?;
+            Ok(StepEnd::Done)
+        }
+    }
+    let mut rig = Rig::new(Critic, [Script::new().say("hm").hang(), Script::text("ok")], |a| a).await;
+    send(&rig, "go").await;
+    rig.until(|e| matches!(e, AgentEvent::MessageEnd { .. })).await;
+    rig.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
+    rig.run_end().await;
+    assert_eq!(rig.transcript().await, ["U:go", "U:now", "A:ok/Stop"]);
+    assert_eq!(rig.model.requests()[0].messages.len(), 2, "the conversation and the question");
+}
+
 /// C60
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// State is kept under a name in the session's log: it is there in the next run and after a restart; `null` removes it.
+/// C39: State is kept under a name in the session's log: it is there in the next run and after a restart; `null` removes it.
 #[tokio::test(start_paused = true)]
 async fn a_patterns_state_outlives_its_runs_and_the_process() {
     let counting = does(|step| {
@@ -28,7 +28,7 @@ async fn a_patterns_state_outlives_its_runs_and_the_process() {
     assert_eq!(seen, ["runs 1", "runs 2", "runs 3", "runs 1"]);
 }
 
-/// A message and the state that belongs to it are written together: no cut of the log parts them.
+/// C39: A message and the state that belongs to it are written together: no cut of the log parts them.
 #[tokio::test(start_paused = true)]
 async fn a_message_and_its_state_are_one_write() {
     let planning = does(|step| {
@@ -59,7 +59,7 @@ async fn a_message_and_its_state_are_one_write() {
     assert!(appends.iter().any(together), "{appends:?}");
 }
 
-/// A `custom` event has its number, and is told again by nothing but the log.
+/// C39: A `custom` event has its number, and is told again by nothing but the log.
 #[tokio::test(start_paused = true)]
 async fn a_custom_event_is_an_item_of_the_log() {
     let telling = does(|step| {
@@ -91,7 +91,7 @@ async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.ask().await?.into()
 }
 
-/// `aside` keeps the reply out of the conversation and of the events, counted against the limits and logged all the same.
+/// C64: `aside` keeps the reply out of the conversation and of the events, counted against the limits and logged all the same.
 #[tokio::test(start_paused = true)]
 async fn an_aside_is_counted_and_logged_and_not_said() {
     let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
@@ -111,7 +111,7 @@ async fn an_aside_is_counted_and_logged_and_not_said() {
     assert!(rig.memory.items().iter().any(logged));
 }
 
-/// An aside counts as a turn, and its tokens as the run's: either budget ends the run before the next request.
+/// C46 C64: An aside counts as a turn, and its tokens as the run's: either budget ends the run before the next request.
 #[tokio::test(start_paused = true)]
 async fn an_aside_counts_against_the_limits() {
     for (limits, reached) in [(Limits::default().turns(1), Limit::Turns), (Limits::default().tokens(5), Limit::Tokens)]
@@ -136,7 +136,7 @@ async fn a_model_that_is_not_there_is_named_in_the_error() {
     assert!(error.contains("`critic`") && error.contains("cheap"), "{error}");
 }
 
-/// `AgentContext`: the next request, memory, validation, who may run, and one call at a time.
+/// C65: `AgentContext`: the next request, memory, validation, who may run, and one call at a time.
 #[tokio::test(start_paused = true)]
 async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     let by_hand = does(|step| {
@@ -177,7 +177,7 @@ async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     assert_eq!(rig.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
 }
 
-/// A pattern that takes no input is asked once; the request is in the conversation all the same.
+/// C44: A pattern that takes no input is asked once; the request is in the conversation all the same.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_takes_no_input_is_not_asked_again() {
     let rig = Rig::new(does(|_| Box::pin(async { Ok(StepEnd::Done) })), [], |a| a).await;
@@ -187,7 +187,7 @@ async fn a_pattern_that_takes_no_input_is_not_asked_again() {
     assert_eq!(rig.memory.items().iter().filter(|i| matches!(i, Item::RunStarted { .. })).count(), 1);
 }
 
-/// `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is refused during another.
+/// C59: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is refused during another.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_stream_is_one_run() {
     let rig = pi([slow(2, ms(10)), Script::text("2")], &[]).await;
@@ -203,7 +203,7 @@ async fn a_prompt_stream_is_one_run() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "agent_end").count(), 1);
 }
 
-/// `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing of it is delivered.
+/// C36: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing of it is delivered.
 #[tokio::test(start_paused = true)]
 async fn queues_can_be_cleared() {
     let mut rig = pi([Script::text("ok")], &[]).await;
@@ -217,7 +217,7 @@ async fn queues_can_be_cleared() {
     assert_eq!(rig.handle.clear_queues().await.unwrap(), Vec::<String>::new());
 }
 
-/// `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools, what streams, pending calls, the
+/// C66: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools, what streams, pending calls, the
 /// last error, both queues with their modes, and the session.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_every_field() {
