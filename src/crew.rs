@@ -40,8 +40,10 @@ pub(crate) struct Running {
     pub(crate) deadline: Instant,
     /// How long without an update, and until when.
     pub(crate) idle: Option<(Duration, Instant)>,
-    /// Its result if the deadline comes first.
-    pub(crate) late: (ResultStatus, String),
+    /// Its result if the deadline comes first, where that is not for want of time.
+    pub(crate) late: Option<(ResultStatus, String)>,
+    /// The time that it has in all.
+    pub(crate) time: Duration,
     pub(crate) interruptible: bool,
 }
 

@@ -1,0 +1,93 @@
+//! What both clients have in common: rounds of agents that start at once, and what they cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+/// What a client is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Work {
+    /// Agents that run at the same time.
+    pub(crate) agents: u64,
+    /// How often each begins a conversation, one after the other.
+    pub(crate) rounds: u64,
+    /// Rounds before them that are counted but not measured.
+    pub(crate) warm: u64,
+}
+
+/// What a client has done, and what it took.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) turns: u64,
+    pub(crate) deltas: u64,
+    pub(crate) chars: u64,
+    /// User and system time of the process in the measured rounds.
+    pub(crate) measured_cpu_ns: u64,
+    pub(crate) measured_wall_ns: u64,
+    /// The most memory that the process has had.
+    pub(crate) peak_kib: u64,
+}
+
+/// What the agents of a process have seen.
+#[derive(Default)]
+pub(crate) struct Tally {
+    turns: AtomicU64,
+    deltas: AtomicU64,
+    chars: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn turn(&self, deltas: u64, chars: u64) {
+        self.turns.fetch_add(1, Relaxed);
+        self.deltas.fetch_add(deltas, Relaxed);
+        self.chars.fetch_add(chars, Relaxed);
+    }
+}
+
+/// User and system time of this process.
+fn cpu_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Does the work on a runtime as `#[tokio::main]` makes it. `agent` begins one conversation and gives
+/// back what the next one of its place is to have: a connection, say.
+pub(crate) fn run<K, Fut>(work: Work, agent: impl Fn(Arc<Tally>, Option<K>) -> Fut) -> Done
+where
+    K: Send + 'static,
+    Fut: Future<Output = K> + Send + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let tally = Arc::new(Tally::default());
+        let mut kept: Vec<K> = Vec::new();
+        let mut from = (cpu_ns(), Instant::now());
+        for round in 0..work.warm + work.rounds {
+            if round == work.warm {
+                from = (cpu_ns(), Instant::now());
+            }
+            let mut agents: JoinSet<K> = (0..work.agents).map(|_| agent(tally.clone(), kept.pop())).collect();
+            while let Some(ended) = agents.join_next().await {
+                kept.push(ended.expect("an agent"));
+            }
+        }
+        Done {
+            measured_cpu_ns: cpu_ns() - from.0,
+            measured_wall_ns: from.1.elapsed().as_nanos() as u64,
+            turns: tally.turns.load(Relaxed),
+            deltas: tally.deltas.load(Relaxed),
+            chars: tally.chars.load(Relaxed),
+            peak_kib: peak_kib(),
+        }
+    })
+}

@@ -1,0 +1,195 @@
+//! What loopwright costs beside the same work by hand: `cargo bench`, or `cargo bench -- --quick`.
+//!
+//! A model server that costs nothing, a *floor* client without a framework and one made of loopwright
+//! each run as a process of their own, taking turns. One table comes of it, and exit code 1 if
+//! loopwright takes more than twice the floor (three times with `--quick`, for busy machines).
+//!
+//! Words after `--` choose parts: `turn`, `memory`, `throughput`, `growth`. To look at one client
+//! alone, under a profiler say: `turns serve TURNS DELTAS PAUSE_MS` says its port, and
+//! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` says what it did.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+
+mod client;
+mod floor;
+mod mock;
+mod ours;
+mod table;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use client::{Done, Work};
+use mock::{Script, Seen};
+use table::{Better, Row};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| args.get(at).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let work = || Work { agents: number(2), rounds: number(3), warm: number(4) };
+    match args.first().map(String::as_str) {
+        Some("serve") => {
+            let pause = Duration::from_millis(number(3));
+            mock::serve(Script { turns: number(1), deltas: number(2), pause });
+        }
+        Some("floor") => say(&floor::run(&args[1], work())),
+        Some("ours") => say(&ours::run(&args[1], work())),
+        _ => return compare(&args),
+    }
+    ExitCode::SUCCESS
+}
+
+fn say(done: &Done) {
+    println!("{}", serde_json::to_string(done).unwrap());
+}
+
+fn compare(args: &[String]) -> ExitCode {
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
+    let bench = Bench { quick };
+    let all: [(&str, fn(&Bench) -> Vec<Row>); 4] = [
+        ("turn", Bench::turn),
+        ("memory", Bench::memory),
+        ("throughput", Bench::throughput),
+        ("growth", Bench::growth),
+    ];
+    let chosen = all.iter().filter(|(name, _)| parts.is_empty() || parts.contains(name));
+    let rows: Vec<Row> = chosen.flat_map(|(_, part)| part(&bench)).collect();
+    table::print(&rows);
+    let most = if quick { 3.0 } else { 2.0 };
+    let over: Vec<&Row> = rows.iter().filter(|row| row.ratio() > most).collect();
+    for row in &over {
+        println!("{}: {:.2} times the floor, more than {most}", row.figure, row.ratio());
+    }
+    if over.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The two clients.
+const CLIENTS: [&str; 2] = ["floor", "ours"];
+
+struct Bench {
+    quick: bool,
+}
+
+/// One run of a client, seen from both ends.
+struct Run {
+    done: Done,
+    seen: Seen,
+    /// Turns in the measured rounds.
+    measured: f64,
+}
+
+impl Run {
+    fn cpu_us_per_turn(&self) -> f64 {
+        self.done.measured_cpu_ns as f64 / 1e3 / self.measured
+    }
+}
+
+impl Bench {
+    /// How often each run is repeated.
+    fn reps(&self, most: usize) -> usize {
+        if self.quick { 3 } else { most }
+    }
+
+    /// `of` for both clients, taking turns.
+    fn both<T>(&self, most: usize, mut of: impl FnMut(&str) -> T) -> [Vec<T>; 2] {
+        let mut values = [Vec::new(), Vec::new()];
+        for _ in 0..self.reps(most) {
+            for (values, client) in values.iter_mut().zip(CLIENTS) {
+                values.push(of(client));
+            }
+        }
+        values
+    }
+
+    fn turn(&self) -> Vec<Row> {
+        let run = |client: &str, deltas, rounds| {
+            let script = Script { turns: 10, deltas, pause: Duration::ZERO };
+            run(client, script, Work { agents: 1, rounds, warm: rounds / 10 + 2 }).cpu_us_per_turn()
+        };
+        let (short, long) = if self.quick { (60, 15) } else { (250, 60) };
+        let costs = self.both(9, |client| (run(client, 50, short), run(client, 500, long)));
+        let per_turn = costs.each_ref().map(|costs| costs.iter().map(|(short, _)| *short).collect());
+        let per_delta = costs.map(|costs| costs.iter().map(|(short, long)| (long - short) / 450.0).collect());
+        vec![
+            Row::new("CPU µs per turn of 50 deltas", Better::Less, 1, per_turn),
+            Row::new("CPU µs per delta", Better::Less, 2, per_delta),
+        ]
+    }
+
+    fn memory(&self) -> Vec<Row> {
+        const AGENTS: u64 = 1000;
+        let peak = |client: &str, agents, pause| {
+            let script = Script { turns: 1, deltas: 12, pause: Duration::from_millis(pause) };
+            let run = run(client, script, Work { agents, rounds: 1, warm: 0 });
+            assert!(run.seen.at_once >= agents, "only {} of {agents} streamed at once", run.seen.at_once);
+            run.done.peak_kib as f64
+        };
+        let each = self.both(3, |client| (peak(client, AGENTS, 200) - peak(client, 1, 5)) / AGENTS as f64);
+        vec![Row::new("KiB per live agent, 1,000 of them", Better::Less, 1, each)]
+    }
+
+    fn throughput(&self) -> Vec<Row> {
+        let script = Script { turns: 10, deltas: 50, pause: Duration::ZERO };
+        let rounds = if self.quick { 8 } else { 24 };
+        let runs = self.both(7, |client| run(client, script, Work { agents: 64, rounds, warm: 2 }));
+        let cpu = runs.each_ref().map(|runs| runs.iter().map(Run::cpu_us_per_turn).collect());
+        let speed = runs.map(|runs| runs.iter().map(|r| r.measured * 1e9 / r.done.measured_wall_ns as f64).collect());
+        vec![
+            Row::new("turns/s, 64 agents", Better::More, 0, speed),
+            Row::new("CPU µs per turn, 64 agents", Better::Less, 1, cpu),
+        ]
+    }
+
+    fn growth(&self) -> Vec<Row> {
+        let rows = [50, 100, 200, 400].map(|turns| {
+            let script = Script { turns, deltas: 20, pause: Duration::ZERO };
+            let rounds = if self.quick { 400 / turns } else { 2000 / turns };
+            let cost = self.both(5, |client| {
+                let run = run(client, script, Work { agents: 1, rounds, warm: 1 });
+                run.done.measured_cpu_ns as f64 / 1e6 / rounds as f64
+            });
+            Row::new(&format!("CPU ms per run of {turns} turns"), Better::Less, 2, cost)
+        });
+        rows.into()
+    }
+}
+
+/// One run of one client against a server of its own. Refused unless everything happened that should.
+fn run(client: &str, script: Script, work: Work) -> Run {
+    let myself = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    };
+    let text = |n: u64| n.to_string();
+    let pause = script.pause.as_millis() as u64;
+    let mut server = myself().arg("serve").args([script.turns, script.deltas, pause].map(text)).spawn().unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap());
+    let mut port = String::new();
+    said.read_line(&mut port).unwrap();
+    let base = format!("http://127.0.0.1:{}/v1", port.trim());
+
+    let child = myself().args([client, &base]).args([work.agents, work.rounds, work.warm].map(text)).spawn().unwrap();
+    let done: Done = serde_json::from_str(&output(child)).unwrap_or_else(|why| panic!("{client} failed: {why}"));
+
+    drop(server.stdin.take());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    server.wait().unwrap();
+    let seen: Seen = serde_json::from_str(&rest).unwrap();
+
+    let conversations = work.agents * (work.rounds + work.warm);
+    let turns = conversations * (script.turns + 1);
+    // Deltas of four characters. A reader that falls behind gets some of them merged, all text in them.
+    let wanted = (turns, turns * script.deltas * 4, turns, 0);
+    let found = (done.turns, done.chars, seen.requests, seen.refused);
+    assert_eq!(found, wanted, "{client}: (turns, characters, requests, refused) are not what they should be");
+    let merged = turns * script.deltas - done.deltas;
+    assert!(merged * 20 <= turns * script.deltas, "{client}: {merged} deltas were merged");
+    Run { done, seen, measured: (work.agents * work.rounds * (script.turns + 1)) as f64 }
+}
+
+fn output(child: Child) -> String {
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}

@@ -1,0 +1,55 @@
+//! The work done with loopwright: an agent, a pattern, a provider, a tool and a reader of the events.
+
+use std::sync::Arc;
+
+use loopwright::{
+    AgentEvent, Effect, EndKind, GenericAgent, InputEvent, Limits, Role, RunContext, ToolError, Update, tool_fn,
+};
+use loopwright_patterns::PiPattern;
+use loopwright_providers::OpenAiChat;
+
+use crate::client::{self, Done, Tally, Work};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+pub(crate) fn run(base: &str, work: Work) -> Done {
+    let model = OpenAiChat::builder("mock").base_url(base).api_key("none").build().expect("a model");
+    let add =
+        tool_fn("add", "Add two integers.", async |args: Add, _cx| Ok::<_, ToolError>((args.a + args.b).to_string()));
+    let agent = GenericAgent::builder(model, PiPattern)
+        .system("You add numbers with the tool.")
+        .tool(add.effect(Effect::ReadOnly))
+        .limits(Limits::default().turns(u32::MAX))
+        .build()
+        .expect("an agent");
+    client::run(work, |tally, _: Option<()>| converse(agent.clone(), tally))
+}
+
+/// One prompt, and all events until its end.
+async fn converse(agent: GenericAgent, tally: Arc<Tally>) {
+    let (handle, mut events) = agent.run(RunContext::new()).await.expect("a session");
+    let prompt = InputEvent::UserRequest("Add numbers until done.".into());
+    handle.send(prompt).await.expect("a request");
+    let (mut deltas, mut chars) = (0, 0);
+    while let Some(event) = events.next().await {
+        match &event.event {
+            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => {
+                deltas += 1;
+                chars += delta.len() as u64;
+            }
+            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
+                tally.turn(std::mem::take(&mut deltas), std::mem::take(&mut chars));
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
+                return;
+            }
+            _ => {}
+        }
+    }
+    panic!("the session ended before its run");
+}
