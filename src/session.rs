@@ -6,8 +6,10 @@
 //! follows from it happens when it is *applied*, at once.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -181,8 +183,10 @@ impl Session {
         let write = self.write.get_or_insert_with(|| {
             let items: Arc<[Item]> = std::mem::take(&mut self.staged).into();
             let (memory, at, append) = (self.memory.clone(), self.fold.len, items.clone());
-            let done =
-                Box::pin(async move { if append.is_empty() { Ok(()) } else { memory.append(at, append).await } });
+            let work = async move { if append.is_empty() { Ok(()) } else { memory.append(at, append).await } };
+            // A panicking memory has failed; if the write took place all the same, the next append finds out.
+            let failed = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
+            let done = Box::pin(AssertUnwindSafe(work).catch_unwind().map(move |done| done.unwrap_or_else(failed)));
             Write { items, then: std::mem::take(&mut self.then), done }
         });
         (&mut write.done).await
@@ -196,13 +200,6 @@ impl Session {
         }
         write.then.into_iter().for_each(|then| then(result.clone()));
         Ok(result?)
-    }
-
-    /// After a panic: a write that cannot be asked how it went. If it took place the next append finds out.
-    pub(crate) fn forget_write(&mut self) {
-        if self.write.is_some() {
-            let _ = self.written(Err(MemoryError::Failed("the session's memory panicked".into())));
-        }
     }
 
     pub(crate) async fn commit(&mut self, item: Item) -> Result<(), StepError> {

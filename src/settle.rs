@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
 use crate::event::{AgentEvent, EndKind, RunCause, RunOutcome};
+use crate::fold::Spent;
 use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
@@ -71,20 +72,16 @@ impl Session {
     /// subscribers are told all the same.
     pub(crate) fn tell_unwritten_end(&mut self, error: &StepError) -> Arc<RunOutcome> {
         self.interrupted = self.fold.run.is_some();
-        let spent = self.fold.spent;
-        let outcome = Arc::new(RunOutcome {
-            end: EndKind::Error,
-            error: Some(error.to_string().into()),
-            model_error: None,
-            limit: None,
-            usage: spent.usage,
-            cost: spent.cost,
-            value: None,
-            handed_back: Vec::new(),
-            text: String::new(),
-        });
+        let outcome = Arc::new(self.outcome_of_no_run(EndKind::Error, Some(error.to_string().into())));
         self.hub.overlay(AgentEvent::AgentEnd(outcome.clone()));
         outcome
+    }
+
+    /// What is told where the log has no end of a run to tell.
+    pub(crate) fn outcome_of_no_run(&self, end: EndKind, error: Option<Arc<str>>) -> RunOutcome {
+        let Spent { usage, cost, .. } = self.fold.spent;
+        let (handed_back, text) = Default::default();
+        RunOutcome { end, error, model_error: None, limit: None, usage, cost, value: None, handed_back, text }
     }
 
     async fn put_in_order(&mut self, end: EndKind) -> Result<(), StepError> {
@@ -108,7 +105,10 @@ impl Session {
             };
             self.cancel_running(true, why);
             while self.any_running() {
-                self.next_happening(false).await?;
+                match self.next_happening(false).await {
+                    Err(StepError::Panicked(_)) => {} // of a hook: the call's result says so, and the others go on
+                    other => drop(other?),
+                }
             }
             self.finish_unstarted(status, answer).await?;
         }

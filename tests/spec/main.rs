@@ -19,3 +19,4 @@ mod steering;
 mod tidy;
 mod typed;
 mod verbs;
+mod windows;
