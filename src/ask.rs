@@ -1,5 +1,6 @@
 //! One model request, streamed and folded into a reply.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -268,7 +269,7 @@ impl Session {
         let id = self.next_message();
         let name = model.info().id.clone();
         self.commit(Item::RequestStarted { message: id, model: name.clone() }).await?;
-        self.partial = Some(Partial { id, model: name, reply: Assembler::default() });
+        self.partial = Some(Partial { id, model: name, reply: Assembler::default(), held: BTreeMap::new() });
         self.hub.overlay(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
         let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());
         let Streamed { stop, usage, error } = self.stream(model, request, text_hook).await?;

@@ -175,13 +175,14 @@ impl Task {
 
     /// Settles the session, writes the end and tells it; what was said meanwhile comes after.
     pub(crate) async fn end(&mut self, ending: Ending) {
-        let ending = self.session.stage_end(ending).await;
-        let written = self.session.write().await;
+        let steers = matches!(ending.end, EndKind::Done | EndKind::AwaitingAction);
+        let staged = self.session.stage_end(ending).await;
+        let written = if staged.is_ok() { self.session.write().await } else { Ok(()) };
         let mut late = Vec::new(); // sent before `agent_end` goes out
         while let Ok(control) = self.control.try_recv() {
             late.push(control);
         }
-        let outcome = match self.session.written(written) {
+        let outcome = match staged.and_then(|()| self.session.written(written)) {
             Ok(()) => self.session.fold.outcome.clone(),
             Err(error) => {
                 self.stuck = true;
@@ -192,7 +193,6 @@ impl Task {
         if let (Some(outcome), Some(cause)) = (outcome, self.session.fold.cause.clone()) {
             self.tell_waiters(&cause, &outcome);
         }
-        let steers = matches!(ending.end, EndKind::Done | EndKind::AwaitingAction);
         for control in late {
             let steer =
                 matches!(&control, Control::Mail(Mail::Input(input)) if matches!(input.event, InputEvent::Steer(_)));

@@ -5,7 +5,7 @@
 //! itself is kept here, so that dropping the pattern cannot drop it half-way), and everything that
 //! follows from it happens when it is *applied*, at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ pub(crate) struct Partial {
     pub(crate) id: MessageId,
     pub(crate) model: Arc<str>,
     pub(crate) reply: Assembler,
+    /// Text of blocks that a hook holds back.
+    pub(crate) held: BTreeMap<u32, String>,
 }
 
 /// Items on their way into the log, and who waits for them.
@@ -251,7 +253,12 @@ impl Session {
 
     /// The reply that streamed as a message, as far as it came; withdrawn if nothing was said.
     pub(crate) fn close_reply(&mut self, partial: Partial, stop: StopReason, usage: Usage) -> Option<Arc<Message>> {
-        let Partial { id, model, reply } = partial;
+        let Partial { id, model, mut reply, held } = partial;
+        for (block, text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
+            if let Ok(update) = reply.delta(block, text) {
+                self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
+            }
+        }
         let Some(mut reply) = reply.finish(stop, model, usage) else {
             self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update: Update::Withdrawn });
             return None;

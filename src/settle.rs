@@ -49,23 +49,16 @@ impl From<StepError> for Ending {
 }
 
 impl Session {
-    /// Puts the session in order and stages the end of the run. The caller writes it, so that it can
-    /// look at what has come in before the end is told.
-    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Ending {
-        let ending = match self.put_in_order(ending.end).await {
-            Ok(()) => ending,
-            Err(error) => Ending::from(error),
-        };
-        self.stage_run_ended(&ending);
-        ending
-    }
-
-    fn stage_run_ended(&mut self, ending: &Ending) {
-        let Some(run) = self.fold.run else { return };
-        let Ending { end, error, model_error, limit, value } = ending.clone();
+    /// Puts the session in order and stages the end of the run: no end is written over something open.
+    /// The caller writes it, so that it can look at what has come in before the end is told.
+    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Result<(), StepError> {
+        self.put_in_order(ending.end).await?;
+        let Some(run) = self.fold.run else { return Ok(()) };
+        let Ending { end, error, model_error, limit, value } = ending;
         let back = self.fold.queue.iter().filter(|w| end == EndKind::Aborted && w.lane != Lane::Request);
         let handed_back = back.map(|w| w.input.clone()).collect();
         self.stage(Item::RunEnded { run, end, error, model_error, limit, value, handed_back });
+        Ok(())
     }
 
     /// The end could not be written: RAM stays at the log, where the run is an interrupted one, and

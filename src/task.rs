@@ -162,6 +162,9 @@ impl Task {
 
     async fn continue_at_rest(&mut self, input: Input, outcome: Option<Ack<RunOutcome>>) {
         let Input { event: InputEvent::Continue(prompt), ack } = input else { return };
+        if self.session.interrupted && self.session.fold.abort_requested {
+            self.end_interrupted(EndKind::Aborted.into()).await; // its end could not be written
+        }
         let fold = &self.session.fold;
         if let Some(id) = prompt.as_ref().and_then(|prompt| prompt.id.clone())
             && fold.has_seen(&id)

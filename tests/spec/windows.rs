@@ -188,67 +188,6 @@ async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     rig.check().await;
 }
 
-/// A memory that panics, or fails, once it is told to.
-struct Bad(InMemory, Arc<AtomicBool>, bool);
-
-#[async_trait::async_trait]
-impl Memory for Bad {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
-        if self.1.load(Ordering::SeqCst) {
-            assert!(!self.2, "no memory");
-            return Err(MemoryError::Failed("no memory".into()));
-        }
-        self.0.append(at, items).await
-    }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
-        self.0.load(from).await
-    }
-}
-
-async fn bad_memory(replies: Vec<Script>, panics: bool) -> (Rig, Arc<AtomicBool>) {
-    let bad = Arc::new(AtomicBool::new(false));
-    let (switch, memory) = (bad.clone(), InMemory::new());
-    let wrap = move |memory| Arc::new(Bad(memory, switch, panics)) as Arc<dyn Memory>;
-    (Rig::with_memory(PiPattern, replies, |a| a.tool(TestTool::new("x").takes(ms(50))), memory, wrap).await, bad)
-}
-
-/// C45 C53: a memory that panics fails, at rest and in a run; the session lives.
-#[tokio::test(start_paused = true)]
-async fn a_memory_that_panics_fails() {
-    let (rig, bad) = bad_memory(vec![Script::text("ok")], true).await;
-    bad.store(true, Ordering::SeqCst);
-    assert!(matches!(rig.handle.prompt("go").await, Err(InputError::Memory(_))));
-    bad.store(false, Ordering::SeqCst);
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "ok");
-}
-
-/// C40 C53: whoever asked something of a session whose memory fails is answered.
-#[tokio::test(start_paused = true)]
-async fn everyone_is_answered_when_the_memory_fails() {
-    let (rig, bad) = bad_memory(vec![calls(&["x"])], false).await;
-    send(&rig, "go").await;
-    sleep(ms(10)).await;
-    bad.store(true, Ordering::SeqCst);
-    let all =
-        async { tokio::join!(rig.handle.steer("a"), rig.handle.steer("b"), rig.handle.steer("c"), rig.handle.state()) };
-    let (a, b, c, state) = tokio::time::timeout(ms(5000), all).await.expect("everyone is answered");
-    assert!(a.is_err() && b.is_err() && c.is_err() && state.is_ok());
-}
-
-/// C53: looking at a session whose memory failed does not start its run again.
-#[tokio::test(start_paused = true)]
-async fn looking_does_not_start_a_run_that_could_not_be_written() {
-    let wrap = |memory| Arc::new(FaultyMemory::new(memory).full_after(2)) as Arc<dyn Memory>;
-    let mut rig = Rig::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
-    for _ in 0..3 {
-        rig.handle.state().await.unwrap();
-        rig.handle.wait_for_idle().await;
-    }
-    let ends = rig.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
-    assert_eq!(ends, 1);
-}
-
 /// Gives a tool once, or always.
 struct Shelf(Arc<AtomicBool>);
 
@@ -354,4 +293,29 @@ async fn an_abort_behind_a_late_steer_starts_nothing() {
     assert!(steer.is_ok() && abort.is_ok());
     rig.handle.wait_for_idle().await;
     assert_eq!(rig.model.requests().len(), 1);
+}
+
+/// C28 C54: the events of a call that suspends and goes on nest like those of any other.
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_call_that_suspends_nest() {
+    for decision in [Decision::Answer(json!(1)), Decision::Deny("no".into())] {
+        let mut rig = pi([calls(&["login"]), Script::text("ok")], &[TestTool::new("login").suspends("login")]).await;
+        rig.handle.prompt("go").await.unwrap();
+        rig.handle.answer(&rig.pending().await[0], decision).await.unwrap();
+        rig.handle.wait_for_idle().await;
+        rig.check().await;
+        check_told(&mut rig);
+    }
+}
+
+/// C17 C32: text that a hook holds back is shown when the reply is cut off, or ends without an end of its block.
+#[tokio::test(start_paused = true)]
+async fn text_that_is_held_when_a_reply_is_cut_off_is_kept() {
+    let replies = [Script::new().stream(["a ", "b ", "c"], ms(20)), Script::text("ok")];
+    let mut rig = pi_with(replies, &[], |a| a.on_text_part(|_| TextAction::Hold)).await;
+    send(&rig, "go").await;
+    sleep(ms(50)).await;
+    rig.handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await.unwrap();
+    rig.run_end().await;
+    assert_eq!(rig.transcript().await, ["U:go", "A:a b /Interrupted", "U:S", "A:ok/Stop"]);
 }
