@@ -1,5 +1,6 @@
 //! One model request, streamed and folded into a reply.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -16,6 +17,7 @@ use crate::limits::Limit;
 use crate::memory::Item;
 use crate::message::{Body, Message, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
+use crate::queue::Waiting;
 use crate::session::{Partial, Session};
 use crate::stream::{Streamed, unfinished};
 
@@ -155,6 +157,7 @@ pub(crate) fn without_fence(text: &str) -> &str {
 impl Session {
     /// Asks the model, streams its reply and puts it into the conversation.
     pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Reply, StepError> {
+        let before = self.fold.len;
         self.hear_all().await?;
         let open = self.fold.calls().iter().filter(|c| c.result.is_none()).count();
         if self.fold.batch.is_some() {
@@ -171,6 +174,10 @@ impl Session {
         let model = self.config.model(ask.model.as_deref())?.clone();
         self.check_limits(&*model)?;
         let request = self.request(&ask).await?;
+        let interrupt = |w: &Waiting| w.at > before && w.lane == Lane::Steering && w.urgency == Urgency::Interrupt;
+        if self.fold.queue.iter().any(interrupt) {
+            return Ok(Reply { message: None, error: None, ended_by_hook: false });
+        }
         if ask.aside { self.ask_aside(&*model, request).await } else { self.ask_aloud(ask, &*model, request).await }
     }
 
@@ -239,10 +246,10 @@ impl Session {
 
     /// The tools that the request offers; the same list as last time where they are the same, so that
     /// it is encoded once.
-    fn offer(&mut self, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
+    fn offer(&self, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
         let all = self.tools.list();
         let hook = self.config.hooks.prepare_tools.as_ref();
-        let list = if hook.is_none() && ask.tools.is_none() {
+        if hook.is_none() && ask.tools.is_none() {
             all.clone()
         } else {
             let turn = self.fold.turn.number + u32::from(!self.fold.turn.open);
@@ -254,18 +261,15 @@ impl Session {
                 last.len() == some.len() && last.iter().zip(&some).all(|(a, b)| Arc::ptr_eq(a, b))
             };
             self.offered.as_ref().filter(same).cloned().unwrap_or_else(|| Arc::new(ToolList::new(some)))
-        };
-        if !ask.aside {
-            self.offered = Some(list.clone());
         }
-        list
     }
 
     async fn ask_aloud(&mut self, ask: Ask, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
+        self.offered = Some(request.tools.clone());
         let id = self.next_message();
         let name = model.info().id.clone();
         self.commit(Item::RequestStarted { message: id, model: name.clone() }).await?;
-        self.partial = Some(Partial { id, model: name, reply: Assembler::default() });
+        self.partial = Some(Partial { id, model: name, reply: Assembler::default(), held: BTreeMap::new() });
         self.hub.overlay(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
         let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());
         let Streamed { stop, usage, error } = self.stream(model, request, text_hook).await?;
@@ -323,6 +327,7 @@ impl Session {
                     return Ok(Reply { message: None, error: Some(error), ended_by_hook: false });
                 }
             }
+            tokio::task::coop::consume_budget().await; // as in `stream`
         };
         drop(stream);
         let reply = reply.finish(stop, model.info().id.clone(), usage);

@@ -63,13 +63,10 @@ impl Session {
         }
         self.hear_all().await?;
         while self.fold.batch.is_some() {
+            self.prepare().await?;
             if self.steer_skips() {
                 self.finish_unstarted(ResultStatus::Skipped, STEERED).await?;
-                if self.fold.batch.is_none() {
-                    break;
-                }
             }
-            self.prepare().await?;
             self.start_ready(only).await?;
             if self.crew.running.is_empty() {
                 break;
@@ -113,6 +110,7 @@ impl Session {
             let Some(call) = self.fold.call(&id) else { continue };
             let (name, phase, raw) = (call.call.name.clone(), call.phase.clone(), call.call.arguments.clone());
             let ready = match phase {
+                Phase::Fresh if self.steer_skips() => continue,
                 Phase::Fresh if cut => Err((ResultStatus::Error, CUT_OFF.into())),
                 Phase::Fresh => self.prepare_fresh(&id, &name, &raw).await?,
                 Phase::Decided { action, decision, by } => {
@@ -120,7 +118,9 @@ impl Session {
                         self.finish_with(&id, ResultStatus::Ok, output.clone());
                         continue;
                     }
-                    decided(&action.arguments, &decision, by.as_deref())
+                    let there =
+                        |ready| self.tools.entry(&name).map(|_| ready).map_err(|why| (ResultStatus::Error, why));
+                    decided(&action.arguments, &decision, by.as_deref()).and_then(there)
                 }
                 Phase::Started { arguments } => self.recover(&name, arguments),
                 Phase::Awaiting(_) | Phase::Finished => continue,
@@ -266,9 +266,10 @@ impl Session {
         let due = self.crew.running.iter().map(|(id, r)| (r.due(), id)).min();
         let Some((at, id)) = due.map(|(at, id)| (at, id.clone())) else { return Ok(None) };
         let reports = &mut self.crew.reports.get_or_insert_with(|| mpsc::channel(16)).1;
+        let mut taken = Ok(());
         tokio::select! { biased;
             Some(mail) = self.mail.recv(), if with_mail => return self.hear(mail).await,
-            Some(report) = reports.recv() => self.take_report(report)?,
+            Some(report) = reports.recv() => taken = self.take_report(report),
             _ = tokio::time::sleep_until(at) => if let Some(running) = self.crew.running.remove(&id) {
                 running.cancel.cancel();
                 running.task.abort();
@@ -285,7 +286,7 @@ impl Session {
         }
         while self.crew.tasks.try_join_next().is_some() {}
         self.flush().await?;
-        Ok(None)
+        taken.map(|()| None)
     }
 
     fn take_report(&mut self, report: Report) -> Result<(), StepError> {

@@ -281,7 +281,7 @@ impl Fold {
     }
 
     fn begin_anew(&mut self) {
-        (self.turn, self.spent) = Default::default();
+        (self.turn, self.spent, self.fresh_after_batch) = Default::default();
     }
 
     /// A turn with an open batch goes on under its number.

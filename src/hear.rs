@@ -29,12 +29,13 @@ impl Session {
         Ok(None)
     }
 
-    /// All that has come so far.
+    /// All that has come so far. A failure keeps nobody behind it from being answered.
     pub(crate) async fn hear_all(&mut self) -> Result<(), StepError> {
+        let mut result = Ok(());
         while let Ok(mail) = self.mail.try_recv() {
-            self.hear(mail).await?;
+            result = result.and(self.hear(mail).await.map(drop));
         }
-        Ok(())
+        result
     }
 
     /// Awaits anything else while the session goes on hearing.

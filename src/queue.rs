@@ -40,12 +40,6 @@ impl Queue {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.0.iter()
     }
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
     pub(crate) fn lane(&self, lane: Lane) -> impl Iterator<Item = &Waiting> {
         self.0.iter().filter(move |w| w.lane == lane)
     }

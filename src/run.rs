@@ -25,7 +25,7 @@ use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
 use crate::step::StepContext;
 
-use crate::task::{Task, refused};
+use crate::task::{Task, Waiter, refused};
 
 /// How a pass of the pattern ended.
 enum Ended {
@@ -39,11 +39,19 @@ enum Ended {
 impl Task {
     /// A run from its start to its end; with no cause, the rest of one that was interrupted.
     pub(crate) async fn run(&mut self, cause: Option<RunCause>) {
-        self.session.interrupted = false;
+        (self.session.interrupted, self.late_steer) = (false, false);
         self.session.cancel = CancellationToken::new();
         if let Some(cause) = cause {
-            if let RunCause::UserRequest(input) = &cause {
-                self.session.extensions = self.session.take_rider(input).over(&self.extensions);
+            match &cause {
+                RunCause::UserRequest(input) => {
+                    self.session.extensions = self.session.take_rider(input).over(&self.extensions);
+                    let own = self.waiters.iter_mut().filter(|w| w.request.as_ref() == Some(input));
+                    own.filter_map(|w| w.stream.take()).for_each(|stream| self.session.hub.subscribe(stream));
+                }
+                RunCause::Continue(Some(input)) => {
+                    self.session.extensions = self.session.take_rider(input).over(&self.session.extensions);
+                }
+                _ => {}
             }
             if let Err(error) = self.begin(cause.clone()).await {
                 self.stuck = true;
@@ -77,7 +85,7 @@ impl Task {
         let mut fresh = true;
         loop {
             let ended = self.pass(deadline, std::mem::take(&mut fresh)).await;
-            let before = self.session.fold.queue.len();
+            let before = self.session.fold.len;
             while let Ok(control) = self.control.try_recv() {
                 if let Some(stop) = route(control, &self.to_mail, &mut self.idle) {
                     return (EndKind::Aborted.into(), Some(stop));
@@ -94,7 +102,7 @@ impl Task {
             if let Err(error) = self.session.hear_all().await {
                 return (error.into(), None);
             }
-            let heard = self.session.fold.queue.iter().skip(before).any(|w| w.lane != Lane::Request);
+            let heard = self.session.fold.queue.iter().any(|w| w.at > before && w.lane != Lane::Request);
             match end {
                 StepEnd::Done if heard => {}
                 StepEnd::Done => match self.check_output(&mut output_retries).await {
@@ -102,6 +110,10 @@ impl Task {
                     Ok(None) => {}
                     Err(error) => return (error.into(), None),
                 },
+                StepEnd::AwaitingAction if self.session.fold.batch.is_none() => {
+                    let why = "it ended its step `AwaitingAction`, but no call waits for an answer";
+                    return (StepError::Pattern(why.into()).into(), None);
+                }
                 StepEnd::AwaitingAction if self.has_news(heard) => {}
                 StepEnd::AwaitingAction => return (EndKind::AwaitingAction.into(), None),
             }
@@ -140,7 +152,7 @@ impl Task {
     /// stands still while one runs, and what it holds (a lock inside a memory, say) with it.
     async fn pass(&mut self, deadline: Option<Instant>, fresh: bool) -> Ended {
         let Task { session, pattern, control, to_mail, idle, .. } = self;
-        let ended = {
+        {
             let mut work = std::pin::pin!(AssertUnwindSafe(step(session, &**pattern, fresh)).catch_unwind());
             let mut time_up = std::pin::pin!(async {
                 match deadline {
@@ -158,32 +170,29 @@ impl Task {
                     },
                 }
             }
-        };
-        if let Ended::Panicked(_) = ended {
-            session.forget_write();
         }
-        ended
     }
 
     /// Settles the session, writes the end and tells it; what was said meanwhile comes after.
     pub(crate) async fn end(&mut self, ending: Ending) {
-        let ending = self.session.stage_end(ending).await;
-        let written = self.session.write().await;
+        let steers = matches!(ending.end, EndKind::Done | EndKind::AwaitingAction);
+        let staged = self.session.stage_end(ending).await;
+        let written = if staged.is_ok() { self.session.write().await } else { Ok(()) };
         let mut late = Vec::new(); // sent before `agent_end` goes out
         while let Ok(control) = self.control.try_recv() {
             late.push(control);
         }
-        let outcome = match self.session.written(written) {
+        let outcome = match staged.and_then(|()| self.session.written(written)) {
             Ok(()) => self.session.fold.outcome.clone(),
             Err(error) => {
                 self.stuck = true;
+                let _ = self.session.hear_all().await; // whoever still waits is told of the failure
                 Some(self.session.tell_unwritten_end(&error))
             }
         };
         if let (Some(outcome), Some(cause)) = (outcome, self.session.fold.cause.clone()) {
             self.tell_waiters(&cause, &outcome);
         }
-        let steers = matches!(ending.end, EndKind::Done | EndKind::AwaitingAction);
         for control in late {
             let steer =
                 matches!(&control, Control::Mail(Mail::Input(input)) if matches!(input.event, InputEvent::Steer(_)));
@@ -194,11 +203,18 @@ impl Task {
 
     fn tell_waiters(&mut self, cause: &RunCause, outcome: &RunOutcome) {
         let request = if let RunCause::UserRequest(input) = cause { Some(input) } else { None };
-        for (waits_for, ack) in std::mem::take(&mut self.waiters) {
-            match waits_for {
-                Some(other) if Some(&other) != request && !ack.is_closed() => self.waiters.push((Some(other), ack)),
-                _ => drop(ack.send(outcome.clone())),
-            }
+        let told = |w: &mut Waiter| w.request.is_none() || w.request.as_ref() == request;
+        for waiter in self.waiters.extract_if(.., told) {
+            let _ = waiter.outcome.send(outcome.clone());
+        }
+    }
+
+    /// A request that a reset took away has no run: whoever waits for it is told so.
+    pub(crate) fn tell_forgotten(&mut self) {
+        let Task { session, waiters, .. } = self;
+        let gone = |w: &mut Waiter| !session.fold.queue.iter().any(|q| Some(&q.input) == w.request.as_ref());
+        for waiter in waiters.extract_if(.., gone) {
+            let _ = waiter.outcome.send(session.outcome_of_no_run(EndKind::Aborted, None));
         }
     }
 }
@@ -213,7 +229,9 @@ async fn step(session: &mut Session, pattern: &dyn BehaviorPattern, fresh: bool)
         StepContext { session }.take_input().await?;
         match session.run_batch(None).await? {
             BatchEnd::AwaitsUser => return Ok(StepEnd::AwaitingAction),
-            BatchEnd::Terminated if session.fold.queue.is_empty() => return Ok(StepEnd::Done),
+            BatchEnd::Terminated if session.fold.queue.iter().all(|w| w.lane == Lane::Request) => {
+                return Ok(StepEnd::Done);
+            }
             _ => {}
         }
     }

@@ -5,9 +5,11 @@
 //! itself is kept here, so that dropping the pattern cannot drop it half-way), and everything that
 //! follows from it happens when it is *applied*, at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +57,8 @@ pub(crate) struct Partial {
     pub(crate) id: MessageId,
     pub(crate) model: Arc<str>,
     pub(crate) reply: Assembler,
+    /// Text of blocks that a hook holds back.
+    pub(crate) held: BTreeMap<u32, String>,
 }
 
 /// Items on their way into the log, and who waits for them.
@@ -181,8 +185,10 @@ impl Session {
         let write = self.write.get_or_insert_with(|| {
             let items: Arc<[Item]> = std::mem::take(&mut self.staged).into();
             let (memory, at, append) = (self.memory.clone(), self.fold.len, items.clone());
-            let done =
-                Box::pin(async move { if append.is_empty() { Ok(()) } else { memory.append(at, append).await } });
+            let work = async move { if append.is_empty() { Ok(()) } else { memory.append(at, append).await } };
+            // A panicking memory has failed; if the write took place all the same, the next append finds out.
+            let failed = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
+            let done = Box::pin(AssertUnwindSafe(work).catch_unwind().map(move |done| done.unwrap_or_else(failed)));
             Write { items, then: std::mem::take(&mut self.then), done }
         });
         (&mut write.done).await
@@ -196,13 +202,6 @@ impl Session {
         }
         write.then.into_iter().for_each(|then| then(result.clone()));
         Ok(result?)
-    }
-
-    /// After a panic: a write that cannot be asked how it went. If it took place the next append finds out.
-    pub(crate) fn forget_write(&mut self) {
-        if self.write.is_some() {
-            let _ = self.written(Err(MemoryError::Failed("the session's memory panicked".into())));
-        }
     }
 
     pub(crate) async fn commit(&mut self, item: Item) -> Result<(), StepError> {
@@ -254,7 +253,12 @@ impl Session {
 
     /// The reply that streamed as a message, as far as it came; withdrawn if nothing was said.
     pub(crate) fn close_reply(&mut self, partial: Partial, stop: StopReason, usage: Usage) -> Option<Arc<Message>> {
-        let Partial { id, model, reply } = partial;
+        let Partial { id, model, mut reply, held } = partial;
+        for (block, text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
+            if let Ok(update) = reply.delta(block, text) {
+                self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
+            }
+        }
         let Some(mut reply) = reply.finish(stop, model, usage) else {
             self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update: Update::Withdrawn });
             return None;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
 use crate::event::{AgentEvent, EndKind, RunCause, RunOutcome};
+use crate::fold::Spent;
 use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
@@ -48,43 +49,32 @@ impl From<StepError> for Ending {
 }
 
 impl Session {
-    /// Puts the session in order and stages the end of the run. The caller writes it, so that it can
-    /// look at what has come in before the end is told.
-    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Ending {
-        let ending = match self.put_in_order(ending.end).await {
-            Ok(()) => ending,
-            Err(error) => Ending::from(error),
-        };
-        self.stage_run_ended(&ending);
-        ending
-    }
-
-    fn stage_run_ended(&mut self, ending: &Ending) {
-        let Some(run) = self.fold.run else { return };
-        let Ending { end, error, model_error, limit, value } = ending.clone();
+    /// Puts the session in order and stages the end of the run: no end is written over something open.
+    /// The caller writes it, so that it can look at what has come in before the end is told.
+    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Result<(), StepError> {
+        self.put_in_order(ending.end).await?;
+        let Some(run) = self.fold.run else { return Ok(()) };
+        let Ending { end, error, model_error, limit, value } = ending;
         let back = self.fold.queue.iter().filter(|w| end == EndKind::Aborted && w.lane != Lane::Request);
         let handed_back = back.map(|w| w.input.clone()).collect();
         self.stage(Item::RunEnded { run, end, error, model_error, limit, value, handed_back });
+        Ok(())
     }
 
     /// The end could not be written: RAM stays at the log, where the run is an interrupted one, and
     /// subscribers are told all the same.
     pub(crate) fn tell_unwritten_end(&mut self, error: &StepError) -> Arc<RunOutcome> {
         self.interrupted = self.fold.run.is_some();
-        let spent = self.fold.spent;
-        let outcome = Arc::new(RunOutcome {
-            end: EndKind::Error,
-            error: Some(error.to_string().into()),
-            model_error: None,
-            limit: None,
-            usage: spent.usage,
-            cost: spent.cost,
-            value: None,
-            handed_back: Vec::new(),
-            text: String::new(),
-        });
+        let outcome = Arc::new(self.outcome_of_no_run(EndKind::Error, Some(error.to_string().into())));
         self.hub.overlay(AgentEvent::AgentEnd(outcome.clone()));
         outcome
+    }
+
+    /// What is told where the log has no end of a run to tell.
+    pub(crate) fn outcome_of_no_run(&self, end: EndKind, error: Option<Arc<str>>) -> RunOutcome {
+        let Spent { usage, cost, .. } = self.fold.spent;
+        let (handed_back, text) = Default::default();
+        RunOutcome { end, error, model_error: None, limit: None, usage, cost, value: None, handed_back, text }
     }
 
     async fn put_in_order(&mut self, end: EndKind) -> Result<(), StepError> {
@@ -108,7 +98,10 @@ impl Session {
             };
             self.cancel_running(true, why);
             while self.any_running() {
-                self.next_happening(false).await?;
+                match self.next_happening(false).await {
+                    Err(StepError::Panicked(_)) => {} // of a hook: the call's result says so, and the others go on
+                    other => drop(other?),
+                }
             }
             self.finish_unstarted(status, answer).await?;
         }

@@ -11,7 +11,7 @@ use crate::event::{AgentEvent, Update};
 use crate::hooks::{FnHandleStepTextPart, TextAction, TextPart};
 use crate::input::Urgency;
 use crate::message::{StopReason, Usage};
-use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent};
+use crate::model::{ChatModel, ChatRequest, ModelEvent};
 use crate::session::{Mail, Partial, Session};
 
 /// What comes next while a reply streams.
@@ -36,7 +36,6 @@ impl Session {
         text_hook: Option<FnHandleStepTextPart>,
     ) -> Result<Streamed, StepError> {
         let mut stream = model.stream(request);
-        let mut held = String::new();
         loop {
             let next = match self.mail.try_recv() {
                 Ok(mail) => Next::Mail(mail),
@@ -63,7 +62,7 @@ impl Session {
                     return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
                 }
                 Next::Event(event) => {
-                    if let Err(error) = self.take_event(event, text_hook.as_ref(), &mut held) {
+                    if let Err(error) = self.take_event(event, text_hook.as_ref()) {
                         return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
                     }
                 }
@@ -73,27 +72,20 @@ impl Session {
         }
     }
 
-    fn take_event(
-        &mut self,
-        event: ModelEvent,
-        hook: Option<&FnHandleStepTextPart>,
-        held: &mut String,
-    ) -> Result<(), ModelError> {
-        let Some(Partial { id, reply, .. }) = &mut self.partial else { return Ok(()) };
+    fn take_event(&mut self, event: ModelEvent, hook: Option<&FnHandleStepTextPart>) -> Result<(), ModelError> {
+        let Some(Partial { id, reply, held, .. }) = &mut self.partial else { return Ok(()) };
         let (id, hub) = (*id, &mut self.hub);
         let mut tell = |update| hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
         match event {
             ModelEvent::Delta { block, delta } => match hook {
                 Some(hook) if reply.is_text(block) => {
+                    let held = held.entry(block).or_default();
                     held.push_str(&delta);
                     text_part(hook, reply, block, held, false, &mut tell)?;
                 }
                 _ => tell(reply.delta(block, delta)?),
             },
             ModelEvent::BlockStart { block, kind } => {
-                if let (BlockKind::Text, Some(_)) = (&kind, hook) {
-                    held.clear();
-                }
                 if let Some(update) = reply.start(block, kind) {
                     tell(update);
                 }
@@ -102,7 +94,7 @@ impl Session {
                 if let Some(hook) = hook
                     && reply.is_text(block)
                 {
-                    text_part(hook, reply, block, held, true, &mut tell)?;
+                    text_part(hook, reply, block, held.entry(block).or_default(), true, &mut tell)?;
                 }
                 reply.end(block, signature)?;
             }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::calls::Phase;
+use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
 use crate::error::{InputError, StepError};
 use crate::event::{EndKind, RunCause, RunOutcome};
 use crate::extensions::Extensions;
 use crate::fold::Tail;
 use crate::handle::Control;
-use crate::input::{InputEvent, Lane, Urgency};
+use crate::hub::Subscriber;
+use crate::input::{Decision, InputEvent, Lane, Urgency};
 use crate::memory::Item;
 use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
@@ -20,7 +21,12 @@ use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
 
 /// Who waits for the outcome of a run: of a request, or of `Continue`.
-type Waiter = (Option<InputId>, Ack<RunOutcome>);
+pub(crate) struct Waiter {
+    pub(crate) request: Option<InputId>,
+    pub(crate) outcome: Ack<RunOutcome>,
+    /// Gets the events of that run, from its start.
+    pub(crate) stream: Option<Subscriber>,
+}
 
 pub(crate) struct Task {
     pub(crate) session: Session,
@@ -82,7 +88,7 @@ impl Task {
         if let Some(decided) = fold.calls().iter().find(|c| matches!(c.phase, Phase::Decided { .. })) {
             return Some(RunCause::ActionResult(decided.call.id.clone()));
         }
-        if self.session.config.while_awaiting == WhileAwaiting::Hold {
+        if self.session.config.while_awaiting == WhileAwaiting::Hold && fold.pending().next().is_some() {
             return None;
         }
         let mut instead = fold.queue.iter().filter(|w| fold.is_after_question(w));
@@ -96,49 +102,75 @@ impl Task {
     // ---- at rest --------------------------------------------------------------------------------
 
     pub(crate) async fn at_rest(&mut self, control: Control) {
-        self.stuck = false;
         match control {
             Control::Idle(ack) => self.idle.push(ack),
-            Control::Run { input, outcome, stream } => {
-                if let Some(subscriber) = stream {
-                    self.session.hub.subscribe(subscriber);
-                }
-                self.input_at_rest(*input, Some(outcome)).await;
-            }
+            Control::Run { input, outcome, stream } => self.input_at_rest(*input, Some((outcome, stream))).await,
             Control::Mail(Mail::Input(input)) => self.input_at_rest(*input, None).await,
             Control::Mail(mail) => drop(self.session.hear(mail).await),
         }
     }
 
-    async fn input_at_rest(&mut self, mut input: Input, outcome: Option<Ack<RunOutcome>>) {
+    async fn input_at_rest(&mut self, mut input: Input, waits: Option<(Ack<RunOutcome>, Option<Subscriber>)>) {
+        self.stuck = false;
         match &mut input.event {
-            InputEvent::Abort | InputEvent::Reset => return self.stop_at_rest(input).await,
-            InputEvent::Continue(_) => return self.continue_at_rest(input, outcome).await,
+            InputEvent::Abort | InputEvent::Reset => self.stop_at_rest(input).await,
+            InputEvent::Continue(_) => self.continue_at_rest(input, waits.map(|(outcome, _)| outcome)).await,
             InputEvent::UserRequest(prompt) => {
                 let id = prompt.id.get_or_insert_with(|| self.session.fold.make_input_id()).clone();
-                if let Some(outcome) = outcome {
-                    if self.session.fold.has_seen(&id) {
-                        return drop(input.ack.send(Err(InputError::Known(id))));
-                    }
-                    self.waiters.push((Some(id), outcome));
+                if self.session.fold.has_seen(&id) && waits.is_some() {
+                    return drop(input.ack.send(Err(InputError::Known(id))));
                 }
-                if self.session.interrupted {
-                    let why = "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
-                    self.end_interrupted(StepError::Pattern(why.into()).into()).await;
+                self.request_at_rest(id, input, waits).await;
+            }
+            InputEvent::ExternalActionResult(answer) => {
+                // Edited arguments need the tool's schema; after a restart no source has been asked for it.
+                if let Decision::ApproveWith(_) = answer.decision
+                    && let Some(call) = self.session.fold.call(&answer.call)
+                    && self.session.tools.entry(&call.call.name).is_err()
+                {
+                    let _ = self.session.load_tools().await; // without the tool the answer is refused
+                }
+                let _ = self.session.hear(Mail::Input(Box::new(input))).await;
+                let decided = |c: &Call| matches!(c.phase, Phase::Decided { .. });
+                if self.session.interrupted && self.session.fold.calls().iter().any(decided) {
+                    self.run(None).await;
                 }
             }
-            _ => {}
+            _ => drop(self.session.hear(Mail::Input(Box::new(input))).await),
         }
+    }
+
+    /// Queued first, so that nothing that comes meanwhile gets before it; a new one settles a run that was interrupted.
+    async fn request_at_rest(
+        &mut self,
+        id: InputId,
+        input: Input,
+        waits: Option<(Ack<RunOutcome>, Option<Subscriber>)>,
+    ) {
+        let before = self.session.fold.len;
         let _ = self.session.hear(Mail::Input(Box::new(input))).await;
-        let decided = |session: &Session| session.fold.calls().iter().any(|c| matches!(c.phase, Phase::Decided { .. }));
-        if self.session.interrupted && decided(&self.session) {
-            self.run(None).await;
+        if !self.session.fold.queue.iter().any(|w| w.input == id && w.at > before) {
+            return;
+        }
+        self.waiters.extend(waits.map(|(outcome, stream)| Waiter { request: Some(id), outcome, stream }));
+        if self.session.interrupted {
+            let why =
+                "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
+            self.end_interrupted(StepError::Pattern(why.into()).into()).await;
         }
     }
 
     async fn continue_at_rest(&mut self, input: Input, outcome: Option<Ack<RunOutcome>>) {
         let Input { event: InputEvent::Continue(prompt), ack } = input else { return };
+        if self.session.interrupted && self.session.fold.abort_requested {
+            self.end_interrupted(EndKind::Aborted.into()).await; // its end could not be written
+        }
         let fold = &self.session.fold;
+        if let Some(id) = prompt.as_ref().and_then(|prompt| prompt.id.clone())
+            && fold.has_seen(&id)
+        {
+            return drop(ack.send(Ok(Receipt { id, taken_back: Vec::new() })));
+        }
         let waits = |lane| fold.queue.has(lane);
         let goes_on = match self.session.tail() {
             _ if self.session.interrupted || prompt.is_some() || fold.batch.is_some() => true,
@@ -161,13 +193,14 @@ impl Task {
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
         let made = || Receipt { id: self.session.fold.make_input_id(), taken_back: Vec::new() };
         let _ = ack.send(Ok(receipt.unwrap_or_else(made)));
-        self.waiters.extend(outcome.map(|outcome| (None, outcome)));
+        self.waiters.extend(outcome.map(|outcome| Waiter { request: None, outcome, stream: None }));
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
         self.run(cause).await;
     }
 
     /// An abort or a reset of what is open at rest.
     async fn stop_at_rest(&mut self, input: Input) {
+        self.late_steer = false;
         if self.session.interrupted {
             self.end_interrupted(EndKind::Aborted.into()).await;
         } else if self.session.fold.batch.is_some() {
@@ -186,6 +219,7 @@ impl Task {
         }
         let receipt = Receipt { id: self.session.fold.make_input_id(), taken_back: Vec::new() };
         let done = self.session.flush().await;
+        self.tell_forgotten();
         let _ = input.ack.send(done.map(|()| receipt).map_err(refused));
     }
 

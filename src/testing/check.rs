@@ -82,6 +82,7 @@ struct Nesting {
     void: bool,
     text: HashMap<u32, String>,
     tools: HashSet<crate::CallId>,
+    suspended: HashSet<crate::CallId>,
 }
 
 impl Nesting {
@@ -135,16 +136,15 @@ impl Nesting {
                 ensure(self.tools.contains(call), "an update of a call that does not run")
             }
             AgentEvent::ToolExecutionEnd { call, .. } => {
-                ensure(self.tools.remove(call), "a call ends that had not started")
+                ensure(self.tools.remove(call) || self.suspended.remove(call), "a call ends that had not started")
             }
-            // A suspended call goes on later, perhaps in another run.
+            // A call that had started and suspended goes on with the answer, perhaps in another run.
             AgentEvent::ExternalAction(action) => {
-                self.tools.remove(&action.call);
+                self.suspended.extend(self.tools.take(&action.call));
                 Ok(())
             }
             AgentEvent::ExternalActionEnd { call, .. } => {
-                self.tools.insert(call.clone());
-                self.tools.remove(call);
+                self.tools.extend(self.suspended.take(call));
                 Ok(())
             }
             AgentEvent::QueueUpdate { .. } | AgentEvent::Custom { .. } | AgentEvent::Reset => Ok(()),

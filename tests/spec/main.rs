@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod aborts;
+mod bad_memory;
 mod batches;
 mod behaviours;
 mod confirmation;
@@ -19,3 +20,4 @@ mod steering;
 mod tidy;
 mod typed;
 mod verbs;
+mod windows;
