@@ -92,7 +92,7 @@ impl Decoder {
 
     fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
-            self.usage = raw.into();
+            self.usage = (*raw).into();
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
@@ -100,7 +100,7 @@ impl Decoder {
             return self.fail(error, out);
         }
         let Some(choice) = chunk.choices.0 else { return };
-        if let Some(delta) = choice.delta.or(choice.message) {
+        if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
             self.delta(delta, out);
         }
         if !choice.finish_reason.0.is_empty() {

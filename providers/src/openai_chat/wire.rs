@@ -17,9 +17,9 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
     pub(super) choices: FirstChoice<'a>,
     #[serde(default)]
-    pub(super) usage: Option<RawUsage>,
+    pub(super) usage: Option<Box<RawUsage>>,
     #[serde(default)]
-    pub(super) x_groq: Option<XGroq>,
+    pub(super) x_groq: Option<Box<XGroq>>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -32,7 +32,7 @@ pub(super) struct Chunk<'a> {
 #[derive(Deserialize)]
 pub(super) struct XGroq {
     #[serde(default)]
-    pub(super) usage: Option<RawUsage>,
+    pub(super) usage: Option<Box<RawUsage>>,
 }
 
 /// One choice of a chunk.
@@ -44,7 +44,7 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Option<Delta<'a>>,
     /// What a server that does not stream sends instead of deltas.
     #[serde(borrow, default)]
-    pub(super) message: Option<Delta<'a>>,
+    pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow, default)]
     pub(super) finish_reason: Text<'a>,
 }
