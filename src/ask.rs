@@ -1,6 +1,8 @@
 //! One model request, streamed and folded into a reply.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures::StreamExt;
 
@@ -16,7 +18,7 @@ use crate::memory::Item;
 use crate::message::{Body, Message, ResultStatus, StopReason, Usage};
 use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
 use crate::pattern::StepEnd;
-use crate::session::{Partial, Session};
+use crate::session::{Mail, Partial, Session};
 
 /// What a request asks for, where it differs from what the agent always asks for.
 #[derive(Clone, Default)]
@@ -145,6 +147,12 @@ pub(crate) fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
+}
+
+/// What comes next while a reply streams.
+enum Next {
+    Mail(Mail),
+    Event(ModelEvent),
 }
 
 /// How a stream ended.
@@ -332,21 +340,35 @@ impl Session {
         let mut stream = model.stream(request);
         let mut held = String::new();
         loop {
-            tokio::select! { biased;
-                Some(mail) = self.mail.recv() => {
+            let next = match self.mail.try_recv() {
+                Ok(mail) => Next::Mail(mail),
+                // Where the stream has something to give, nobody waits for mail: to wait costs more than to look.
+                Err(_) => {
+                    poll_fn(|cx| match stream.poll_next_unpin(cx) {
+                        Poll::Ready(event) => Poll::Ready(Next::Event(event.unwrap_or_else(unfinished))),
+                        Poll::Pending => match self.mail.poll_recv(cx) {
+                            Poll::Ready(Some(mail)) => Poll::Ready(Next::Mail(mail)),
+                            _ => Poll::Pending,
+                        },
+                    })
+                    .await
+                }
+            };
+            match next {
+                Next::Mail(mail) => {
                     if self.hear(mail).await? == Some(Urgency::Interrupt) {
                         return Ok(Streamed { stop: StopReason::Interrupted, usage: Usage::default(), error: None });
                     }
                 }
-                event = stream.next() => match event.unwrap_or_else(unfinished) {
-                    ModelEvent::Done { stop, usage } => return Ok(Streamed { stop, usage, error: None }),
-                    ModelEvent::Error(error) => {
+                Next::Event(ModelEvent::Done { stop, usage }) => return Ok(Streamed { stop, usage, error: None }),
+                Next::Event(ModelEvent::Error(error)) => {
+                    return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
+                }
+                Next::Event(event) => {
+                    if let Err(error) = self.take_event(event, text_hook.as_ref(), &mut held) {
                         return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
                     }
-                    event => if let Err(error) = self.take_event(event, text_hook.as_ref(), &mut held) {
-                        return Ok(Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) });
-                    }
-                },
+                }
             }
             // A stream that is always ready must not deafen the session.
             tokio::task::coop::consume_budget().await;
