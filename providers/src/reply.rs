@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright::{ModelError, ModelErrorKind, ModelEvent};
 use reqwest::Response;
@@ -21,6 +21,8 @@ use crate::sse::SseParser;
 
 /// How long extras may come after everything was said.
 const AFTERMATH: Duration = Duration::from_secs(5);
+/// How long the last event is held back for the end of the body, which keeps the connection.
+const CLOSING: Duration = Duration::from_millis(10);
 /// As much of an event as is kept while it is unfinished.
 const LARGEST_EVENT: usize = 64 << 20;
 
@@ -41,6 +43,8 @@ enum State<'a> {
     Sending(BoxFuture<'a, Result<Response, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
     Reading(Body),
+    /// Everything was said; the body's end is most often in the packet that said it.
+    Closing(Body),
     /// The last event is in `ready`, or was given out.
     Over,
 }
@@ -86,7 +90,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         if let Some(progress) = progress {
             clock.progress(progress);
             if progress == Progress::Ended {
-                return self.drain();
+                return self.close();
             }
         }
         let kept = self.parser.buffered() + self.whole.as_ref().map_or(0, Vec::len);
@@ -117,12 +121,27 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         self.state = State::Over;
     }
 
-    /// The reply is over; the body's end may be still to come. Reading it keeps the connection
-    /// for the next request, which is worth a task of its own where it has not arrived yet.
+    /// The last event is decoded.
+    fn close(&mut self) {
+        if let State::Reading(body) = std::mem::replace(&mut self.state, State::Over) {
+            self.state = State::Closing(body);
+            self.clock.limit = CLOSING;
+        }
+    }
+
+    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Closing(body) = &mut self.state {
+            while let Some(Ok(_)) = ready!(body.poll_next_unpin(cx)) {}
+            self.state = State::Over;
+        }
+        Poll::Ready(())
+    }
+
+    /// The reply is over and the body's end still to come. Reading it keeps the connection for the
+    /// next request, which is worth a task of its own.
     fn drain(&mut self) {
-        let State::Reading(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
-        let at_end = matches!(body.next().now_or_never(), Some(None | Some(Err(_))));
-        if let (false, Ok(handle)) = (at_end, Handle::try_current()) {
+        let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
+        if let Ok(handle) = Handle::try_current() {
             handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.next().await {} }));
         }
     }
@@ -149,7 +168,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                     Some(Err(why)) => self.end(Some(&why)),
                     None => self.end(None),
                 },
-                State::Over => return Poll::Ready(()),
+                State::Closing(_) | State::Over => return Poll::Ready(()),
             }
         }
         Poll::Ready(())
@@ -170,6 +189,10 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
                 this.fail(error);
             }
         }
+        if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
+            ready!(this.clock.poll_expired(cx));
+            this.drain();
+        }
         Poll::Ready(this.ready.pop_front().map(|event| match event {
             ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
             event => event,
@@ -185,6 +208,8 @@ struct Clock {
     complete: bool,
     last: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// A waker that `sleep` holds until it rings.
+    waits: Option<Waker>,
 }
 
 impl Clock {
@@ -196,6 +221,7 @@ impl Clock {
             complete: false,
             last: None,
             sleep: None,
+            waits: None,
         }
     }
 
@@ -212,7 +238,10 @@ impl Clock {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
+        } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {
+            return Poll::Pending;
         }
+        self.waits = Some(cx.waker().clone());
         loop {
             ready!(sleep.as_mut().poll(cx));
             if Instant::now() >= until {
