@@ -77,8 +77,9 @@ struct Running {
     deadline: Instant,
     /// How long without an update, and until when.
     idle: Option<(Duration, Instant)>,
-    /// Its result if the deadline comes first.
-    late: (ResultStatus, String),
+    /// Its result if the deadline comes first, where that is not for want of time.
+    late: Option<(ResultStatus, String)>,
+    time: Duration,
     interruptible: bool,
 }
 
@@ -264,10 +265,9 @@ impl Session {
         });
         let time = spec.timeout.unwrap_or(self.config.limits.tool_time);
         let now = Instant::now();
-        let late =
-            (ResultStatus::Error, format!("It was given up after {time:?} without an end; it may have had effects."));
         let idle = spec.idle_timeout.map(|idle| (idle, now + idle));
-        let running = Running { cancel, task, deadline: now + time, idle, late, interruptible: spec.interruptible };
+        let running =
+            Running { cancel, task, deadline: now + time, idle, late: None, time, interruptible: spec.interruptible };
         self.crew.running.insert(id, running);
     }
 
@@ -281,8 +281,10 @@ impl Session {
         for running in self.crew.running.values_mut().filter(|r| all || r.interruptible) {
             running.cancel.cancel();
             running.deadline = running.deadline.min(Instant::now() + GRACE);
-            running.late =
-                (ResultStatus::Aborted, format!("Aborted after it had started, since {why}; it may have had effects."));
+            running.late = Some((
+                ResultStatus::Aborted,
+                format!("Aborted after it had started, since {why}; it may have had effects."),
+            ));
         }
     }
 
@@ -304,7 +306,10 @@ impl Session {
                 let (status, why) = match running.idle {
                     Some((idle, until)) if until < running.deadline =>
                         (ResultStatus::Error, format!("It was given up after {idle:?} without an update; it may have had effects.")),
-                    _ => running.late,
+                    _ => running.late.unwrap_or_else(|| {
+                        let time = running.time;
+                        (ResultStatus::Error, format!("It was given up after {time:?} without an end; it may have had effects."))
+                    }),
                 };
                 self.finish(&id, status, why);
             },
@@ -329,11 +334,10 @@ impl Session {
                 let Some(running) = self.crew.running.remove(&id) else { return Ok(()) };
                 match *outcome {
                     Outcome::Result(status, output) => self.finish_with(&id, status, output),
-                    Outcome::Cancelled if running.late.0 == ResultStatus::Aborted => {
-                        self.finish(&id, running.late.0, running.late.1)
-                    }
                     Outcome::Cancelled => {
-                        self.finish(&id, ResultStatus::Aborted, "The tool stopped itself after it had started.".into())
+                        let own = || (ResultStatus::Aborted, "The tool stopped itself after it had started.".into());
+                        let (status, why) = running.late.unwrap_or_else(own);
+                        self.finish(&id, status, why)
                     }
                     Outcome::Suspended(need) => self.suspend(id, need),
                     Outcome::HookPanicked(what) => {

@@ -76,7 +76,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         field(&mut body, name, value);
     }
     if settings.ask_usage {
-        field(&mut body, "stream_options", &json!({"include_usage": true}));
+        body.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
     }
     body.extend_from_slice(b",\"stream\":true}");
     body
@@ -94,7 +94,10 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest) {
         body.extend_from_slice(message);
     };
     if !request.system.is_empty() {
-        add(&bytes(&json!({"role": "system", "content": &*request.system})));
+        let mut system = b"{\"role\":\"system\",\"content\":".to_vec();
+        put(&mut system, &request.system);
+        system.push(b'}');
+        add(&system);
     }
     // The protocol has no images in tool results, and nothing may stand between the results of a
     // batch: their images follow them, as a message of the user.
