@@ -47,7 +47,7 @@ fn compare(args: &[String]) -> ExitCode {
     let quick = args.iter().any(|arg| arg == "--quick");
     let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
     let bench = Bench { quick };
-    let all: [(&str, fn(&Bench) -> Vec<Row>); 4] = [
+    let all: [(&str, Part); 4] = [
         ("turn", Bench::turn),
         ("memory", Bench::memory),
         ("throughput", Bench::throughput),
@@ -63,6 +63,9 @@ fn compare(args: &[String]) -> ExitCode {
     }
     if over.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Measures some figures.
+type Part = fn(&Bench) -> Vec<Row>;
 
 /// The two clients.
 const CLIENTS: [&str; 2] = ["floor", "ours"];
