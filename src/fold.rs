@@ -131,7 +131,8 @@ impl Fold {
                 let (name, arguments) = (found.call.name.clone(), arguments.clone());
                 let action =
                     ExternalAction { call: call.clone(), name, arguments, digest: digest.clone(), need: need.clone() };
-                found.phase = Phase::Awaiting(Arc::new(action.clone()));
+                let action = Arc::new(action);
+                found.phase = Phase::Awaiting(action.clone());
                 tell(AgentEvent::ExternalAction(action));
             }
             Item::Decided { input, call, decision, by } => {

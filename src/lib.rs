@@ -146,7 +146,8 @@ pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};
 pub use tool::{
-    Answer, Approval, ApprovalPredicate, Effect, Tool, ToolContext, ToolOutput, ToolSource, ToolSpec, ToolUpdate,
+    Answer, Approval, ApprovalPredicate, Effect, Progress, Tool, ToolContext, ToolOutput, ToolSource, ToolSpec,
+    ToolUpdate,
 };
 pub use tool_fn::{FnTool, tool_fn, tool_with};
 pub use toolbox::Toolbox;

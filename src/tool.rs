@@ -242,14 +242,18 @@ pub enum ToolUpdate {
     /// More output; updates of one call are to be joined.
     Output(String),
     /// How far it is.
-    Progress {
-        /// What has been done.
-        done: u64,
-        /// Of how much, if known.
-        total: Option<u64>,
-        /// A line for people.
-        message: String,
-    },
+    Progress(Box<Progress>),
+}
+
+/// How far a running tool is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What has been done.
+    pub done: u64,
+    /// Of how much, if known.
+    pub total: Option<u64>,
+    /// A line for people.
+    pub message: String,
 }
 
 /// What a tool is given besides its arguments.
@@ -310,7 +314,7 @@ impl ToolContext {
     }
     /// Tells how far the work is.
     pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
-        let update = ToolUpdate::Progress { done, total, message: message.into() };
+        let update = ToolUpdate::Progress(Box::new(Progress { done, total, message: message.into() }));
         let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
     }
 }

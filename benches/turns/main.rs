@@ -23,6 +23,10 @@ use client::{Done, Work};
 use mock::{Script, Seen};
 use table::{Better, Row};
 
+/// The allocator of the binary `loopwright`; the floor has it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| args.get(at).and_then(|n| n.parse().ok()).unwrap_or(0);
@@ -184,12 +188,10 @@ fn run(client: &str, script: Script, work: Work) -> Run {
 
     let conversations = work.agents * (work.rounds + work.warm);
     let turns = conversations * (script.turns + 1);
-    // Deltas of four characters. A reader that falls behind gets some of them merged, all text in them.
+    // Deltas of four characters. Deltas that arrive together are told together, with all text in them.
     let wanted = (turns, turns * script.deltas * 4, turns, 0);
     let found = (done.turns, done.chars, seen.requests, seen.refused);
     assert_eq!(found, wanted, "{client}: (turns, characters, requests, refused) are not what they should be");
-    let merged = turns * script.deltas - done.deltas;
-    assert!(merged * 20 <= turns * script.deltas, "{client}: {merged} deltas were merged");
     Run { done, seen, measured: (work.agents * work.rounds * (script.turns + 1)) as f64 }
 }
 

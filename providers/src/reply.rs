@@ -85,7 +85,10 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                 whole.extend_from_slice(chunk);
                 clock.progress(Progress::Open);
             }
-            None => parser.push(chunk, |event| progress = Some(decoder.decode(event.data, ready))),
+            None => parser.push(chunk, |event| {
+                progress = Some(decoder.decode(event.data, ready));
+                join_deltas(ready);
+            }),
         }
         if let Some(progress) = progress {
             clock.progress(progress);
@@ -172,6 +175,25 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             }
         }
         Poll::Ready(())
+    }
+}
+
+/// What arrived together is told together: a delta goes into the one before it, if that is of the same
+/// block and nobody has read it yet.
+fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
+    let mut last = ready.iter().rev();
+    let (Some(ModelEvent::Delta { block: new, .. }), Some(ModelEvent::Delta { block: old, .. })) =
+        (last.next(), last.next())
+    else {
+        return;
+    };
+    if new != old {
+        return;
+    }
+    if let Some(ModelEvent::Delta { delta: more, .. }) = ready.pop_back()
+        && let Some(ModelEvent::Delta { delta, .. }) = ready.back_mut()
+    {
+        delta.push_str(&more);
     }
 }
 
