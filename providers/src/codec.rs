@@ -85,6 +85,15 @@ pub trait Decode: Send {
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
 
+impl<D: Decode + ?Sized> Decode for Box<D> {
+    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress {
+        (**self).decode(data, out)
+    }
+    fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
+        (**self).finish(out);
+    }
+}
+
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
