@@ -29,7 +29,10 @@ impl<D: Decode> ReplyBody<D> {
     pub fn push(&mut self, bytes: &[u8], out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
         let ReplyBody { parser, decoder } = self;
         let mut progress = None;
-        parser.push(bytes, |event| progress = Some(decoder.decode(event.data, out)));
+        parser.push(bytes, |event| match decoder.decode(event.data, out) {
+            Progress::Waiting => {}
+            told => progress = Some(told),
+        });
         progress.or(parser.is_bare().then_some(Progress::Open))
     }
 

@@ -26,8 +26,8 @@ pub trait WireFormat: Send + Sync + 'static {
     /// Headers of each request, besides the key's and the content type.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    /// What the server at `host` does in its own way.
-    fn profile(host: &str) -> Self::Profile;
+    /// What the server at `host` does in its own way with `model`.
+    fn profile(host: &str, model: &str) -> Self::Profile;
 
     /// The header that the key goes into.
     fn key_header(profile: &Self::Profile) -> KeyHeader;
@@ -97,6 +97,8 @@ impl<D: Decode + ?Sized> Decode for Box<D> {
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
+    /// Nothing was said: a keep-alive, which is no progress.
+    Waiting,
     /// More is to come; a stream that ends now was cut.
     Open,
     /// Everything has been said; only extras such as usage may follow.

@@ -19,6 +19,8 @@ mod codec;
 mod detect;
 mod error;
 mod http;
+mod json;
+mod lenient;
 mod model;
 mod offline;
 pub mod openai_chat;

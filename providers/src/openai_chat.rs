@@ -30,7 +30,7 @@ impl WireFormat for ChatCompletions {
     const PROVIDER: &'static str = "openai";
     const BASE_URL: &'static str = "https://api.openai.com/v1";
 
-    fn profile(host: &str) -> Profile {
+    fn profile(host: &str, _: &str) -> Profile {
         Profile::of_host(host)
     }
     fn key_header(profile: &Profile) -> KeyHeader {

@@ -7,13 +7,12 @@ use loopwright::{
     AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, Part, ThinkingLevel, ToolChoice, ToolList,
     ToolResult, UserMessage,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Settings;
-use super::decode::is_object;
 use super::profile::{Profile, Replay};
 use crate::call_id::CallIds;
+use crate::json::{bytes, field, is_object, put};
 
 /// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
 const CODEC: &str = "openai-chat";
@@ -228,23 +227,6 @@ fn tools(tools: &ToolList) -> Vec<u8> {
 
 fn response_format(output: &OutputSchema) -> Value {
     json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}})
-}
-
-fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
-    body.push(b',');
-    put(body, name);
-    body.push(b':');
-    put(body, value);
-}
-
-fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    if serde_json::to_writer(&mut *body, value).is_err() {
-        body.extend_from_slice(b"null"); // cannot happen: our values have string keys, and memory does not fail
-    }
-}
-
-fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
 }
 
 #[cfg(test)]
