@@ -1,9 +1,9 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`] so far: a request in, bytes out; payloads in,
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`] and [`anthropic`] so far: a request in, bytes out; payloads in,
 //! [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one event-stream
 //! parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
+//! [`OpenAiChat`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
 //! it.
 //!
 //! ```no_run
@@ -13,6 +13,7 @@
 //! # Ok::<(), loopwright::ModelError>(())
 //! ```
 
+pub mod anthropic;
 mod body;
 mod call_id;
 mod codec;
@@ -34,7 +35,7 @@ pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use http::{Http, Timeouts};
-pub use model::{Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder};
+pub use model::{Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder};
 pub use offline::Offline;
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -10,6 +10,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use crate::anthropic::Messages;
 use crate::codec::{KeyHeader, Settings, WireFormat};
 use crate::error::Place;
 use crate::http::{Http, Target};
@@ -31,6 +32,19 @@ const SECRET: usize = 8;
 pub type OpenAiChat = Model<ChatCompletions>;
 /// Says how an [`OpenAiChat`] is reached.
 pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
+
+/// A model behind an Anthropic Messages endpoint.
+///
+/// ```
+/// use loopwright_providers::Anthropic;
+///
+/// let model = Anthropic::builder("claude-sonnet-4-5").api_key("of your own").build()?;
+/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "anthropic/claude-sonnet-4-5");
+/// # Ok::<(), loopwright::ModelError>(())
+/// ```
+pub type Anthropic = Model<Messages>;
+/// Says how an [`Anthropic`] model is reached.
+pub type AnthropicBuilder = ModelBuilder<Messages>;
 
 /// A model that is spoken to in the wire format `F`.
 pub struct Model<F: WireFormat> {
@@ -321,5 +335,12 @@ mod tests {
         };
         assert_eq!(headers("http://localhost/v1"), [Some("Bearer key".into()), None]);
         assert_eq!(headers("https://me.openai.azure.com/openai/v1"), [None, Some("key".into())]);
+        let model = Anthropic::builder("m").api_key("key").build().unwrap();
+        assert_eq!(model.target.url.as_str(), "https://api.anthropic.com/v1/messages");
+        assert_eq!(
+            (&model.target.headers["x-api-key"], model.target.headers.get("authorization")),
+            (&"key".parse().unwrap(), None)
+        );
+        assert_eq!(model.target.headers["anthropic-version"], "2023-06-01");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use loopwright::{ModelErrorKind, StopReason, Usage};
+use loopwright_providers::anthropic::Messages;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::{Decode, Place, WireFormat};
 use serde_json::Value;
@@ -38,13 +39,22 @@ pub(crate) struct Reported {
     pub(crate) total: u64,
 }
 
-pub(crate) const FORMATS: &[Format] = &[Format {
-    name: "openai-chat",
-    decoder: decoder::<ChatCompletions>,
-    end: chat::end,
-    usage: chat::usage,
-    is_terminal: chat::is_terminal,
-}];
+pub(crate) const FORMATS: &[Format] = &[
+    Format {
+        name: "openai-chat",
+        decoder: decoder::<ChatCompletions>,
+        end: chat::end,
+        usage: chat::usage,
+        is_terminal: chat::is_terminal,
+    },
+    Format {
+        name: "anthropic",
+        decoder: decoder::<Messages>,
+        end: anthropic::end,
+        usage: anthropic::usage,
+        is_terminal: anthropic::is_terminal,
+    },
+];
 
 fn decoder<F: WireFormat>() -> Box<dyn Decode> {
     Box::new(F::decoder(Arc::new(Place { provider: "test".into(), host: "here".into(), key_var: None })))
@@ -83,5 +93,28 @@ mod chat {
     pub(super) fn is_terminal(payload: &str) -> bool {
         let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
         payload == "[DONE]" || json(payload)["choices"].as_array().is_some_and(|choices| choices.iter().any(finished))
+    }
+}
+
+mod anthropic {
+    use super::*;
+
+    /// A turn that the provider paused is over for us: its own tools are not ours to go on with.
+    pub(super) fn end(raw: &str, calls: bool) -> End {
+        match raw {
+            "max_tokens" => End::Done(StopReason::Length),
+            "refusal" => End::Done(StopReason::ContentFilter),
+            _ => said(calls),
+        }
+    }
+
+    /// The input counts neither cache reads nor writes, the output counts the thinking: as with us.
+    pub(super) fn usage(reported: &Reported) -> Usage {
+        let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
+        Usage { input, output, cache_read, cache_write, reasoning }
+    }
+
+    pub(super) fn is_terminal(payload: &str) -> bool {
+        json(payload)["type"] == "message_stop"
     }
 }
