@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use loopwright::ModelEvent;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::codec::{Decode, Progress};
@@ -36,25 +37,72 @@ impl<D: Decode> ReplyBody<D> {
         progress.or(parser.is_bare().then_some(Progress::Open))
     }
 
-    /// The body is over, but that was no end of its own: hands out what is left in it.
-    pub fn rest(&mut self, out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
-        let ReplyBody { parser, decoder } = self;
-        let mut progress = None;
-        parser.flush(|event| match serde_json::from_slice::<Vec<&RawValue>>(event.data) {
-            Ok(list) => list.iter().for_each(|one| progress = Some(decoder.decode(one.get().as_bytes(), out))),
-            Err(_) => progress = Some(decoder.decode(event.data, out)),
-        });
-        progress
-    }
-
-    /// The body is over: appends the event that ends the reply, unless it was there already.
+    /// The body is over: hands out what is left in it, unless that was cut, and the event that ends the reply, unless
+    /// it was there already.
     pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
-        self.rest(out);
-        self.decoder.finish(out);
+        let ReplyBody { parser, decoder } = self;
+        parser.flush(|event| match serde_json::from_slice::<Vec<&RawValue>>(event.data) {
+            Ok(list) => list.iter().for_each(|one| drop(decoder.decode(one.get().as_bytes(), out))),
+            Err(_) if is_cut(event.data) => {}
+            Err(_) => drop(decoder.decode(event.data, out)),
+        });
+        decoder.finish(out);
     }
 
     /// How many bytes of an unfinished event are kept.
     pub fn buffered(&self) -> usize {
         self.parser.buffered()
+    }
+}
+
+/// Whether this is the beginning of a JSON value.
+fn is_cut(data: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(data).is_err_and(|why| why.is_eof())
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright::ModelErrorKind;
+
+    use super::*;
+    use crate::error::Place;
+    use crate::openai_chat::Decoder;
+
+    const SAID: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
+
+    /// How a reply ends whose body is this: nothing if it is done.
+    fn error(body: &str) -> Option<ModelErrorKind> {
+        let (mut reply, mut out) = (ReplyBody::new(Decoder::new(Place::default())), VecDeque::new());
+        reply.push(body.as_bytes(), &mut out);
+        reply.finish(&mut out);
+        match out.pop_back() {
+            Some(ModelEvent::Done { .. }) => None,
+            Some(ModelEvent::Error(error)) => Some(error.kind),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_last_event_without_its_blank_line_counts_and_a_cut_one_does_not() {
+        assert_eq!(error(&format!("data: {SAID}\n\n")), None);
+        assert_eq!(error(&format!("data: {SAID}")), None);
+        assert_eq!(error(&format!("data: {}", &SAID[..40])), Some(ModelErrorKind::Network));
+    }
+
+    #[test]
+    fn a_body_that_is_no_event_stream_is_read_all_the_same() {
+        assert_eq!(error(SAID), None);
+        assert_eq!(error(&format!("[{SAID}]")), None);
+        let refused = r#"{ "error": {"code": 401, "message": "no"} }"#;
+        assert_eq!(error(refused), Some(ModelErrorKind::Auth));
+        assert_eq!(error(&format!("[{refused}\n]")), Some(ModelErrorKind::Auth));
+        assert_eq!(error(&format!("data: {SAID}\n\n{refused}")), Some(ModelErrorKind::Auth));
+    }
+
+    #[test]
+    fn a_keep_alive_is_no_progress() {
+        let mut reply = ReplyBody::new(Decoder::new(Place::default()));
+        assert_eq!(reply.push(b": still here\n\ndata: : and here\n\n", &mut VecDeque::new()), None);
+        assert_eq!(reply.push(b"{\n", &mut VecDeque::new()), Some(Progress::Open));
     }
 }

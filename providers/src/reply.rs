@@ -78,9 +78,8 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
 
     /// The body ended, by itself or with `broken`.
     fn end(&mut self, broken: Option<&reqwest::Error>) {
-        let progress = self.body.rest(&mut self.ready).unwrap_or(Progress::Open);
         match broken {
-            Some(why) if progress == Progress::Open && !self.clock.complete => {
+            Some(why) if !self.clock.complete => {
                 let error = self.target.broken(why);
                 self.fail(error);
             }
