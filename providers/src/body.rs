@@ -41,10 +41,13 @@ impl<D: Decode> ReplyBody<D> {
     /// it was there already.
     pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         let ReplyBody { parser, decoder } = self;
+        let mut decode = |data: &[u8]| {
+            decoder.decode(data, out);
+        };
         parser.flush(|event| match serde_json::from_slice::<Vec<&RawValue>>(event.data) {
-            Ok(list) => list.iter().for_each(|one| drop(decoder.decode(one.get().as_bytes(), out))),
+            Ok(list) => list.iter().for_each(|one| decode(one.get().as_bytes())),
             Err(_) if is_cut(event.data) => {}
-            Err(_) => drop(decoder.decode(event.data, out)),
+            Err(_) => decode(event.data),
         });
         decoder.finish(out);
     }
