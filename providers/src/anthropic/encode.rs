@@ -53,12 +53,13 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
             field(&mut body, "thinking", &json!({"type": "enabled", "budget_tokens": tokens}));
         }
         Thinking::Effort(effort) => {
-            field(&mut body, "thinking", &json!({"type": "adaptive"}));
+            field(&mut body, "thinking", &json!({"type": "adaptive", "display": "summarized"}));
             field(&mut body, "output_config", &json!({"effort": effort}));
         }
     }
-    // A model that thinks takes no temperature.
-    if let (Some(temperature), Thinking::Off) = (request.temperature, thinking) {
+    // A model that thinks takes no temperature, and one that is told an effort never does.
+    if let (Some(temperature), Thinking::Off, Thinks::Budget) = (request.temperature, thinking, settings.profile.thinks)
+    {
         field(&mut body, "temperature", &temperature);
     }
     for (name, value) in &settings.options {

@@ -23,7 +23,7 @@ pub enum Thinks {
     /// By a number of tokens.
     #[default]
     Budget,
-    /// By an effort; it decides for itself how many tokens that takes.
+    /// By an effort; it decides for itself how many tokens that takes. Such a model refuses a temperature.
     Effort,
 }
 

@@ -160,6 +160,7 @@ fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
     let newer = Settings { profile: Profile::of_model("claude-opus-4-7"), ..Settings::new("claude-opus-4-7") };
     let body = encoded_with(&request, &newer);
     assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("medium")));
+    assert!(body.get("temperature").is_none());
     request.max_tokens = Some(2000);
     assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1999);
     request.max_tokens = Some(1000);
