@@ -15,6 +15,10 @@ use clap::Parser;
 use crate::agent::StartError;
 use crate::args::{Cli, Command};
 
+/// Events and requests are made on one thread and dropped on another, which it does well.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Bad usage, as clap has it.
 const USAGE: u8 = 2;
 

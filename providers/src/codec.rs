@@ -1,8 +1,80 @@
-//! What every wire format has in common: payloads in, model events out, no I/O.
+//! What every wire format has in common: a request in, bytes out; payloads in, model events out; no I/O.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::Arc;
 
-use loopwright::ModelEvent;
+use loopwright::{ChatRequest, ModelEvent};
+use serde_json::{Map, Value};
+
+use crate::error::Place;
+
+/// A wire format: where its requests go, what they carry, how they are written and how replies are read.
+///
+/// It is a name without values, such as [`ChatCompletions`](crate::openai_chat::ChatCompletions), and all of it is
+/// pure. [`Model`](crate::Model) makes a [`ChatModel`](loopwright::ChatModel) of it.
+pub trait WireFormat: Send + Sync + 'static {
+    /// What servers that speak this format do each in its own way, as plain data.
+    type Profile: Clone + Debug + Default + Send + Sync;
+    /// Reads one reply.
+    type Decoder: Decode + Unpin + 'static;
+
+    /// The name of the provider whose format it is.
+    const PROVIDER: &'static str;
+    /// That provider's base URL.
+    const BASE_URL: &'static str;
+    /// Headers of each request, besides the key's and the content type.
+    const HEADERS: &'static [(&'static str, &'static str)] = &[];
+
+    /// What the server at `host` does in its own way with `model`.
+    fn profile(host: &str, model: &str) -> Self::Profile;
+
+    /// The header that the key goes into.
+    fn key_header(profile: &Self::Profile) -> KeyHeader;
+
+    /// What follows the base URL, beginning with a slash: a path, with a query where there is one.
+    fn path(model: &str) -> String;
+
+    /// The body of `request`: JSON.
+    fn encode(request: &ChatRequest, settings: &Settings<Self::Profile>) -> Vec<u8>;
+
+    /// A decoder of one reply from `place`.
+    fn decoder(place: Arc<Place>) -> Self::Decoder;
+}
+
+/// The header that a key goes into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum KeyHeader {
+    /// `Authorization`, as `Bearer KEY`.
+    #[default]
+    Bearer,
+    /// A header of this name, as it is.
+    Named(&'static str),
+}
+
+/// What a body needs besides the request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Settings<P> {
+    /// The model's name, as the server knows it.
+    pub model: String,
+    /// The model's id, `provider/name`. Signatures and reasoning go back to the model that replies name by it, and to
+    /// no other.
+    pub id: Arc<str>,
+    /// What the server does in its own way.
+    pub profile: P,
+    /// Further fields of the body, such as `top_p`.
+    pub options: Map<String, Value>,
+}
+
+impl<P: Default> Settings<P> {
+    /// Settings for a model of this name, of no known provider.
+    pub fn new(model: impl Into<String>) -> Self {
+        let model = model.into();
+        Settings { id: model.as_str().into(), model, profile: P::default(), options: Map::new() }
+    }
+}
 
 /// Reads the stream of one reply. A decoder is made for one request and used up by it.
 pub trait Decode: Send {
@@ -13,9 +85,20 @@ pub trait Decode: Send {
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
 
+impl<D: Decode + ?Sized> Decode for Box<D> {
+    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress {
+        (**self).decode(data, out)
+    }
+    fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
+        (**self).finish(out);
+    }
+}
+
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
+    /// Nothing was said: a keep-alive, which is no progress.
+    Waiting,
     /// More is to come; a stream that ends now was cut.
     Open,
     /// Everything has been said; only extras such as usage may follow.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::error::Place;
 use crate::http::{Http, Target};
-use crate::openai::{OpenAiChat, OpenAiChatBuilder};
+use crate::model::{OpenAiChat, OpenAiChatBuilder};
 
 /// A provider that speaks Chat Completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -145,6 +145,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// The error that a refused request is: an answer with a status that tells of no success, at the time `now`.
+    pub fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> ModelError {
+        Failure::read(Some(status), body).with_headers(headers, now).into_error(self)
+    }
+
     fn key_hint(&self) -> String {
         self.key_var.as_ref().map(|var| format!(" ({var})")).unwrap_or_default()
     }

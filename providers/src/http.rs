@@ -9,7 +9,7 @@ use loopwright::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, Request, Response, Url, redirect};
 
-use crate::error::{Failure, Place};
+use crate::error::Place;
 
 /// As much of an error body as is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -156,8 +156,7 @@ impl Target {
     pub(crate) async fn refused(&self, response: Response) -> ModelError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY)).await.unwrap_or_default();
-        let failure = Failure::read(Some(status), &body).with_headers(&headers, SystemTime::now());
-        self.clean(failure.into_error(&self.place))
+        self.clean(self.place.refused(status, &headers, &body, SystemTime::now()))
     }
 
     /// The connection failed or broke.

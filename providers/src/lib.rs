@@ -1,9 +1,10 @@
 //! Model providers for loopwright.
 //!
-//! Each wire format is a pure codec, [`openai_chat`] so far: a request in, bytes out; payloads in,
-//! [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], and one
-//! event-stream parser, [`SseParser`]. A model is a codec and an address, [`OpenAiChat`]; what can be
-//! said of any model is a decorator, [`Retry`]. [`Offline`] needs none of it.
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`] and [`anthropic`] so far: a request in, bytes out; payloads in,
+//! [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one event-stream
+//! parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
+//! [`OpenAiChat`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
+//! it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -12,22 +13,29 @@
 //! # Ok::<(), loopwright::ModelError>(())
 //! ```
 
+pub mod anthropic;
+mod body;
+mod call_id;
 mod codec;
 mod detect;
 mod error;
 mod http;
+mod json;
+mod lenient;
+mod model;
 mod offline;
-mod openai;
 pub mod openai_chat;
 mod reply;
 mod retry;
 mod sse;
 
-pub use codec::{Decode, Progress};
+pub use body::ReplyBody;
+pub use call_id::CallIds;
+pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use http::{Http, Timeouts};
+pub use model::{Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder};
 pub use offline::Offline;
-pub use openai::{OpenAiChat, OpenAiChatBuilder};
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -2,7 +2,47 @@
 
 mod decode;
 mod encode;
+mod profile;
 mod wire;
 
+use std::sync::Arc;
+
+use loopwright::ChatRequest;
+
+use crate::codec::{KeyHeader, WireFormat};
+use crate::error::Place;
+
 pub use decode::Decoder;
-pub use encode::{Settings, encode};
+pub use encode::encode;
+pub use profile::{Profile, Replay};
+
+/// What a body needs besides the request.
+pub type Settings = crate::codec::Settings<Profile>;
+
+/// The Chat Completions format.
+#[derive(Debug, Clone, Copy)]
+pub struct ChatCompletions;
+
+impl WireFormat for ChatCompletions {
+    type Profile = Profile;
+    type Decoder = Decoder;
+
+    const PROVIDER: &'static str = "openai";
+    const BASE_URL: &'static str = "https://api.openai.com/v1";
+
+    fn profile(host: &str, _: &str) -> Profile {
+        Profile::of_host(host)
+    }
+    fn key_header(profile: &Profile) -> KeyHeader {
+        profile.key_header
+    }
+    fn path(_: &str) -> String {
+        "/chat/completions".into()
+    }
+    fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+        encode(request, settings)
+    }
+    fn decoder(place: Arc<Place>) -> Decoder {
+        Decoder::new(place)
+    }
+}

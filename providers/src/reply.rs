@@ -11,13 +11,12 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright::{ModelError, ModelErrorKind, ModelEvent};
 use reqwest::Response;
-use reqwest::header::CONTENT_TYPE;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
+use crate::body::ReplyBody;
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
-use crate::sse::SseParser;
 
 /// How long extras may come after everything was said.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -29,14 +28,11 @@ const LARGEST_EVENT: usize = 64 << 20;
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct Reply<'a, D> {
     target: &'a Target,
-    decoder: D,
-    parser: SseParser,
+    body: ReplyBody<D>,
     /// Decoded, and not yet given out.
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
     clock: Clock,
-    /// A server that does not stream: its JSON is collected here.
-    whole: Option<Vec<u8>>,
 }
 
 enum State<'a> {
@@ -56,12 +52,10 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
         Reply {
             target,
-            decoder,
-            parser: SseParser::new(),
+            body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, body))),
             clock: Clock::new(http),
-            whole: None,
         }
     }
 
@@ -70,34 +64,17 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
         }
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-        if kind.starts_with("application/json") {
-            self.whole = Some(Vec::new());
-        }
         self.state = State::Reading(response.bytes_stream().boxed());
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
-        let Reply { decoder, parser, ready, clock, whole, .. } = self;
-        let mut progress = None;
-        match whole {
-            Some(whole) => {
-                whole.extend_from_slice(chunk);
-                clock.progress(Progress::Open);
-            }
-            None => parser.push(chunk, |event| {
-                progress = Some(decoder.decode(event.data, ready));
-                join_deltas(ready);
-            }),
-        }
-        if let Some(progress) = progress {
-            clock.progress(progress);
+        if let Some(progress) = self.body.push(chunk, &mut self.ready) {
+            self.clock.progress(progress);
             if progress == Progress::Ended {
                 return self.close();
             }
         }
-        let kept = self.parser.buffered() + self.whole.as_ref().map_or(0, Vec::len);
-        if kept > LARGEST_EVENT {
+        if self.body.buffered() > LARGEST_EVENT {
             let why = format!("{} sent an event of more than {LARGEST_EVENT} bytes. Try again.", self.target.place);
             self.fail(ModelError::new(ModelErrorKind::Protocol, why));
         }
@@ -105,21 +82,12 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
 
     /// The body ended, by itself or with `broken`.
     fn end(&mut self, broken: Option<&reqwest::Error>) {
-        let Reply { decoder, parser, ready, whole, .. } = self;
-        let mut progress = Progress::Open;
-        match whole.take() {
-            Some(whole) if whole.trim_ascii_start().starts_with(b"{") => progress = decoder.decode(&whole, ready),
-            whole => {
-                parser.push(&whole.unwrap_or_default(), |event| progress = decoder.decode(event.data, ready));
-                parser.finish(|event| progress = decoder.decode(event.data, ready));
-            }
-        }
         match broken {
-            Some(why) if progress == Progress::Open && !self.clock.complete => {
+            Some(why) if !self.clock.complete => {
                 let error = self.target.broken(why);
                 self.fail(error);
             }
-            _ => decoder.finish(ready),
+            _ => self.body.finish(&mut self.ready),
         }
         self.state = State::Over;
     }
@@ -175,25 +143,6 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             }
         }
         Poll::Ready(())
-    }
-}
-
-/// What arrived together is told together: a delta goes into the one before it, if that is of the same
-/// block and nobody has read it yet.
-fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
-    let mut last = ready.iter().rev();
-    let (Some(ModelEvent::Delta { block: new, .. }), Some(ModelEvent::Delta { block: old, .. })) =
-        (last.next(), last.next())
-    else {
-        return;
-    };
-    if new != old {
-        return;
-    }
-    if let Some(ModelEvent::Delta { delta: more, .. }) = ready.pop_back()
-        && let Some(ModelEvent::Delta { delta, .. }) = ready.back_mut()
-    {
-        delta.push_str(&more);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Event streams: bytes in, in chunks of any size, events out, as the WHATWG specification says.
 //!
 //! An event that lies whole in one chunk is handed out as slices of that chunk. Only what a chunk
-//! leaves unfinished is kept, and each byte is looked at once.
+//! leaves unfinished is kept, and each byte is looked at once. What servers send against the
+//! specification is there for whoever asks, with [`SseParser::flush`].
 
 use std::mem::take;
 
@@ -18,13 +19,16 @@ pub struct SseEvent<'a> {
 
 /// Splits a stream into events.
 ///
+/// At the end of a stream the specification drops an event that lacks its blank line. Many servers
+/// leave their last one so: [`flush`](SseParser::flush) hands it out.
+///
 /// ```
 /// use loopwright_providers::SseParser;
 ///
 /// let (mut parser, mut seen) = (SseParser::new(), Vec::new());
 /// parser.push(b"data: on", |event| seen.push(event.data.to_vec()));
 /// parser.push(b"e\r\n\r\ndata: two", |event| seen.push(event.data.to_vec()));
-/// parser.finish(|event| seen.push(event.data.to_vec()));
+/// parser.flush(|event| seen.push(event.data.to_vec()));
 /// assert_eq!(seen, [b"one", b"two"]);
 /// ```
 #[derive(Debug, Default)]
@@ -35,6 +39,8 @@ pub struct SseParser {
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
+    /// The lines since one that begins as JSON does and not as a field of an event.
+    bare: Vec<u8>,
     /// The last line ended with a CR: a LF that comes next belongs to it.
     after_cr: bool,
     /// The first line, which may begin with a byte order mark, is over.
@@ -84,19 +90,28 @@ impl SseParser {
         self.keep(&mut here);
     }
 
-    /// The stream is over: hands out an event that lacks its blank line, as many servers leave it.
-    pub fn finish(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
+    /// The stream is over: hands out what the specification drops. That is an event that lacks its
+    /// blank line, and JSON outside of any event, from the line where it began, as one event.
+    pub fn flush(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
         let line = take(&mut self.line);
         let mut own = InChunk::default();
         if !line.is_empty() {
             self.end_line(&line, &mut own, &mut on);
         }
         self.dispatch(&mut own, &mut on);
+        if self.is_bare() {
+            on(SseEvent { event: b"", data: &take(&mut self.bare) });
+        }
+    }
+
+    /// Whether there is JSON outside of any event.
+    pub fn is_bare(&self) -> bool {
+        !self.bare.is_empty()
     }
 
     /// How many bytes of an unfinished event are kept.
     pub fn buffered(&self) -> usize {
-        self.line.len() + self.data.len()
+        self.line.len() + self.data.len() + self.bare.len()
     }
 
     fn end_line<'c>(&mut self, mut line: &'c [u8], here: &mut InChunk<'c>, on: &mut impl FnMut(SseEvent<'_>)) {
@@ -119,6 +134,7 @@ impl SseParser {
                 self.data.extend_from_slice(value);
             }
             b"data" => {
+                self.bare.clear();
                 self.has_data = true;
                 here.data = Some(value);
             }
@@ -126,6 +142,8 @@ impl SseParser {
                 self.event.clear();
                 here.event = Some(value);
             }
+            [b'{' | b'[', ..] => self.keep_bare(line),
+            [_, ..] if self.is_bare() => self.keep_bare(line),
             _ => {} // a comment, `id`, `retry`, or a field that nobody knows
         }
     }
@@ -137,6 +155,11 @@ impl SseParser {
         *here = InChunk::default();
         self.event.clear();
         self.data.clear();
+    }
+
+    fn keep_bare(&mut self, line: &[u8]) {
+        self.bare.extend_from_slice(line);
+        self.bare.push(b'\n');
     }
 
     /// Moves what lies in a chunk to our own buffers, before the chunk goes.
@@ -161,7 +184,7 @@ mod tests {
         for chunk in chunks {
             parser.push(chunk, |e| events.push((text(e.event), text(e.data))));
         }
-        parser.finish(|e| events.push((text(e.event), text(e.data))));
+        parser.flush(|e| events.push((text(e.event), text(e.data))));
         events
     }
 
@@ -202,6 +225,15 @@ mod tests {
     fn comments_and_unknown_fields_are_no_events() {
         assert!(data(": keep-alive\n\nretry: 10\n\nid: 7\n\nwhat\n\n").is_empty());
         assert_eq!(data("data:  two spaces\nDATA: no\n\ndata\n\n"), [" two spaces", ""]);
+    }
+
+    #[test]
+    fn what_the_specification_drops_is_kept_for_whoever_asks() {
+        let mut parser = SseParser::new();
+        parser.push(b"data: 1", |_| panic!("no event is complete"));
+        parser.flush(|event| assert_eq!(event.data, b"1"));
+        assert_eq!(data("data: 1\n\n{\n\n \"error\": 7\n}"), ["1", "{\n \"error\": 7\n}\n"]);
+        assert_eq!(data("[what\ndata: 1\n\n"), ["1"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, 
 use super::wire::{CallDelta, Chunk, Content, Delta};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
+use crate::json::is_object;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -49,7 +50,7 @@ impl Decode for Decoder {
         let data = data.trim_ascii();
         match data {
             _ if self.ended => {}
-            [] | [b':', ..] => {} // a keep-alive that was sent as data
+            [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
             _ => match serde_json::from_slice::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
@@ -274,11 +275,6 @@ impl OpenCall {
             out.push_back(ModelEvent::BlockEnd { block, signature: None });
         }
     }
-}
-
-/// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate is none.
-pub(super) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
 #[cfg(test)]

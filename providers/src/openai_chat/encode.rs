@@ -4,38 +4,18 @@
 //! encoding.
 
 use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, ThinkingLevel, ToolChoice, ToolList,
+    AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, Part, ThinkingLevel, ToolChoice, ToolList,
     ToolResult, UserMessage,
 };
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::decode::is_object;
+use super::Settings;
+use super::profile::{Profile, Replay};
+use crate::call_id::CallIds;
+use crate::json::{bytes, field, is_object, put};
 
-/// Names the bytes kept with messages and tools; no setting changes them.
+/// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
 const CODEC: &str = "openai-chat";
-
-/// What a body needs besides the request.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The model's name, as the server knows it.
-    pub model: String,
-    /// The server is OpenAI's own: the output limit is `max_completion_tokens`, and the session is
-    /// the key of the prompt cache. Others know `max_tokens` only.
-    pub is_openai: bool,
-    /// The usage must be asked for. Some servers tell it unasked and refuse the question.
-    pub ask_usage: bool,
-    /// Further fields of the body, such as `top_p`.
-    pub options: Map<String, Value>,
-}
-
-impl Settings {
-    /// Settings for a model of this name.
-    pub fn new(model: impl Into<String>) -> Self {
-        Settings { model: model.into(), is_openai: false, ask_usage: true, options: Map::new() }
-    }
-}
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -43,7 +23,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
     body.extend_from_slice(b",\"messages\":[");
-    messages(&mut body, request);
+    messages(&mut body, request, settings);
     body.push(b']');
     if !request.tools.is_empty() {
         body.extend_from_slice(b",\"tools\":");
@@ -61,7 +41,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         field(&mut body, "response_format", &response_format(output));
     }
     if let Some(max) = request.max_tokens {
-        field(&mut body, if settings.is_openai { "max_completion_tokens" } else { "max_tokens" }, &max);
+        field(&mut body, settings.profile.max_tokens, &max);
     }
     if let Some(temperature) = request.temperature {
         field(&mut body, "temperature", &temperature);
@@ -69,20 +49,20 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if request.thinking != ThinkingLevel::Off {
         field(&mut body, "reasoning_effort", &request.thinking);
     }
-    if settings.is_openai && (1..=64).contains(&request.session.len()) {
-        field(&mut body, "prompt_cache_key", &request.session);
+    if let Some(name) = settings.profile.cache_key.filter(|_| (1..=64).contains(&request.session.len())) {
+        field(&mut body, name, &request.session);
     }
     for (name, value) in &settings.options {
         field(&mut body, name, value);
     }
-    if settings.ask_usage {
+    if settings.profile.ask_usage {
         body.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
     }
     body.extend_from_slice(b",\"stream\":true}");
     body
 }
 
-fn messages(body: &mut Vec<u8>, request: &ChatRequest) {
+fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let begin = body.len();
     let mut add = |message: &[u8]| {
         if message.is_empty() {
@@ -103,26 +83,64 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest) {
     // batch: their images follow them, as a message of the user.
     let mut images: Vec<Value> = Vec::new();
     for message in request.messages.iter().filter(|message| message.is_for_model()) {
-        match message.as_tool_result() {
-            Some(result) => {
-                add(&message.encode_once(CODEC, || encode_message(message)));
-                images.extend(result_images(result));
-            }
-            None => {
-                add(&images_message(&mut images));
-                add(&message.encode_once(CODEC, || encode_message(message)));
-            }
+        let result = message.as_tool_result();
+        if result.is_none() {
+            add(&images_message(&mut images));
         }
+        let way = Way::of(message, settings);
+        add(&message.encode_once(way.codec(), || encode_message(message, way)));
+        images.extend(result.into_iter().flat_map(result_images));
     }
     add(&images_message(&mut images));
 }
 
+/// What a message's bytes depend on besides the message.
+#[derive(Clone, Copy)]
+struct Way {
+    call_ids: CallIds,
+    replay: Replay,
+}
+
+impl Way {
+    /// The settings, as far as they make a difference to `message`.
+    fn of(message: &Message, settings: &Settings) -> Way {
+        let Profile { call_ids, replay, .. } = settings.profile;
+        match &message.body {
+            Body::Assistant(assistant) if assistant.calls().next().is_some() => {
+                let own = assistant.model == settings.id;
+                Way { call_ids, replay: if own { replay } else { Replay::Never } }
+            }
+            Body::ToolResult(_) => Way { call_ids, replay: Replay::Never },
+            _ => Way { call_ids: CallIds::Any, replay: Replay::Never },
+        }
+    }
+
+    /// A name of its own for each way.
+    fn codec(self) -> &'static str {
+        use {CallIds::*, Replay::*};
+        match (self.call_ids, self.replay) {
+            (Any, Never) => CODEC,
+            (Any, ReasoningContent) => "openai-chat reasoning_content",
+            (Any, Reasoning) => "openai-chat reasoning",
+            (UpTo40, Never) => "openai-chat 40",
+            (UpTo40, ReasoningContent) => "openai-chat 40 reasoning_content",
+            (UpTo40, Reasoning) => "openai-chat 40 reasoning",
+            (UpTo64, Never) => "openai-chat 64",
+            (UpTo64, ReasoningContent) => "openai-chat 64 reasoning_content",
+            (UpTo64, Reasoning) => "openai-chat 64 reasoning",
+            (Nine, Never) => "openai-chat 9",
+            (Nine, ReasoningContent) => "openai-chat 9 reasoning_content",
+            (Nine, Reasoning) => "openai-chat 9 reasoning",
+        }
+    }
+}
+
 /// One message. Empty for one that says nothing.
-fn encode_message(message: &Message) -> Vec<u8> {
+fn encode_message(message: &Message, way: Way) -> Vec<u8> {
     match &message.body {
         Body::User(user) => user_message(user),
-        Body::Assistant(assistant) => assistant_message(assistant),
-        Body::ToolResult(result) => tool_message(result),
+        Body::Assistant(assistant) => assistant_message(assistant, way),
+        Body::ToolResult(result) => tool_message(result, way.call_ids),
         _ => Vec::new(),
     }
 }
@@ -148,14 +166,15 @@ fn content_part(part: &Content) -> Option<Value> {
     }
 }
 
-fn assistant_message(assistant: &AssistantMessage) -> Vec<u8> {
+fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
     let text = assistant.text();
     let calls: Vec<Value> = assistant
         .calls()
         .map(|call| {
             // Strict servers read the arguments; what is no object has an error result to explain it.
             let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
-            json!({"id": &*call.id, "type": "function", "function": {"name": &*call.name, "arguments": arguments}})
+            let function = json!({"name": &*call.name, "arguments": arguments});
+            json!({"id": way.call_ids.fit(&call.id), "type": "function", "function": function})
         })
         .collect();
     let mut message = json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { json!(text) }});
@@ -164,17 +183,24 @@ fn assistant_message(assistant: &AssistantMessage) -> Vec<u8> {
     } else if text.is_empty() {
         return Vec::new();
     }
+    if let Some(field) = way.replay.field() {
+        let thinking = assistant.parts.iter().filter_map(|part| match part {
+            Part::Thinking { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        message[field] = thinking.collect::<String>().into();
+    }
     bytes(&message)
 }
 
-fn tool_message(result: &ToolResult) -> Vec<u8> {
+fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {
     let text = result.text();
     let text = match text.as_str() {
         "" if result_images(result).next().is_some() => "(an image, see below)",
         "" => "(no output)",
         text => text,
     };
-    bytes(&json!({"role": "tool", "tool_call_id": &*result.call, "content": text}))
+    bytes(&json!({"role": "tool", "tool_call_id": call_ids.fit(&result.call), "content": text}))
 }
 
 fn result_images(result: &ToolResult) -> impl Iterator<Item = Value> {
@@ -206,28 +232,11 @@ fn response_format(output: &OutputSchema) -> Value {
     json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}})
 }
 
-fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
-    body.push(b',');
-    put(body, name);
-    body.push(b':');
-    put(body, value);
-}
-
-fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    if serde_json::to_writer(&mut *body, value).is_err() {
-        body.extend_from_slice(b"null"); // cannot happen: our values have string keys, and memory does not fail
-    }
-}
-
-fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use loopwright::{MessageId, Part, ResultStatus, StopReason, ToolCall, ToolSpec};
+    use loopwright::{MessageId, ResultStatus, StopReason, ToolCall, ToolSpec};
 
     use super::*;
 
@@ -306,7 +315,7 @@ mod tests {
         assert!(text.contains("\"temperature\":0.7,"), "{text}");
         assert_eq!(body["stream_options"]["include_usage"], true);
         assert!(body.get("prompt_cache_key").is_none());
-        let settings = Settings { is_openai: true, ..Settings::new("m") };
+        let settings = Settings { profile: Profile::of_host("api.openai.com"), ..Settings::new("m") };
         let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
         assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
     }
@@ -317,5 +326,38 @@ mod tests {
         let first = encode(&request, &Settings::new("m"));
         let kept = request.messages[0].encode_once(CODEC, || unreachable!());
         assert!(first.windows(kept.len()).any(|part| part == &*kept));
+    }
+    #[test]
+    fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
+        let thinking = || Part::Thinking { text: "hm".into(), signature: None };
+        let said = |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
+        let text = Part::Text { text: "a".into(), signature: None };
+        let request = request(vec![
+            said("m", vec![thinking(), call("c", "{}")]).into(),
+            said("other", vec![thinking(), call("c", "{}")]).into(),
+            said("m", vec![thinking(), text]).into(),
+        ]);
+        let replayed = |host: &str, field: &str| {
+            let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
+            let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+            [0, 1, 2].map(|at| body["messages"][at][field].as_str().map(str::to_owned))
+        };
+        assert_eq!(replayed("api.deepseek.com", "reasoning_content"), [Some("hm".into()), None, None]);
+        assert_eq!(replayed("openrouter.ai", "reasoning"), [Some("hm".into()), None, None]);
+        assert_eq!(replayed("localhost", "reasoning_content"), [None, None, None]);
+    }
+
+    #[test]
+    fn a_call_and_its_result_have_the_same_id_for_every_server() {
+        let id = "call|".repeat(12);
+        let assistant = AssistantMessage { parts: vec![call(&id, "{}")], ..Default::default() };
+        let request = request(vec![assistant.into(), result(&id, vec![])]);
+        for (host, most) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
+            let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
+            let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+            let sent = &body["messages"][0]["tool_calls"][0]["id"];
+            assert_eq!(*sent, body["messages"][1]["tool_call_id"]);
+            assert!(sent.as_str().unwrap().len() <= most, "{sent}");
+        }
     }
 }

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::lenient::{Count, Text, deserialize_leniently, lenient};
+
 /// One chunk of the stream, or a whole completion.
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
@@ -151,10 +153,6 @@ pub(super) struct CompletionDetails {
 #[derive(Default)]
 pub(super) struct FirstChoice<'a>(pub(super) Option<Choice<'a>>);
 
-/// A string; whatever is none reads as one, `null`, lists and objects as the empty one.
-#[derive(Default)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
-
 /// What is said: a string, or pieces of text and thinking.
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
@@ -186,62 +184,6 @@ impl Default for Content<'_> {
     }
 }
 
-/// A number of tokens, or an index; whatever is none counts as zero.
-#[derive(Default, Clone, Copy, PartialEq)]
-pub(super) struct Count(pub(super) u64);
-
-macro_rules! drain {
-    ($access:ident, $next:ident) => {
-        while $access.$next::<IgnoredAny>()?.is_some() {}
-    };
-}
-
-/// Makes a visitor whose scalars are all understood; the rest of its methods is given.
-macro_rules! lenient {
-    ($visitor:ident => $out:ty, $expecting:literal, $from:expr, { $($more:tt)* }) => {
-        struct $visitor;
-        impl<'de> Visitor<'de> for $visitor {
-            type Value = $out;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str($expecting)
-            }
-            fn visit_unit<E>(self) -> Result<$out, E> {
-                Ok(<$out>::default())
-            }
-            fn visit_bool<E>(self, _: bool) -> Result<$out, E> {
-                Ok(<$out>::default())
-            }
-            fn visit_u64<E>(self, n: u64) -> Result<$out, E> {
-                Ok($from(n))
-            }
-            fn visit_i64<E>(self, n: i64) -> Result<$out, E> {
-                Ok($from(u64::try_from(n).unwrap_or(0)))
-            }
-            fn visit_f64<E>(self, n: f64) -> Result<$out, E> {
-                Ok($from(n as u64))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$out, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(<$out>::default())
-            }
-            $($more)*
-        }
-    };
-}
-
-lenient!(TextVisitor => Text<'de>, "a string", |n: u64| Text(Cow::Owned(n.to_string())), {
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Borrowed(text)))
-    }
-    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
-        drain!(seq, next_element);
-        Ok(Text::default())
-    }
-});
-
 lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Text(Cow::Owned(n.to_string())), {
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
         Ok(Content::Text(Cow::Borrowed(text)))
@@ -255,16 +197,6 @@ lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Tex
             pieces.push(piece);
         }
         Ok(Content::Pieces(pieces))
-    }
-});
-
-lenient!(CountVisitor => Count, "a number", Count, {
-    fn visit_str<E>(self, text: &str) -> Result<Count, E> {
-        Ok(Count(text.parse().unwrap_or(0)))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
-        drain!(seq, next_element);
-        Ok(Count::default())
     }
 });
 
@@ -283,19 +215,4 @@ lenient!(FirstChoiceVisitor => FirstChoice<'de>, "a list of choices", |_| FirstC
     }
 });
 
-macro_rules! deserialize_leniently {
-    ($($type:ty: $visitor:ident),*) => {$(
-        impl<'de: 'a, 'a> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any($visitor)
-            }
-        }
-    )*};
-}
-deserialize_leniently!(Text<'a>: TextVisitor, Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoiceVisitor);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(CountVisitor)
-    }
-}
+deserialize_leniently!(Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoiceVisitor);

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod anthropic;
 mod openai_chat;
 mod server;

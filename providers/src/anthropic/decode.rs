@@ -1,0 +1,309 @@
+//! Decoding: the events of a Messages stream, made model events.
+
+use std::collections::VecDeque;
+use std::mem::take;
+use std::sync::Arc;
+
+use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+
+use super::REDACTED;
+use super::wire::{Block, Delta, Event};
+use crate::codec::{Decode, Progress};
+use crate::error::{Failure, Place};
+
+type Out = VecDeque<ModelEvent>;
+
+/// Reads one Messages stream.
+///
+/// What the provider runs itself (its own tools and their results, a compaction) is no part of the reply. A second
+/// beginning withdraws the first. Whether the model wants tools is decided by the calls, not by the `stop_reason`.
+#[derive(Debug)]
+pub struct Decoder {
+    place: Arc<Place>,
+    /// How many blocks have begun.
+    blocks: u32,
+    open: Vec<OpenBlock>,
+    calls: bool,
+    stop: String,
+    usage: Usage,
+    ended: bool,
+}
+
+/// A block that is being written.
+#[derive(Debug)]
+struct OpenBlock {
+    /// Its number in the stream, which also counts what is no part of the reply.
+    index: u64,
+    /// Its number in the reply.
+    block: u32,
+    signature: String,
+    /// The arguments of a call that were there when it began; they count if no others come.
+    input: Option<String>,
+}
+
+impl Decode for Decoder {
+    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+        let data = data.trim_ascii();
+        match data {
+            _ if self.ended => {}
+            [] | [b':', ..] => return Progress::Waiting,
+            b"[DONE]" => {} // a gateway's habit
+            _ => match serde_json::from_slice::<Event<'_>>(data) {
+                Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
+                Ok(event) => self.event(event, data, out),
+                Err(why) => match std::str::from_utf8(data) {
+                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
+                    Ok(text) => self.not_understood(text, &why, out),
+                },
+            },
+        }
+        if self.ended { Progress::Ended } else { Progress::Open }
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
+        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+    }
+}
+
+impl Decoder {
+    /// A decoder of a reply from this place.
+    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+        Decoder {
+            place: place.into(),
+            blocks: 0,
+            open: Vec::new(),
+            calls: false,
+            stop: String::new(),
+            usage: Usage::default(),
+            ended: false,
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, data: &[u8], out: &mut Out) {
+        let usage = event.usage.or(event.message.as_ref().and_then(|start| start.usage));
+        match &*event.kind.0 {
+            "message_start" => self.begin(out),
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.start(event.index.0, block, out);
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = event.delta {
+                    self.delta(event.index.0, &delta, out);
+                }
+            }
+            "content_block_stop" => self.close(event.index.0, out),
+            "message_delta" => {
+                if let Some(delta) = event.delta.filter(|delta| !delta.stop_reason.0.is_empty()) {
+                    self.stop = delta.stop_reason.0.into_owned();
+                }
+            }
+            "message" => {
+                for (index, block) in (0..).zip(event.content.into_iter().flatten()) {
+                    self.start(index, block, out);
+                    self.close(index, out);
+                }
+                self.stop = event.stop_reason.0.into_owned();
+            }
+            "message_stop" => {}
+            "error" => return self.fail(Failure::read(None, data).into_error(&self.place), out),
+            _ if event.error.is_some() => return self.fail(Failure::read(None, data).into_error(&self.place), out),
+            _ => {}
+        }
+        if let Some(usage) = usage {
+            usage.tell(&mut self.usage);
+        }
+        if matches!(&*event.kind.0, "message" | "message_stop") {
+            self.end(out);
+        }
+    }
+
+    /// The message begins; what there was of another one is void.
+    fn begin(&mut self, out: &mut Out) {
+        if self.blocks > 0 {
+            out.push_back(ModelEvent::Withdrawn);
+        }
+        (self.blocks, self.calls, self.usage) = (0, false, Usage::default());
+        self.open.clear();
+    }
+
+    fn start(&mut self, index: u64, begun: Block<'_>, out: &mut Out) {
+        let kind = match &*begun.kind.0 {
+            "text" => BlockKind::Text,
+            "thinking" | "redacted_thinking" => BlockKind::Thinking,
+            "tool_use" => BlockKind::ToolCall { id: begun.id.0.into_owned(), name: begun.name.0.into_owned() },
+            _ => return,
+        };
+        self.calls |= matches!(kind, BlockKind::ToolCall { .. });
+        let redacted = if begun.data.0.is_empty() { String::new() } else { format!("{REDACTED}{}", begun.data.0) };
+        let open = OpenBlock {
+            index,
+            block: self.blocks,
+            signature: redacted + &begun.signature.0,
+            input: matches!(kind, BlockKind::ToolCall { .. })
+                .then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
+        };
+        self.blocks += 1;
+        out.push_back(ModelEvent::BlockStart { block: open.block, kind });
+        say(open.block, &begun.text.0, out);
+        say(open.block, &begun.thinking.0, out);
+        self.open.push(open);
+    }
+
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
+        let Some(open) = self.open.iter_mut().rfind(|open| open.index == index) else { return };
+        open.signature.push_str(&delta.signature.0);
+        if !delta.partial_json.0.is_empty() {
+            open.input = None;
+        }
+        for text in [&delta.text, &delta.thinking, &delta.partial_json] {
+            say(open.block, &text.0, out);
+        }
+    }
+
+    fn close(&mut self, index: u64, out: &mut Out) {
+        if let Some(at) = self.open.iter().rposition(|open| open.index == index) {
+            self.open.remove(at).end(out);
+        }
+    }
+
+    /// The reply is complete.
+    fn end(&mut self, out: &mut Out) {
+        let stop = match &*self.stop {
+            "" if self.blocks == 0 => {
+                let why = format!("{} ended the stream without a reply. Try again.", self.place);
+                return self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+            }
+            "model_context_window_exceeded" => {
+                let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
+                return self.fail(failure.into_error(&self.place), out);
+            }
+            "max_tokens" => StopReason::Length,
+            "refusal" => StopReason::ContentFilter,
+            _ if self.calls => StopReason::ToolCalls,
+            _ => StopReason::Stop,
+        };
+        take(&mut self.open).into_iter().for_each(|open| open.end(out));
+        self.ended = true;
+        out.push_back(ModelEvent::Done { stop, usage: self.usage });
+    }
+
+    fn not_understood(&mut self, text: &str, why: &serde_json::Error, out: &mut Out) {
+        let excerpt: String = text.chars().take(120).collect();
+        let why = format!(
+            "{} sent what is no event of a message ({why}): {excerpt}. Try again, or check the base URL.",
+            self.place
+        );
+        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+    }
+
+    fn fail(&mut self, error: ModelError, out: &mut Out) {
+        if !self.ended {
+            self.ended = true;
+            out.push_back(ModelEvent::Error(error));
+        }
+    }
+}
+
+impl OpenBlock {
+    fn end(self, out: &mut Out) {
+        say(self.block, self.input.as_deref().unwrap_or(""), out);
+        let signature = (!self.signature.is_empty()).then(|| self.signature.into());
+        out.push_back(ModelEvent::BlockEnd { block: self.block, signature });
+    }
+}
+
+fn say(block: u32, text: &str, out: &mut Out) {
+    if !text.is_empty() {
+        out.push_back(ModelEvent::Delta { block, delta: text.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(payloads: &[&str]) -> Vec<String> {
+        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        for payload in payloads {
+            decoder.decode(payload.as_bytes(), &mut out);
+        }
+        decoder.finish(&mut out);
+        let short = |event| match event {
+            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+            ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
+            ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
+            ModelEvent::BlockEnd { block, signature } => format!("{block}.{}", signature.unwrap_or_default()),
+            ModelEvent::Done { stop, .. } => format!("{stop:?}"),
+            ModelEvent::Error(error) => format!("{:?}", error.kind),
+            other => format!("{other:?}"),
+        };
+        out.into_iter().map(short).collect()
+    }
+
+    const BEGIN: &str = r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":3}}}"#;
+    const END: &str = r#"{"type":"message_stop"}"#;
+
+    fn start(index: u32, block: &str) -> String {
+        format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
+    }
+    fn delta(index: u32, delta: &str) -> String {
+        format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
+    }
+    fn stop(index: u32) -> String {
+        format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
+    }
+    fn finish(reason: &str) -> String {
+        format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":2}}}}"#)
+    }
+
+    #[test]
+    fn thinking_keeps_its_signature_and_what_the_provider_runs_is_left_out() {
+        let payloads = [
+            start(0, r#"{"type":"thinking","thinking":"","signature":""}"#),
+            delta(0, r#"{"type":"thinking_delta","thinking":"hm"}"#),
+            delta(0, r#"{"type":"signature_delta","signature":"s1"}"#),
+            delta(0, r#"{"type":"signature_delta","signature":"s2"}"#),
+            stop(0),
+            start(1, r#"{"type":"redacted_thinking","data":"d"}"#),
+            stop(1),
+            start(2, r#"{"type":"server_tool_use","id":"x","name":"web_search","input":{}}"#),
+            delta(2, r#"{"type":"input_json_delta","partial_json":"{}"}"#),
+            stop(2),
+            start(3, r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#),
+            delta(3, r#"{"type":"input_json_delta","partial_json":""}"#),
+            stop(3),
+            finish("end_turn"),
+        ];
+        let all: Vec<&str> = [BEGIN].into_iter().chain(payloads.iter().map(String::as_str)).chain([END]).collect();
+        let events =
+            ["0: Thinking", "0+hm", "0.s1s2", "1: Thinking", "1.redacted:d", "2: a f", "2+{}", "2.", "ToolCalls"];
+        assert_eq!(decode(&all), events);
+    }
+
+    #[test]
+    fn only_the_last_event_ends_a_reply() {
+        let text = start(0, r#"{"type":"text","text":"a"}"#);
+        assert_eq!(decode(&[BEGIN, &text, &stop(0), &finish("end_turn")]).last().unwrap(), "Network");
+        assert_eq!(decode(&[BEGIN, &text, &finish("max_tokens"), END]), ["0: Text", "0+a", "0.", "Length"]);
+        assert_eq!(decode(&[BEGIN, &finish("refusal"), END]), ["ContentFilter"]);
+        assert_eq!(decode(&[BEGIN, END]), ["Protocol"]);
+        assert_eq!(
+            decode(&[BEGIN, &text, BEGIN, &text, &finish("end_turn"), END])[2..5],
+            ["Withdrawn", "0: Text", "0+a"]
+        );
+        let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        assert_eq!(decode(&[BEGIN, error, END]), ["Overloaded"]);
+        let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
+        assert_eq!(decode(&[whole]), ["0: Text", "0+a", "0.", "Stop"]);
+    }
+
+    #[test]
+    fn a_ping_is_no_progress() {
+        let mut decoder = Decoder::new(Place::default());
+        assert_eq!(decoder.decode(br#"{"type": "ping"}"#, &mut Out::new()), Progress::Waiting);
+        assert_eq!(decoder.decode(BEGIN.as_bytes(), &mut Out::new()), Progress::Open);
+    }
+}

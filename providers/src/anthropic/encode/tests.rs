@@ -1,0 +1,196 @@
+//! Tests of the encoder.
+
+use std::sync::Arc;
+
+use loopwright::{MessageId, ResultStatus, ToolSpec, UserMessage};
+
+use super::*;
+use crate::anthropic::Profile;
+
+fn call(id: &str, arguments: &str) -> Part {
+    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+}
+
+fn thought(text: &str, signature: &str) -> Part {
+    Part::Thinking { text: text.into(), signature: Some(signature.into()).filter(|_| !signature.is_empty()) }
+}
+
+fn said(model: &str, parts: Vec<Part>) -> Body {
+    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+}
+
+fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> Body {
+    let (call, name) = (id.into(), "f".into());
+    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+}
+
+fn user(text: &str) -> Body {
+    UserMessage::from(text).into()
+}
+
+fn request(bodies: Vec<Body>) -> ChatRequest {
+    let mut request = ChatRequest::default();
+    let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+    request.messages = Arc::new(messages.collect());
+    request
+}
+
+/// The body, without marks for the cache.
+fn encoded(request: &ChatRequest) -> Value {
+    let profile = Profile { cache: false, ..Profile::default() };
+    encoded_with(request, &Settings { profile, ..Settings::new("m") })
+}
+
+fn encoded_with(request: &ChatRequest, settings: &Settings) -> Value {
+    let bytes = encode(request, settings);
+    serde_json::from_slice(&bytes).unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+#[test]
+fn roles_alternate_and_results_come_first() {
+    let image = Content::image("image/png", "AAAA");
+    let request = request(vec![
+        user("a"),
+        UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
+        said("m", vec![Part::Text { text: "\n".into(), signature: None }, call("c|1", "{\"a\":1}"), call("c2", "[1")]),
+        result("c|1", ResultStatus::Ok, vec![image]),
+        result("c2", ResultStatus::Error, vec![]),
+        user("go on"),
+        said("m", vec![]),
+        user("well?"),
+    ]);
+    let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let id = CallIds::UpTo64.fit("c|1").into_owned();
+    let expected = json!([
+        {"role": "user", "content": [text("a"), picture]},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "f", "input": {"a": 1}},
+            {"type": "tool_use", "id": "c2", "name": "f", "input": {}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": [picture]},
+            {"type": "tool_result", "tool_use_id": "c2", "content": [text("(no output)")], "is_error": true},
+            text("go on"),
+            text("well?"),
+        ]},
+    ]);
+    assert_eq!(encoded(&request)["messages"], expected);
+}
+
+#[test]
+fn thinking_goes_back_byte_for_byte_to_the_model_that_thought_it() {
+    let parts = || vec![thought("hm", "s\"1"), thought("", "redacted:d"), thought("unsigned", ""), call("c", "{}")];
+    let request = request(vec![
+        user("a"),
+        said("m", parts()),
+        result("c", ResultStatus::Ok, vec![]),
+        said("other", parts()),
+        result("c", ResultStatus::Ok, vec![]),
+        said("m", vec![thought("alone", "s")]),
+    ]);
+    let body = encoded(&request);
+    let thoughts = json!([
+        {"type": "thinking", "thinking": "hm", "signature": "s\"1"},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+    ]);
+    assert_eq!(body["messages"][1]["content"], thoughts);
+    assert_eq!(body["messages"][3]["content"].as_array().unwrap().len(), 1);
+    assert_eq!(body["messages"].as_array().unwrap().len(), 5, "thinking alone is no message");
+    let other = encoded_with(&request, &Settings::new("other"));
+    assert_eq!(other["messages"][1]["content"].as_array().unwrap().len(), 1);
+    assert_eq!(other["messages"][3]["content"], thoughts);
+}
+
+#[test]
+fn a_conversation_begins_with_the_user() {
+    let answer = Part::Text { text: "b".into(), signature: None };
+    let body = encoded(&request(vec![said("m", vec![answer]), user("c")]));
+    let roles: Vec<&Value> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
+}
+
+#[test]
+fn the_end_of_the_system_prompt_and_of_the_last_two_user_messages_are_marked_for_the_cache() {
+    let answer = || said("m", vec![Part::Text { text: "b".into(), signature: None }]);
+    let mut request = request(vec![user("1"), answer(), user("2"), answer(), user("3"), user("4")]);
+    request.system = "Be brief.".into();
+    let body = encoded_with(&request, &Settings::new("m"));
+    let mark = json!({"type": "ephemeral"});
+    assert_eq!(body["system"][0]["cache_control"], mark);
+    let marks = |at: usize| -> Vec<bool> {
+        let content = body["messages"][at]["content"].as_array().unwrap();
+        content.iter().map(|block| block["cache_control"] == mark).collect()
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(marks), [vec![false], vec![false], vec![true], vec![false], vec![false, true]]);
+}
+
+#[test]
+fn what_is_asked_for_is_in_the_body() {
+    let mut request = request(vec![user("hi")]);
+    let body = encoded(&request);
+    assert_eq!((&body["max_tokens"], body.get("system"), body.get("thinking")), (&json!(8192), None, None));
+    let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"}));
+    request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
+    request.tool_choice = ToolChoice::Tool("f".into());
+    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.max_tokens = Some(9);
+    request.temperature = Some(0.5);
+    request.thinking = ThinkingLevel::High;
+    let body = encoded(&request);
+    assert_eq!(body["tools"], json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object"}}]));
+    assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "f"}));
+    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(9), &json!(0.5)));
+    assert!(body["system"][0]["text"].as_str().unwrap().ends_with("{\"type\":\"object\"}"));
+    assert!(body.get("thinking").is_none(), "a forced tool excludes thinking");
+    assert_eq!(body["stream"], true);
+}
+
+#[test]
+fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
+    let mut request = request(vec![user("hi")]);
+    (request.thinking, request.temperature) = (ThinkingLevel::Medium, Some(0.5));
+    let body = encoded(&request);
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 8192}));
+    assert_eq!((&body["max_tokens"], body.get("temperature")), (&json!(16384), None));
+    let newer = Settings { profile: Profile::of_model("claude-opus-4-7"), ..Settings::new("claude-opus-4-7") };
+    let body = encoded_with(&request, &newer);
+    assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("medium")));
+    assert!(body.get("temperature").is_none());
+    request.max_tokens = Some(2000);
+    assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1999);
+    request.max_tokens = Some(1000);
+    assert!(encoded(&request).get("thinking").is_none());
+}
+
+#[test]
+fn there_is_no_budget_for_a_turn_that_this_model_did_not_begin_with_a_thought() {
+    let thinks = |model: &str, parts: Vec<Part>| {
+        let mut request =
+            request(vec![user("a"), said(model, parts), result("c", ResultStatus::Ok, vec![Content::text("x")])]);
+        request.thinking = ThinkingLevel::Low;
+        encoded(&request).get("thinking").is_some()
+    };
+    assert!(thinks("m", vec![thought("hm", "s"), call("c", "{}")]));
+    assert!(!thinks("m", vec![call("c", "{}")]));
+    assert!(!thinks("other", vec![thought("hm", "s"), call("c", "{}")]));
+}
+
+#[test]
+fn arguments_go_back_as_they_came() {
+    let arguments = r#"{"z": 1e2, "a": 12345678901234567890123}"#;
+    let bytes = encode(&request(vec![user("a"), said("m", vec![call("c", arguments)])]), &Settings::new("m"));
+    assert!(String::from_utf8(bytes).unwrap().contains(arguments));
+}
+
+#[test]
+fn a_message_is_encoded_once() {
+    let request = request(vec![user("hi")]);
+    let first = encode(&request, &Settings::new("m"));
+    let kept = request.messages[0].encode_once(CODEC, || unreachable!());
+    assert!(first.windows(kept.len() - 1).any(|part| *part == kept[..kept.len() - 1]));
+}

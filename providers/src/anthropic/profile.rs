@@ -1,0 +1,77 @@
+//! What models and servers that speak Anthropic Messages do each in its own way: data, not code.
+
+use crate::codec::KeyHeader;
+
+/// What one model does in its own way. The default suits servers other than Anthropic's.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The header that the key goes into.
+    pub key_header: KeyHeader,
+    /// How a model is told how much to think.
+    pub thinks: Thinks,
+    /// The output limit where the request has none; without thinking, which comes on top.
+    pub max_tokens: u32,
+    /// Whether to mark what the server should keep in its prompt cache.
+    pub cache: bool,
+}
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Thinks {
+    /// By a number of tokens.
+    #[default]
+    Budget,
+    /// By an effort; it decides for itself how many tokens that takes. Such a model refuses a temperature.
+    Effort,
+}
+
+const COMPATIBLE: Profile =
+    Profile { key_header: KeyHeader::Named("x-api-key"), thinks: Thinks::Budget, max_tokens: 8192, cache: true };
+const OLDEST: Profile = Profile { max_tokens: 4096, ..COMPATIBLE };
+const NEWER: Profile = Profile { thinks: Thinks::Effort, ..COMPATIBLE };
+
+/// By how a model's name goes on after `claude-`; the first that fits counts.
+const PROFILES: &[(&str, Profile)] = &[
+    ("3-opus", OLDEST),
+    ("3-haiku", OLDEST),
+    ("3", COMPATIBLE),
+    ("haiku-4", COMPATIBLE),
+    ("sonnet-4", COMPATIBLE),
+    ("opus-4-7", NEWER),
+    ("opus-4.7", NEWER),
+    ("opus-4-8", NEWER),
+    ("opus-4.8", NEWER),
+    ("opus-4", COMPATIBLE),
+    ("", NEWER),
+];
+
+impl Default for Profile {
+    fn default() -> Self {
+        COMPATIBLE
+    }
+}
+
+impl Profile {
+    /// The profile of the model called `name`, with or without what a gateway puts before it.
+    pub fn of_model(name: &str) -> Profile {
+        let Some((_, name)) = name.split_once("claude-") else { return COMPATIBLE };
+        PROFILES.iter().find(|(begin, _)| name.starts_with(begin)).map_or(COMPATIBLE, |(_, profile)| profile.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_how_the_model_thinks() {
+        let thinks = |name| Profile::of_model(name).thinks;
+        assert_eq!(thinks("claude-sonnet-4-5-20250929"), Thinks::Budget);
+        assert_eq!(thinks("anthropic/claude-opus-4.7"), Thinks::Effort);
+        assert_eq!(thinks("claude-sonnet-9"), Thinks::Effort);
+        assert_eq!(thinks("glm-4.7"), Thinks::Budget);
+        assert_eq!(Profile::of_model("claude-3-haiku-20240307").max_tokens, 4096);
+    }
+}

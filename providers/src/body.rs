@@ -1,0 +1,133 @@
+//! The body of one reply, made model events: the event-stream parser and a format's decoder in one. No I/O.
+
+use std::collections::VecDeque;
+
+use loopwright::ModelEvent;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::codec::{Decode, Progress};
+use crate::sse::SseParser;
+
+/// Reads the bytes of one reply as they come.
+///
+/// More lenient than the event-stream specification where servers are: a last event without its blank line counts,
+/// and so does JSON outside of any event, be it the whole body or an error at its end.
+#[derive(Debug)]
+pub struct ReplyBody<D> {
+    parser: SseParser,
+    decoder: D,
+}
+
+impl<D: Decode> ReplyBody<D> {
+    /// A body of which nothing has come yet.
+    pub fn new(decoder: D) -> Self {
+        ReplyBody { parser: SseParser::new(), decoder }
+    }
+
+    /// Takes the next bytes and appends what they tell to `out`. Gives how far the reply has come; nothing if there
+    /// was no event in them, as with keep-alives.
+    pub fn push(&mut self, bytes: &[u8], out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
+        let ReplyBody { parser, decoder } = self;
+        let mut progress = None;
+        parser.push(bytes, |event| {
+            match decoder.decode(event.data, out) {
+                Progress::Waiting => {}
+                told => progress = Some(told),
+            }
+            join_deltas(out);
+        });
+        progress.or(parser.is_bare().then_some(Progress::Open))
+    }
+
+    /// The body is over: hands out what is left in it, unless that was cut, and the event that ends the reply, unless
+    /// it was there already.
+    pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
+        let ReplyBody { parser, decoder } = self;
+        let mut decode = |data: &[u8]| {
+            decoder.decode(data, out);
+        };
+        parser.flush(|event| match serde_json::from_slice::<Vec<&RawValue>>(event.data) {
+            Ok(list) => list.iter().for_each(|one| decode(one.get().as_bytes())),
+            Err(_) if is_cut(event.data) => {}
+            Err(_) => decode(event.data),
+        });
+        decoder.finish(out);
+    }
+
+    /// How many bytes of an unfinished event are kept.
+    pub fn buffered(&self) -> usize {
+        self.parser.buffered()
+    }
+}
+
+/// What arrived together is told together: a delta goes into the one before it, if that is of the same
+/// block and nobody has read it yet.
+fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
+    let mut last = ready.iter().rev();
+    let (Some(ModelEvent::Delta { block: new, .. }), Some(ModelEvent::Delta { block: old, .. })) =
+        (last.next(), last.next())
+    else {
+        return;
+    };
+    if new != old {
+        return;
+    }
+    if let Some(ModelEvent::Delta { delta: more, .. }) = ready.pop_back()
+        && let Some(ModelEvent::Delta { delta, .. }) = ready.back_mut()
+    {
+        delta.push_str(&more);
+    }
+}
+
+/// Whether this is the beginning of a JSON value.
+fn is_cut(data: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(data).is_err_and(|why| why.is_eof())
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright::ModelErrorKind;
+
+    use super::*;
+    use crate::error::Place;
+    use crate::openai_chat::Decoder;
+
+    const SAID: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
+
+    /// How a reply ends whose body is this: nothing if it is done.
+    fn error(body: &str) -> Option<ModelErrorKind> {
+        let (mut reply, mut out) = (ReplyBody::new(Decoder::new(Place::default())), VecDeque::new());
+        reply.push(body.as_bytes(), &mut out);
+        reply.finish(&mut out);
+        match out.pop_back() {
+            Some(ModelEvent::Done { .. }) => None,
+            Some(ModelEvent::Error(error)) => Some(error.kind),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_last_event_without_its_blank_line_counts_and_a_cut_one_does_not() {
+        assert_eq!(error(&format!("data: {SAID}\n\n")), None);
+        assert_eq!(error(&format!("data: {SAID}")), None);
+        assert_eq!(error(&format!("data: {}", &SAID[..40])), Some(ModelErrorKind::Network));
+    }
+
+    #[test]
+    fn a_body_that_is_no_event_stream_is_read_all_the_same() {
+        assert_eq!(error(SAID), None);
+        assert_eq!(error(&format!("[{SAID}]")), None);
+        let refused = r#"{ "error": {"code": 401, "message": "no"} }"#;
+        assert_eq!(error(refused), Some(ModelErrorKind::Auth));
+        assert_eq!(error(&format!("[{refused}\n]")), Some(ModelErrorKind::Auth));
+        assert_eq!(error(&format!("data: {SAID}\n\n{refused}")), Some(ModelErrorKind::Auth));
+    }
+
+    #[test]
+    fn a_keep_alive_is_no_progress() {
+        let mut reply = ReplyBody::new(Decoder::new(Place::default()));
+        assert_eq!(reply.push(b": still here\n\ndata: : and here\n\n", &mut VecDeque::new()), None);
+        assert_eq!(reply.push(b"{\n", &mut VecDeque::new()), Some(Progress::Open));
+    }
+}

@@ -1,0 +1,74 @@
+//! Call ids as a server wants them: a function of the id alone, so that calls and results stay a pair.
+
+use std::borrow::Cow;
+
+/// Which call ids a server takes. Others are rewritten, always in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CallIds {
+    /// Any.
+    #[default]
+    Any,
+    /// At most 40 letters, digits, `_` and `-`, as OpenAI.
+    UpTo40,
+    /// At most 64 letters, digits, `_` and `-`, as Anthropic.
+    UpTo64,
+    /// Nine letters and digits, as Mistral.
+    Nine,
+}
+
+impl CallIds {
+    /// `id`, or what stands for it where the server does not take it.
+    pub fn fit(self, id: &str) -> Cow<'_, str> {
+        let legal = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
+        let fits = match self {
+            CallIds::Any => true,
+            CallIds::UpTo40 => (1..=40).contains(&id.len()) && id.bytes().all(legal),
+            CallIds::UpTo64 => (1..=64).contains(&id.len()) && id.bytes().all(legal),
+            CallIds::Nine => id.len() == 9 && id.bytes().all(|c| c.is_ascii_alphanumeric()),
+        };
+        match self {
+            _ if fits => Cow::Borrowed(id),
+            CallIds::Nine => Cow::Owned(letters::<9>(hash(id))),
+            _ => Cow::Owned(format!("call_{}", letters::<20>(hash(id)))),
+        }
+    }
+}
+
+/// FNV-1a, 128 bits: the same on every machine and in every version, as what is kept must be.
+fn hash(id: &str) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    id.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+}
+
+/// The first `N` digits of `hash` in base 36; the low ones, which differ most.
+fn letters<const N: usize>(mut hash: u128) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let digit = |_| {
+        let digit = DIGITS[(hash % 36) as usize];
+        hash /= 36;
+        char::from(digit)
+    };
+    (0..N).map(digit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_fits_stays_and_another_is_always_rewritten_alike() {
+        let long = "fc_1|".repeat(20);
+        assert_eq!(CallIds::Any.fit(&long), long);
+        for (ids, most) in [(CallIds::UpTo40, 40), (CallIds::UpTo64, 64), (CallIds::Nine, 9)] {
+            let fit = ids.fit(&long).into_owned();
+            assert!(fit.len() <= most && fit.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'), "{fit}");
+            assert_eq!(fit, ids.fit(&long));
+            assert_eq!(fit, ids.fit(&fit), "what was rewritten fits");
+            assert_ne!(fit, ids.fit(&long[1..]));
+        }
+        assert_eq!(CallIds::UpTo40.fit("call_abc"), "call_abc");
+        assert_eq!(CallIds::Nine.fit("call_abc").len(), 9);
+    }
+}

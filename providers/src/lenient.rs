@@ -1,0 +1,96 @@
+//! Reading leniently what servers send in each other's places: `null` for an empty string, a number for an id.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A string; whatever is none reads as one, `null`, lists and objects as the empty one.
+#[derive(Default)]
+pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+/// A number of tokens, or an index; whatever is none counts as zero.
+#[derive(Default, Clone, Copy, PartialEq)]
+pub(crate) struct Count(pub(crate) u64);
+
+macro_rules! drain {
+    ($access:ident, $next:ident) => {
+        while $access.$next::<IgnoredAny>()?.is_some() {}
+    };
+}
+
+/// Makes a visitor whose scalars are all understood; the rest of its methods is given.
+macro_rules! lenient {
+    ($visitor:ident => $out:ty, $expecting:literal, $from:expr, { $($more:tt)* }) => {
+        struct $visitor;
+        impl<'de> Visitor<'de> for $visitor {
+            type Value = $out;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($expecting)
+            }
+            fn visit_unit<E>(self) -> Result<$out, E> {
+                Ok(<$out>::default())
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<$out, E> {
+                Ok(<$out>::default())
+            }
+            fn visit_u64<E>(self, n: u64) -> Result<$out, E> {
+                Ok($from(n))
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<$out, E> {
+                Ok($from(u64::try_from(n).unwrap_or(0)))
+            }
+            fn visit_f64<E>(self, n: f64) -> Result<$out, E> {
+                Ok($from(n as u64))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$out, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(<$out>::default())
+            }
+            $($more)*
+        }
+    };
+}
+
+macro_rules! deserialize_leniently {
+    ($($type:ty: $visitor:ident),*) => {$(
+        impl<'de: 'a, 'a> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any($visitor)
+            }
+        }
+    )*};
+}
+pub(crate) use {deserialize_leniently, lenient};
+
+lenient!(TextVisitor => Text<'de>, "a string", |n: u64| Text(Cow::Owned(n.to_string())), {
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
+        drain!(seq, next_element);
+        Ok(Text::default())
+    }
+});
+
+lenient!(CountVisitor => Count, "a number", Count, {
+    fn visit_str<E>(self, text: &str) -> Result<Count, E> {
+        Ok(Count(text.parse().unwrap_or(0)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
+        drain!(seq, next_element);
+        Ok(Count::default())
+    }
+});
+
+deserialize_leniently!(Text<'a>: TextVisitor);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CountVisitor)
+    }
+}

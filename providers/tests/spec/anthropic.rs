@@ -1,0 +1,44 @@
+//! `Anthropic` against a server.
+
+use futures::StreamExt;
+use loopwright::{BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, Usage, UserMessage};
+use loopwright_providers::Anthropic;
+
+use crate::server::Server;
+
+#[tokio::test]
+async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
+    let server = Server::start().await;
+    let model = Anthropic::builder("m").base_url(server.url()).api_key("sk-very-secret").build().unwrap();
+    let mut request = ChatRequest::default();
+    request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
+    let serve = async {
+        let mut http = server.accept().await;
+        assert!(http.head.starts_with("post /v1/messages http/1.1"), "{}", http.head);
+        assert!(http.head.contains("x-api-key: sk-very-secret") && http.head.contains("anthropic-version: 2023-06-01"));
+        assert!(!http.head.contains("authorization"));
+        assert_eq!(http.body["messages"][0]["content"][0]["text"], "Hi");
+        http.begin().await;
+        for event in [
+            r#"{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+            r#"{"type":"message_stop"}"#,
+        ] {
+            http.chunk(&format!("event: some\ndata: {event}\n\n")).await;
+        }
+        http.end().await;
+        http
+    };
+    let (events, _http) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
+    let expected = [
+        ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
+        ModelEvent::Delta { block: 0, delta: "Hello".into() },
+        ModelEvent::BlockEnd { block: 0, signature: None },
+        ModelEvent::Done { stop: StopReason::Stop, usage: Usage { input: 5, output: 2, ..Usage::default() } },
+    ];
+    assert_eq!(events, expected);
+}

@@ -1,0 +1,94 @@
+//! Every recorded error body, and every way to say that a request is too large.
+
+use std::time::{Duration, SystemTime};
+
+use loopwright::{ModelError, ModelErrorKind, ModelEvent};
+use loopwright_providers::openai_chat::Decoder;
+use loopwright_providers::{Decode, Place};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::recordings::{Recording, read, recordings, verdict};
+
+/// What a recording's kind is to us.
+fn kind(expected: &Value) -> ModelErrorKind {
+    use ModelErrorKind::*;
+    match (expected["kind"].as_str().unwrap(), expected["retryable"] == true) {
+        ("auth", _) => Auth,
+        ("context_overflow", _) => ContextOverflow,
+        ("invalid_request" | "not_found", _) => InvalidRequest,
+        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault.
+        ("rate_limit", false) => InvalidRequest,
+        ("rate_limit", true) => RateLimited,
+        ("overloaded" | "server_error", _) => Overloaded,
+        (other, _) => panic!("`{other}` is new to this test"),
+    }
+}
+
+fn place() -> Place {
+    Place { provider: "test".into(), host: "here".into(), key_var: None }
+}
+
+fn headers(of: &Value) -> HeaderMap {
+    let headers = of.as_object().into_iter().flatten().filter_map(|(name, value)| {
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value.as_str()?).ok()?))
+    });
+    headers.collect()
+}
+
+fn differs(recording: &Recording) -> Option<String> {
+    let (about, expected) = (&recording.about, &recording.about["expected"]);
+    let status = u16::try_from(about["status"].as_u64().unwrap()).unwrap();
+    let error = place().refused(status, &headers(&about["headers"]), &recording.bytes, SystemTime::UNIX_EPOCH);
+    let wait = expected["retry_after_ms"].as_f64().map(|ms| Duration::from_millis(ms as u64));
+    let said: String = expected["message"].as_str().unwrap_or("").chars().take(500).collect();
+    let retryable = expected["retryable"].as_bool().unwrap();
+    let right = error.kind == kind(expected)
+        && error.kind.is_retryable() == retryable
+        && (error.status, error.retry_after) == (Some(status), wait)
+        && error.message.contains(said.trim());
+    (!right).then(|| format!("{}: {error:?}\n  expected {expected}", recording.name))
+}
+
+#[test]
+fn every_error_body_is_classified_as_expected() {
+    let recordings = recordings("wire/errors", "body");
+    let wrong: Vec<String> = recordings.iter().filter_map(differs).collect();
+    verdict("error bodies", recordings.len(), &wrong);
+}
+
+/// The error that a provider's message becomes, in the way in which it comes.
+fn as_it_comes(example: &Value) -> ModelError {
+    let (message, status) = (example["message"].as_str().unwrap(), example["status"].as_u64().unwrap());
+    if status == 200 {
+        // Not an error's words, but how a stream finished.
+        let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
+        let (mut decoder, mut out) = (Decoder::new(place()), Default::default());
+        decoder.decode(chunk.as_bytes(), &mut out);
+        decoder.finish(&mut out);
+        let Some(ModelEvent::Error(error)) = out.pop_back() else { panic!("{message} is no error") };
+        return error;
+    }
+    let body = match message {
+        _ if message.ends_with("(no body)") => String::new(),
+        _ if message.starts_with('{') => message.to_owned(),
+        _ => json!({"error": {"message": message, "type": example["type"], "code": example["code"]}}).to_string(),
+    };
+    place().refused(status as u16, &HeaderMap::new(), body.as_bytes(), SystemTime::UNIX_EPOCH)
+}
+
+#[test]
+fn an_overflow_is_recognised_and_nothing_else_is_taken_for_one() {
+    let vectors: Value = serde_json::from_str(&read("vectors/overflow.json")).unwrap();
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for (list, overflow) in [("examples", true), ("not_overflow", false)] {
+        for example in vectors[list].as_array().unwrap() {
+            checked += 1;
+            let error = as_it_comes(example);
+            if (error.kind == ModelErrorKind::ContextOverflow) != overflow {
+                wrong.push(format!("{list}: {example}\n  {error:?}"));
+            }
+        }
+    }
+    verdict("overflow messages", checked, &wrong);
+}

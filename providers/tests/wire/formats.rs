@@ -1,0 +1,120 @@
+//! The wire formats that have a codec, each a row: what a recording of it expects, in our words.
+
+use std::sync::Arc;
+
+use loopwright::{ModelErrorKind, StopReason, Usage};
+use loopwright_providers::anthropic::Messages;
+use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::{Decode, Place, WireFormat};
+use serde_json::Value;
+
+/// One wire format.
+pub(crate) struct Format {
+    /// Its folder.
+    pub(crate) name: &'static str,
+    pub(crate) decoder: fn() -> Box<dyn Decode>,
+    /// How a reply ends that says `stop_reason`, and has calls or none.
+    pub(crate) end: fn(&str, bool) -> End,
+    /// What the tokens of `expected.usage` are to us.
+    pub(crate) usage: fn(&Reported) -> Usage,
+    /// Whether a stream that is cut after this payload has said everything.
+    pub(crate) is_terminal: fn(&str) -> bool,
+}
+
+/// How a reply ends.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    Done(StopReason),
+    Fails(ModelErrorKind),
+}
+
+/// Tokens as a recording has them; what was not reported is zero.
+#[derive(Default)]
+pub(crate) struct Reported {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cache_read: u64,
+    pub(crate) cache_write: u64,
+    pub(crate) reasoning: u64,
+    pub(crate) total: u64,
+}
+
+pub(crate) const FORMATS: &[Format] = &[
+    Format {
+        name: "openai-chat",
+        decoder: decoder::<ChatCompletions>,
+        end: chat::end,
+        usage: chat::usage,
+        is_terminal: chat::is_terminal,
+    },
+    Format {
+        name: "anthropic",
+        decoder: decoder::<Messages>,
+        end: anthropic::end,
+        usage: anthropic::usage,
+        is_terminal: anthropic::is_terminal,
+    },
+];
+
+fn decoder<F: WireFormat>() -> Box<dyn Decode> {
+    Box::new(F::decoder(Arc::new(Place { provider: "test".into(), host: "here".into(), key_var: None })))
+}
+
+fn json(payload: &str) -> Value {
+    serde_json::from_str(payload).unwrap_or(Value::Null)
+}
+
+/// The calls decide, where the label says no more than that the reply is over.
+fn said(calls: bool) -> End {
+    End::Done(if calls { StopReason::ToolCalls } else { StopReason::Stop })
+}
+
+mod chat {
+    use super::*;
+
+    pub(super) fn end(raw: &str, calls: bool) -> End {
+        match raw {
+            "length" => End::Done(StopReason::Length),
+            "content_filter" => End::Done(StopReason::ContentFilter),
+            "model_context_window_exceeded" => End::Fails(ModelErrorKind::ContextOverflow),
+            _ => said(calls),
+        }
+    }
+
+    /// The prompt's tokens count those of the cache, ours do not. The completion's count the reasoning; xAI counts it
+    /// beside them, which its total tells.
+    pub(super) fn usage(reported: &Reported) -> Usage {
+        let Reported { input, output, cache_read, cache_write, reasoning, total } = *reported;
+        let output = if input + output + reasoning == total { output + reasoning } else { output };
+        Usage { input: input - cache_read - cache_write, output, cache_read, cache_write, reasoning }
+    }
+
+    /// Many servers send no `[DONE]`, or not always: the finish reason is enough.
+    pub(super) fn is_terminal(payload: &str) -> bool {
+        let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
+        payload == "[DONE]" || json(payload)["choices"].as_array().is_some_and(|choices| choices.iter().any(finished))
+    }
+}
+
+mod anthropic {
+    use super::*;
+
+    /// A turn that the provider paused is over for us: its own tools are not ours to go on with.
+    pub(super) fn end(raw: &str, calls: bool) -> End {
+        match raw {
+            "max_tokens" => End::Done(StopReason::Length),
+            "refusal" => End::Done(StopReason::ContentFilter),
+            _ => said(calls),
+        }
+    }
+
+    /// The input counts neither cache reads nor writes, the output counts the thinking: as with us.
+    pub(super) fn usage(reported: &Reported) -> Usage {
+        let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
+        Usage { input, output, cache_read, cache_write, reasoning }
+    }
+
+    pub(super) fn is_terminal(payload: &str) -> bool {
+        json(payload)["type"] == "message_stop"
+    }
+}

@@ -1,0 +1,14 @@
+//! Recorded traffic against the codecs: `cargo test --test wire`, not part of plain `cargo test`.
+//!
+//! Reads `$LOOPWRIGHT_SHARED/wire` and `/vectors` (by default `shared` beside the repository) and fails where they
+//! hold nothing. A line for each recording is shown with `-- --nocapture`. `LOOPWRIGHT_SEED` repeats the random
+//! splits of an earlier run.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
+
+mod errors;
+mod formats;
+mod recordings;
+mod reply;
+mod sse;
+mod streams;

@@ -1,0 +1,133 @@
+//! Every recorded stream, delivered in every way, and cut.
+
+use std::time::SystemTime;
+
+use crate::formats::{FORMATS, Format};
+use crate::recordings::{Recording, recordings, verdict};
+use crate::reply::Reply;
+
+/// Random splits of each stream, and as many cuts at random bytes.
+const SPLITS: usize = 24;
+
+#[test]
+fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
+    let mut chance = Chance::new();
+    println!("LOOPWRIGHT_SEED={}", chance.0);
+    for format in FORMATS {
+        let (recordings, mut wrong) = (recordings(&format!("wire/{}", format.name), "sse"), Vec::new());
+        for recording in &recordings {
+            let found = check(format, recording, &mut chance);
+            match &found {
+                Ok(line) => println!("ok    {}/{}: {line}", format.name, recording.name),
+                Err(why) => wrong.push(format!("WRONG {}/{}: {why}", format.name, recording.name)),
+            }
+        }
+        verdict(&format!("{} streams", format.name), recordings.len(), &wrong);
+    }
+}
+
+/// A line about the recording, or what is wrong.
+fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<String, String> {
+    let bytes = recording.bytes.as_slice();
+    let whole = Reply::read(format, [bytes])?;
+    let wrong = whole.differs(format, &recording.about["expected"]);
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n  "));
+    }
+    let same = |how: &str, got: Result<Reply, String>| match got {
+        Ok(got) if got == whole => Ok(()),
+        got => Err(format!("delivered {how} it is {got:?}, and whole {whole:?}")),
+    };
+    same("byte by byte", Reply::read(format, bytes.chunks(1)))?;
+    let crlf = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
+    same("with CRLF", Reply::read(format, [crlf.as_slice()]))?;
+    same("with CRLF byte by byte", Reply::read(format, crlf.chunks(1)))?;
+    for _ in 0..SPLITS {
+        same("at random splits", Reply::read(format, chance.split(bytes)))?;
+    }
+    let cuts = event_ends(bytes);
+    let events = cuts.len();
+    let random: Vec<usize> = (0..SPLITS).map(|_| chance.below(bytes.len() + 1)).collect();
+    let terminal = terminal(format, bytes);
+    for cut in cuts.into_iter().chain(random) {
+        check_cut(format, &whole, &bytes[..cut], terminal.is_some_and(|at| cut >= at))?;
+    }
+    Ok(format!(
+        "{events} events, {:?}",
+        whole.end.as_ref().map_or_else(|e| format!("{:?}", e.kind), |d| format!("{:?}", d.0))
+    ))
+}
+
+/// A stream that was cut is a failed reply, unless everything had been said.
+fn check_cut(format: &Format, whole: &Reply, cut: &[u8], complete: bool) -> Result<(), String> {
+    let reply = Reply::read(format, [cut])?;
+    let at = cut.len();
+    match &reply.end {
+        Err(error) if complete || error.kind.is_retryable() || whole.end.is_err() => Ok(()),
+        Err(error) => Err(format!("cut at byte {at} it fails for good: {error}")),
+        Ok(_) if !complete => Err(format!("cut at byte {at} it is a finished turn")),
+        Ok(_) if whole.end.is_ok() && reply.said() != whole.said() => {
+            Err(format!("cut at byte {at} it says {:?}, and whole {:?}", reply.said(), whole.said()))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Where each event ends, the last one aside.
+fn event_ends(bytes: &[u8]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let (mut at, mut was_blank) = (0, true);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        at += line.len();
+        let blank = line.trim_ascii().is_empty();
+        if blank && !was_blank {
+            ends.push(at);
+        }
+        was_blank = blank;
+    }
+    ends.pop_if(|end| *end == bytes.len());
+    ends
+}
+
+/// Where the first payload ends that says that everything has been said.
+fn terminal(format: &Format, bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(line);
+        if text.strip_prefix("data:").is_some_and(|payload| (format.is_terminal)(payload.trim())) {
+            return Some(at + line.trim_ascii_end().len());
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// A xorshift generator, of a seed that is printed.
+struct Chance(u64);
+
+impl Chance {
+    fn new() -> Chance {
+        let given = std::env::var("LOOPWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+        Chance(given.unwrap_or_else(now).max(1))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+
+    /// Chunks of random lengths, many of them short.
+    fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut chunks = Vec::new();
+        while !bytes.is_empty() {
+            let most = [2, 7, 60, 1500][self.below(4)];
+            let (chunk, rest) = bytes.split_at((1 + self.below(most)).min(bytes.len()));
+            chunks.push(chunk);
+            bytes = rest;
+        }
+        chunks
+    }
+}
