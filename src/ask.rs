@@ -15,7 +15,7 @@ use crate::hooks::{
 use crate::input::{Lane, Prompt, Urgency};
 use crate::limits::Limit;
 use crate::memory::Item;
-use crate::message::{Body, Message, ResultStatus, StopReason};
+use crate::message::{AssistantMessage, Body, Message, ResultStatus, StopReason, Usage};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
 use crate::queue::Waiting;
 use crate::session::{Partial, Session};
@@ -309,10 +309,10 @@ impl Session {
         let mut reply = Assembler::default();
         let id = self.next_message();
         let mut stream = model.stream(request);
-        let (stop, usage) = loop {
+        let (stop, usage, error) = loop {
             let event = tokio::select! { biased;
                 Some(mail) = self.mail.recv() => match self.hear(mail).await? {
-                    Some(Urgency::Interrupt) => return Ok(Reply { message: None, error: None, ended_by_hook: false }),
+                    Some(Urgency::Interrupt) => break (StopReason::Interrupted, Usage::default(), None),
                     _ => continue,
                 },
                 event = stream.next() => event,
@@ -322,20 +322,19 @@ impl Session {
                 ModelEvent::Delta { block, delta } => drop(reply.delta(block, delta)?),
                 ModelEvent::BlockEnd { block, signature } => reply.end(block, signature)?,
                 ModelEvent::Withdrawn => reply = Assembler::default(),
-                ModelEvent::Done { stop, usage } => break (stop, usage),
-                ModelEvent::Error(error) => {
-                    return Ok(Reply { message: None, error: Some(error), ended_by_hook: false });
-                }
+                ModelEvent::Done { stop, usage } => break (stop, usage, None),
+                ModelEvent::Error(error) => break (StopReason::Error, Usage::default(), Some(error)),
             }
             tokio::task::coop::consume_budget().await; // as in `stream`
         };
         drop(stream);
-        let reply = reply.finish(stop, model.info().id.clone(), usage);
-        let Some(message) = reply.map(|reply| Arc::new(Message::new(id, reply))) else {
-            return Ok(Reply { message: None, error: None, ended_by_hook: false });
-        };
+        // One that failed or was cut off is logged and counted too, so that nobody asks without end.
+        let model_id = model.info().id.clone();
+        let nothing = AssistantMessage { stop, model: model_id.clone(), ..AssistantMessage::default() };
+        let said = reply.finish(stop, model_id, usage).filter(|_| error.is_none() && stop != StopReason::Interrupted);
+        let message = Arc::new(Message::new(id, said.clone().unwrap_or(nothing)));
         let cost = model.info().prices.map(|prices| prices.cost(&usage));
         self.commit(Item::Aside { message: message.clone(), cost }).await?;
-        Ok(Reply { message: Some(message), error: None, ended_by_hook: false })
+        Ok(Reply { message: said.map(|_| message), error, ended_by_hook: false })
     }
 }

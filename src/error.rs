@@ -192,6 +192,9 @@ pub enum InputError {
     /// The answer makes no sense for this call.
     #[error("{0}")]
     BadDecision(String),
+    /// The output schema of the request is not one.
+    #[error("the output schema is not valid: {0}")]
+    OutputSchema(String),
     /// The session's memory failed; the input was not taken.
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),

@@ -199,7 +199,8 @@ pub enum AgentEvent {
     },
     /// The conversation begins anew.
     Reset,
-    /// A run ended. Comes exactly once per run.
+    /// A run ended. Comes exactly once per run; where the memory failed at the very end it is told without an item,
+    /// and again when the run is taken up later.
     AgentEnd(Arc<RunOutcome>),
 }
 

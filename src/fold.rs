@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -48,6 +49,8 @@ pub(crate) struct Fold {
     pub(crate) answered: Option<(CallId, Arc<Decision>)>,
     /// How the last run ended.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
+    /// When the run began, in milliseconds since 1970.
+    started: u64,
     inputs: HashSet<InputId>,
     call_ids: HashSet<CallId>,
     /// The highest number of a message.
@@ -70,6 +73,8 @@ pub(crate) struct Turn {
 pub(crate) struct Spent {
     pub(crate) usage: Usage,
     pub(crate) cost: f64,
+    /// Time of the runs that have ended.
+    pub(crate) time: Duration,
     /// Requests outside of the conversation; they count as turns.
     pub(crate) asides: u32,
 }
@@ -91,7 +96,10 @@ impl Fold {
         self.len += 1;
         match item {
             Item::Opened { epoch } => self.epoch = *epoch,
-            Item::RunStarted { run, cause, .. } => self.start_run(*run, cause, tell),
+            Item::RunStarted { run, cause, time } => {
+                self.started = *time;
+                self.start_run(*run, cause, tell)
+            }
             Item::RunEnded { .. } => self.end_run(item, tell),
             Item::Queued { input, lane, urgency, message, output } => {
                 let (input, message, output) = (input.clone(), message.clone(), output.clone());
@@ -177,8 +185,9 @@ impl Fold {
     }
 
     fn end_run(&mut self, item: &Item, tell: &mut dyn FnMut(AgentEvent)) {
-        let Item::RunEnded { end, error, model_error, limit, value, handed_back, .. } = item else { return };
+        let Item::RunEnded { end, time, error, model_error, limit, value, handed_back, .. } = item else { return };
         self.close_turn(tell);
+        self.spent.time += Duration::from_millis(time.saturating_sub(self.started));
         let back = self.queue.iter().filter(|w| handed_back.contains(&w.input)).map(|w| w.message.text()).collect();
         if !handed_back.is_empty() {
             self.queue.remove(handed_back);
@@ -204,6 +213,8 @@ impl Fold {
     fn deliver(&mut self, input: &InputId, tell: &mut dyn FnMut(AgentEvent)) {
         let Some(waiting) = self.queue.take(input) else { return };
         match waiting.lane {
+            // A message that came with `Continue` goes on with the request that there is.
+            Lane::Request if waiting.output.is_none() && matches!(self.cause, Some(RunCause::Continue(_))) => {}
             Lane::Request => self.output = waiting.output,
             _ => tell(self.queue_update()),
         }

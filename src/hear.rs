@@ -8,6 +8,7 @@ use crate::extensions::Extensions;
 use crate::input::{ActionResult, Decision, InputEvent, Lane, Prompt, Urgency};
 use crate::memory::Item;
 use crate::message::InputId;
+use crate::schema::Schema;
 use crate::session::{Input, Mail, Receipt, Session};
 use crate::state::AgentState;
 
@@ -92,6 +93,9 @@ impl Session {
         }
         if lane == Lane::Request && self.fold.queue.lane(Lane::Request).count() >= MOST_REQUESTS {
             return Err(InputError::Full(MOST_REQUESTS));
+        }
+        if let Some(output) = &prompt.output {
+            Schema::compile(&output.schema).map_err(InputError::OutputSchema)?;
         }
         if lane == Lane::Request {
             self.riders.insert(input.clone(), prompt.extensions);

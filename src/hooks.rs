@@ -12,15 +12,16 @@ use crate::tool::ToolSpec;
 
 /// Sees each text part as it streams, before anybody else does.
 pub type FnHandleStepTextPart = Arc<dyn Fn(TextPart<'_>) -> TextAction + Send + Sync>;
-/// Sees each complete reply, before it is decided whether the loop goes on.
+/// Sees each complete reply, before it is decided whether the loop goes on. An interrupt does not cut it.
 pub type FnHandleBeforeEnd = Arc<dyn Fn(EndCheck) -> BoxFuture<'static, BeforeEnd> + Send + Sync>;
-/// Sees each validated call before it runs or is put to the user, in source order.
+/// Sees each validated call before it runs or is put to the user, in source order. An interrupt does not cut it.
 pub type FnBeforeToolCall = Arc<dyn Fn(ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync>;
 /// Sees the result of each call that ran, and may change it.
 pub type FnAfterToolCall = Arc<dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync>;
-/// Makes the conversation of a request out of the history: prunes, injects.
+/// Makes the conversation of a request out of the history: prunes, injects. It costs a copy of the list of
+/// messages (not of the messages) at each request.
 pub type FnTransformContext = Arc<dyn Fn(Vec<Arc<Message>>) -> BoxFuture<'static, Vec<Arc<Message>>> + Send + Sync>;
-/// Turns messages into what a model is shown, after `transform_context`.
+/// Turns messages into what a model is shown, after `transform_context`, at the same cost.
 pub type FnConvertToLlm = Arc<dyn Fn(Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync>;
 /// Whether the next request offers a tool.
 pub type FnPrepareTools = Arc<dyn Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync>;
@@ -76,7 +77,7 @@ pub enum BeforeEnd {
     Default,
     /// The loop goes on: this message is delivered after the reply's calls, like a steer that waits for the turn.
     Continue(UserMessage),
-    /// The run ends. Calls of the reply are answered "skipped".
+    /// The run ends. Calls of the reply are answered "skipped", and what is queued stays queued.
     End,
 }
 

@@ -15,7 +15,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// US dollars of all requests together; unlimited by default. A model without known prices is refused.
     pub cost: Option<f64>,
-    /// Time on the clock; unlimited by default. Reaching it cuts the run off at once.
+    /// Time on the clock, that of the runs before an answer or `Continue` included; unlimited by default.
+    /// Reaching it cuts the run off at once.
     pub wall_time: Option<Duration>,
     /// Time for one tool call that sets no timeout of its own, 120 s by default.
     pub tool_time: Duration,

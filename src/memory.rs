@@ -42,6 +42,8 @@ pub enum Item {
         run: RunId,
         /// How.
         end: EndKind,
+        /// Milliseconds since 1970.
+        time: u64,
         /// The error, for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,

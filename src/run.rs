@@ -80,7 +80,8 @@ impl Task {
 
     /// Passes of the pattern until the run may end; and the abort or reset that ended it, if it was one.
     async fn drive(&mut self) -> (Ending, Option<Box<Input>>) {
-        let deadline = self.session.config.limits.wall_time.map(|time| Instant::now() + time);
+        let spent = self.session.fold.spent.time;
+        let deadline = self.session.config.limits.wall_time.map(|time| Instant::now() + time.saturating_sub(spent));
         let mut output_retries = self.session.config.limits.output_retries;
         let mut fresh = true;
         loop {

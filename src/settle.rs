@@ -57,7 +57,8 @@ impl Session {
         let Ending { end, error, model_error, limit, value } = ending;
         let back = self.fold.queue.iter().filter(|w| end == EndKind::Aborted && w.lane != Lane::Request);
         let handed_back = back.map(|w| w.input.clone()).collect();
-        self.stage(Item::RunEnded { run, end, error, model_error, limit, value, handed_back });
+        let time = self.config.ambient.now();
+        self.stage(Item::RunEnded { run, end, time, error, model_error, limit, value, handed_back });
         Ok(())
     }
 

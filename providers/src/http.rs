@@ -132,7 +132,8 @@ fn build(way: Way, connect: Duration) -> Result<Client, reqwest::Error> {
         .connect_timeout(connect)
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
-        .redirect(redirect::Policy::none()); // a key must not follow a redirect
+        .redirect(redirect::Policy::none()) // a key must not follow a redirect
+        .retry(reqwest::retry::never()); // it would copy each request; `Retry` is for that
     match way {
         Way::Local => client.tls_certs_only([]).no_proxy(),
         Way::Plain => client.tls_certs_only([]),

@@ -273,3 +273,28 @@ async fn requests_during_a_run_wait_their_turn() {
     assert_eq!(rig.transcript().await.len(), 66);
     rig.check().await;
 }
+
+/// C46 C48: wall time goes on through runs that an answer resumes.
+#[tokio::test(start_paused = true)]
+async fn wall_time_goes_on_through_resumed_runs() {
+    /// Time that the paused clock tells.
+    struct Paused(Instant);
+    impl Ambient for Paused {
+        fn now(&self) -> u64 {
+            self.0.elapsed().as_millis() as u64
+        }
+        fn random(&self) -> u64 {
+            0
+        }
+    }
+    let tools = [TestTool::new("work").takes(ms(200)), TestTool::new("ask").effect(Effect::AtMostOnce)];
+    let replies = [calls(&["work", "ask"]), calls(&["work"]), Script::text("ok")];
+    let limits = Limits::default().wall_time(ms(300));
+    let rig = pi_with(replies, &tools, |a| a.limits(limits).ambient(Paused(Instant::now()))).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::AwaitingAction);
+    let t = Instant::now();
+    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
+    rig.handle.wait_for_idle().await;
+    assert!(t.elapsed() < ms(310), "100 ms were left, and the grace of a cancelled tool");
+    assert_eq!(rig.handle.state().await.unwrap().error.as_deref(), Some("the time limit is reached"));
+}

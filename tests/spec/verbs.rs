@@ -251,3 +251,30 @@ async fn a_snapshot_has_every_field() {
     let state = rig.handle.state().await.unwrap();
     assert_eq!((state.error.as_deref(), state.is_running), (Some("no key"), false));
 }
+
+/// C46 C64: an aside that fails is logged and counted too, so a pattern that asks again without end meets the limit.
+#[tokio::test(start_paused = true)]
+async fn an_aside_that_fails_is_counted() {
+    let pattern = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            while step.ask_with(Ask::aside()).await?.error().is_some() {}
+            Ok(StepEnd::Done)
+        })
+    });
+    let replies = (0..9).map(|_| Script::error(ModelErrorKind::Overloaded, "busy"));
+    let rig = Rig::new(pattern, replies, |a| a.max_turns(4)).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().limit, Some(Limit::Turns));
+    assert!(rig.model.requests().len() <= 4);
+    rig.check().await;
+}
+
+/// C16: an output schema that is none is refused with the request, not found at its end.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_bad_schema_is_refused() {
+    let rig = pi([Script::text("ok")], &[]).await;
+    let mut prompt = Prompt::from("go");
+    prompt.output = Some(Arc::new(OutputSchema { name: "x".into(), schema: json!({"type": 5}) }));
+    assert!(matches!(rig.handle.prompt(prompt).await, Err(InputError::OutputSchema(_))));
+    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "ok");
+}
