@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
 
-use super::wire::{CallDelta, Chunk, Content, Delta};
+use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
 use crate::json::is_object;
@@ -103,14 +103,16 @@ impl Decoder {
         if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
             self.delta(delta, out);
         }
-        if !choice.finish_reason.0.is_empty() {
-            self.finish = Some(choice.finish_reason.0.into_owned());
+        let reason = text(choice.finish_reason);
+        if !reason.is_empty() {
+            self.finish = Some(reason.into_owned());
         }
     }
 
     fn delta(&mut self, delta: Delta<'_>, out: &mut Out) {
-        let thinking = if delta.reasoning_content.0.is_empty() { delta.reasoning } else { delta.reasoning_content };
-        self.prose(BlockKind::Thinking, thinking.0.into_owned(), out);
+        let content = text(delta.reasoning_content);
+        let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
+        self.prose(BlockKind::Thinking, thinking.into_owned(), out);
         match delta.content {
             Content::Text(text) => self.prose(BlockKind::Text, text.into_owned(), out),
             Content::Pieces(pieces) => {
@@ -120,8 +122,8 @@ impl Decoder {
                 }
             }
         }
-        self.prose(BlockKind::Text, delta.refusal.0.into_owned(), out);
-        for call in delta.tool_calls.into_iter().flatten() {
+        self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
+        for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
             self.call(call, out);
         }
     }

@@ -13,6 +13,14 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
+/// A string that most chunks do not have: boxed, so that what a chunk is read into stays small.
+pub(super) type Rare<'a> = Option<Box<Text<'a>>>;
+
+/// The string, empty where there is none.
+pub(super) fn text(rare: Rare<'_>) -> Cow<'_, str> {
+    rare.map(|text| text.0).unwrap_or_default()
+}
+
 /// One chunk of the stream, or a whole completion.
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
@@ -23,11 +31,11 @@ pub(super) struct Chunk<'a> {
     #[serde(default)]
     pub(super) x_groq: Option<Box<XGroq>>,
     #[serde(borrow, default)]
-    pub(super) error: Option<&'a RawValue>,
+    pub(super) error: Option<Box<&'a RawValue>>,
     #[serde(borrow, default)]
-    pub(super) message: Option<&'a RawValue>,
+    pub(super) message: Option<Box<&'a RawValue>>,
     #[serde(borrow, default)]
-    pub(super) detail: Option<&'a RawValue>,
+    pub(super) detail: Option<Box<&'a RawValue>>,
 }
 
 /// Groq's corner of a chunk.
@@ -48,7 +56,7 @@ pub(super) struct Choice<'a> {
     #[serde(borrow, default)]
     pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow, default)]
-    pub(super) finish_reason: Text<'a>,
+    pub(super) finish_reason: Rare<'a>,
 }
 
 /// What a chunk adds to the reply.
@@ -57,13 +65,13 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) content: Content<'a>,
     #[serde(borrow, default)]
-    pub(super) reasoning_content: Text<'a>,
+    pub(super) reasoning_content: Rare<'a>,
     #[serde(borrow, default)]
-    pub(super) reasoning: Text<'a>,
+    pub(super) reasoning: Rare<'a>,
     #[serde(borrow, default)]
-    pub(super) refusal: Text<'a>,
+    pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
-    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+    pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
 }
 
 /// More of one tool call.
@@ -216,3 +224,14 @@ lenient!(FirstChoiceVisitor => FirstChoice<'de>, "a list of choices", |_| FirstC
 });
 
 deserialize_leniently!(Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoiceVisitor);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is moved a few times for each delta; above this size that is a call each time.
+    #[test]
+    fn a_chunk_is_small() {
+        assert!(size_of::<Chunk<'_>>() <= 128, "{} bytes", size_of::<Chunk<'_>>());
+    }
+}
