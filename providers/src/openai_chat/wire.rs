@@ -30,12 +30,12 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<Box<RawUsage>>,
     #[serde(default)]
     pub(super) x_groq: Option<Box<XGroq>>,
-    #[serde(borrow, default)]
-    pub(super) error: Option<Box<&'a RawValue>>,
-    #[serde(borrow, default)]
-    pub(super) message: Option<Box<&'a RawValue>>,
-    #[serde(borrow, default)]
-    pub(super) detail: Option<Box<&'a RawValue>>,
+    #[serde(default)]
+    pub(super) error: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) message: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) detail: Option<IgnoredAny>,
 }
 
 /// Groq's corner of a chunk.
