@@ -19,7 +19,8 @@ const CODEC: &str = "openai-chat";
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
-    let mut body = Vec::with_capacity(4096);
+    // Most messages are smaller; where they are not, the body grows by doubling.
+    let mut body = Vec::with_capacity(4096 + 512 * request.messages.len());
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
     body.extend_from_slice(b",\"messages\":[");
@@ -84,7 +85,7 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let mut images: Vec<Value> = Vec::new();
     for message in request.messages.iter().filter(|message| message.is_for_model()) {
         let result = message.as_tool_result();
-        if result.is_none() {
+        if result.is_none() && !images.is_empty() {
             add(&images_message(&mut images));
         }
         let way = Way::of(message, settings);
