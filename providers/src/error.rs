@@ -88,6 +88,7 @@ impl Failure {
             _ if coded(&["tool_use_failed"]) => Protocol,
             Some(500..=599) => Overloaded,
             Some(_) => InvalidRequest,
+            None if coded(&["rate_limit"]) && message.starts_with("request too large") => InvalidRequest,
             None if coded(&["rate_limit", "ratelimit", "resource_exhausted"]) => RateLimited,
             None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
             None => Overloaded,

@@ -1,6 +1,7 @@
 //! Writing JSON piece by piece, as the encoders do.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 /// A further field of the object that `body` is in.
 pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
@@ -20,6 +21,15 @@ pub(crate) fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
 /// A value as bytes of its own.
 pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// The JSON text of a call's arguments, or a piece of it: the string that it should be, or else the value itself.
+pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
+    let raw = raw.map_or("", RawValue::get);
+    match raw.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw).unwrap_or_default(),
+        _ => raw.to_owned(),
+    }
 }
 
 /// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate is none.

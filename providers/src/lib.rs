@@ -1,10 +1,10 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`] and [`anthropic`] so far: a request in, bytes out; payloads in,
-//! [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one event-stream
-//! parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
-//! it.
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`] and [`anthropic`] so far: a request in,
+//! bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
+//! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
+//! [`OpenAiChat`], [`OpenAiResponses`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`].
+//! [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -25,6 +25,7 @@ mod lenient;
 mod model;
 mod offline;
 pub mod openai_chat;
+pub mod openai_responses;
 mod reply;
 mod retry;
 mod sse;
@@ -35,7 +36,10 @@ pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use http::{Http, Timeouts};
-pub use model::{Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder};
+pub use model::{
+    Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
+    OpenAiResponsesBuilder,
+};
 pub use offline::Offline;
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -15,6 +15,7 @@ use crate::codec::{KeyHeader, Settings, WireFormat};
 use crate::error::Place;
 use crate::http::{Http, Target};
 use crate::openai_chat::ChatCompletions;
+use crate::openai_responses::Responses;
 use crate::reply::Reply;
 
 /// A key or header value shorter than this may be an everyday word, and is not taken for a secret.
@@ -32,6 +33,19 @@ const SECRET: usize = 8;
 pub type OpenAiChat = Model<ChatCompletions>;
 /// Says how an [`OpenAiChat`] is reached.
 pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
+
+/// A model behind an OpenAI Responses endpoint, which keeps nothing of the conversation.
+///
+/// ```
+/// use loopwright_providers::OpenAiResponses;
+///
+/// let model = OpenAiResponses::builder("gpt-5.1").api_key("of your own").build()?;
+/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "openai/gpt-5.1");
+/// # Ok::<(), loopwright::ModelError>(())
+/// ```
+pub type OpenAiResponses = Model<Responses>;
+/// Says how an [`OpenAiResponses`] model is reached.
+pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 
 /// A model behind an Anthropic Messages endpoint.
 ///

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::json::json_text;
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
 /// A string that most chunks do not have: boxed, so that what a chunk is read into stays small.
@@ -97,11 +98,7 @@ pub(super) struct Function<'a> {
 impl Function<'_> {
     /// The arguments' JSON text, or a piece of it: the string that it should be, or else the value itself.
     pub(super) fn arguments(&self) -> String {
-        let raw = self.arguments.map_or("", RawValue::get);
-        match raw.as_bytes().first() {
-            Some(b'"') => serde_json::from_str(raw).unwrap_or_default(),
-            _ => raw.to_owned(),
-        }
+        json_text(self.arguments)
     }
 }
 

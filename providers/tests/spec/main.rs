@@ -4,4 +4,5 @@
 
 mod anthropic;
 mod openai_chat;
+mod openai_responses;
 mod server;

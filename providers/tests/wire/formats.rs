@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loopwright::{ModelErrorKind, StopReason, Usage};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{Decode, Place, WireFormat};
 use serde_json::Value;
 
@@ -46,6 +47,13 @@ pub(crate) const FORMATS: &[Format] = &[
         end: chat::end,
         usage: chat::usage,
         is_terminal: chat::is_terminal,
+    },
+    Format {
+        name: "openai-responses",
+        decoder: decoder::<Responses>,
+        end: responses::end,
+        usage: responses::usage,
+        is_terminal: responses::is_terminal,
     },
     Format {
         name: "anthropic",
@@ -93,6 +101,28 @@ mod chat {
     pub(super) fn is_terminal(payload: &str) -> bool {
         let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
         payload == "[DONE]" || json(payload)["choices"].as_array().is_some_and(|choices| choices.iter().any(finished))
+    }
+}
+
+mod responses {
+    use super::*;
+
+    /// The recordings know one reason for an incomplete response, the length.
+    pub(super) fn end(raw: &str, calls: bool) -> End {
+        if raw == "incomplete" { End::Done(StopReason::Length) } else { said(calls) }
+    }
+
+    /// The input's tokens count those of the cache, ours do not. The output's count the reasoning.
+    pub(super) fn usage(reported: &Reported) -> Usage {
+        let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
+        Usage { input: input - cache_read - cache_write, output, cache_read, cache_write, reasoning }
+    }
+
+    pub(super) fn is_terminal(payload: &str) -> bool {
+        let kind = &json(payload)["type"];
+        ["response.completed", "response.incomplete", "response.failed", "error"]
+            .iter()
+            .any(|terminal| kind == terminal)
     }
 }
 

@@ -1,0 +1,51 @@
+//! The OpenAI Responses format, without any state on the server's side. Pure: no I/O.
+
+mod decode;
+mod encode;
+mod profile;
+mod wire;
+
+use std::sync::Arc;
+
+use loopwright::ChatRequest;
+
+use crate::codec::{KeyHeader, WireFormat};
+use crate::error::Place;
+
+pub use decode::Decoder;
+pub use encode::encode;
+pub use profile::{Profile, Reasons};
+
+/// What a body needs besides the request.
+pub type Settings = crate::codec::Settings<Profile>;
+
+/// Marks the signature of a text: what follows is its phase, a comment on the way or the final answer.
+const PHASE: &str = "phase:";
+
+/// The OpenAI Responses format.
+#[derive(Debug, Clone, Copy)]
+pub struct Responses;
+
+impl WireFormat for Responses {
+    type Profile = Profile;
+    type Decoder = Decoder;
+
+    const PROVIDER: &'static str = "openai";
+    const BASE_URL: &'static str = "https://api.openai.com/v1";
+
+    fn profile(host: &str, model: &str) -> Profile {
+        Profile::of(host, model)
+    }
+    fn key_header(profile: &Profile) -> KeyHeader {
+        profile.key_header
+    }
+    fn path(_: &str) -> String {
+        "/responses".into()
+    }
+    fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+        encode(request, settings)
+    }
+    fn decoder(place: Arc<Place>) -> Decoder {
+        Decoder::new(place)
+    }
+}

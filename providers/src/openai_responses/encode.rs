@@ -1,0 +1,209 @@
+//! Encoding: a request, made the body of a Responses request.
+//!
+//! Nothing is kept on the server: the whole conversation is sent each time, the model's reasoning included. Each
+//! message's items are made once and then copied.
+
+use loopwright::{
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ToolCall, ToolChoice, ToolList, ToolResult,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::profile::Reasons;
+use super::wire::Item;
+use super::{PHASE, Settings};
+use crate::call_id::CallIds;
+use crate::json::{bytes, field, is_object, put};
+
+/// Names the bytes that are kept with tools, and with messages in which nothing was signed.
+const CODEC: &str = "openai-responses";
+/// Names those of messages with what was signed in them, which only the model that said it gets.
+const OWN: &str = "openai-responses, with reasoning";
+
+/// The body of `request`: JSON.
+pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+    let profile = &settings.profile;
+    let mut body = Vec::with_capacity(4096);
+    body.extend_from_slice(b"{\"model\":");
+    put(&mut body, &settings.model);
+    if !request.system.is_empty() {
+        field(&mut body, "instructions", &request.system);
+    }
+    body.extend_from_slice(b",\"input\":[");
+    input(&mut body, request, settings);
+    body.push(b']');
+    tools(&mut body, request, settings);
+    let mut fields = Fields { body: &mut body, settings };
+    let effort = profile.effort(request.thinking);
+    if let Some(effort) = effort {
+        fields.add("reasoning", &json!({"effort": effort, "summary": "auto"}));
+    }
+    if profile.reasons != Reasons::Never {
+        fields.add("include", &["reasoning.encrypted_content"]);
+    }
+    if let Some(output) = &request.output {
+        let format = json!({"type": "json_schema", "name": output.name, "schema": output.schema});
+        fields.add("text", &json!({"format": format}));
+    }
+    if let Some(max) = request.max_tokens {
+        fields.add("max_output_tokens", &max);
+    }
+    if let Some(temperature) = request.temperature.filter(|_| effort.is_none() && profile.reasons != Reasons::Always) {
+        fields.add("temperature", &temperature);
+    }
+    if (1..=64).contains(&request.session.len()) {
+        fields.add("prompt_cache_key", &request.session);
+    }
+    fields.add("store", &false);
+    for (name, value) in settings.options.iter().filter(|(name, _)| *name != "tools") {
+        field(&mut body, name, value);
+    }
+    body.extend_from_slice(b",\"stream\":true}");
+    body
+}
+
+/// The fields of a body that the user's options replace.
+struct Fields<'a> {
+    body: &'a mut Vec<u8>,
+    settings: &'a Settings,
+}
+
+impl Fields<'_> {
+    fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        if !self.settings.options.contains_key(name) {
+            field(self.body, name, value);
+        }
+    }
+}
+
+fn input(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
+    let begin = body.len();
+    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+        let own = message.as_assistant().is_some_and(|said| said.model == settings.id && said.parts.iter().any(signed));
+        let items = message.encode_once(if own { OWN } else { CODEC }, || encode_message(message, own));
+        if !items.is_empty() && body.len() > begin {
+            body.push(b',');
+        }
+        body.extend_from_slice(&items);
+    }
+}
+
+fn signed(part: &Part) -> bool {
+    matches!(part, Part::Text { signature: Some(_), .. } | Part::Thinking { signature: Some(_), .. })
+}
+
+/// The items of one message, separated by commas. Empty for one that says nothing.
+fn encode_message(message: &Message, own: bool) -> Vec<u8> {
+    match &message.body {
+        Body::User(user) => match content(&user.content) {
+            content if content.is_empty() => Vec::new(),
+            content => bytes(&json!({"type": "message", "role": "user", "content": content})),
+        },
+        Body::Assistant(said) => assistant_items(said, own).join(&b','),
+        Body::ToolResult(result) => bytes(&call_output(result)),
+        _ => Vec::new(),
+    }
+}
+
+fn content(content: &[Content]) -> Vec<Value> {
+    let parts = content.iter().filter_map(|part| match part {
+        Content::Text { text } => (!text.is_empty()).then(|| json!({"type": "input_text", "text": text})),
+        Content::Image { media_type, data } => {
+            Some(json!({"type": "input_image", "image_url": format!("data:{media_type};base64,{data}")}))
+        }
+        _ => None,
+    });
+    parts.collect()
+}
+
+/// What the model said. A thought goes out with what followed it, or not at all.
+fn assistant_items(said: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
+    let (mut items, mut thoughts) = (Vec::new(), Vec::new());
+    for part in &said.parts {
+        match part {
+            Part::Thinking { signature: Some(item), .. } if own && is_reasoning(item) => {
+                thoughts.push(item.as_bytes().to_vec());
+            }
+            Part::Text { text, .. } if text.trim().is_empty() => thoughts.clear(),
+            Part::Text { text, signature } => {
+                items.append(&mut thoughts);
+                let content = [json!({"type": "output_text", "text": text})];
+                let mut message = json!({"type": "message", "role": "assistant", "content": content});
+                let signature = signature.as_deref().filter(|_| own);
+                if let Some(phase) = signature.and_then(|signature| signature.strip_prefix(PHASE)) {
+                    message["phase"] = phase.into();
+                }
+                items.push(bytes(&message));
+            }
+            Part::ToolCall(call) => {
+                items.append(&mut thoughts);
+                items.push(bytes(&function_call(call)));
+            }
+            _ => {}
+        }
+    }
+    items
+}
+
+fn is_reasoning(item: &str) -> bool {
+    is_object(item) && serde_json::from_str::<Item<'_>>(item).is_ok_and(|item| item.kind.0 == "reasoning")
+}
+
+/// A call, its arguments as they came. What is no object has an error result to explain it.
+fn function_call(call: &ToolCall) -> Value {
+    let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
+    json!({
+        "type": "function_call", "call_id": CallIds::UpTo64.fit(&call.id), "name": &*call.name, "arguments": arguments,
+    })
+}
+
+/// A result: text alone as text, which every server takes.
+fn call_output(result: &ToolResult) -> Value {
+    let text = result.text();
+    let output = match content(&result.content) {
+        parts if parts.iter().any(|part| part["type"] != "input_text") => Value::Array(parts),
+        _ if text.is_empty() => "(no output)".into(),
+        _ => text.into(),
+    };
+    json!({"type": "function_call_output", "call_id": CallIds::UpTo64.fit(&result.call), "output": output})
+}
+
+/// The tools, and after them what the user's options add: tools that the provider runs itself.
+fn tools(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
+    let more = settings.options.get("tools").map(|more| match more {
+        Value::Array(list) => list.iter().map(bytes).collect(),
+        other => vec![bytes(other)],
+    });
+    let lists = ours.iter().map(|list| list.to_vec()).chain(more.into_iter().flatten());
+    let lists: Vec<Vec<u8>> = lists.filter(|list| !list.is_empty()).collect();
+    if !lists.is_empty() {
+        body.extend_from_slice(b",\"tools\":[");
+        body.extend_from_slice(&lists.join(&b','));
+        body.push(b']');
+    }
+    if request.tools.is_empty() {
+        return;
+    }
+    let mut fields = Fields { body, settings };
+    match &request.tool_choice {
+        ToolChoice::None => fields.add("tool_choice", "none"),
+        ToolChoice::Required => fields.add("tool_choice", "required"),
+        ToolChoice::Tool(name) => fields.add("tool_choice", &json!({"type": "function", "name": name})),
+        _ => {}
+    }
+}
+
+/// The tools, separated by commas. Unless it is told otherwise, this API makes every parameter required.
+fn functions(tools: &ToolList) -> Vec<u8> {
+    let functions = tools.iter().map(|tool| {
+        bytes(&json!({
+            "type": "function", "name": &*tool.name, "description": tool.description, "parameters": tool.schema,
+            "strict": false,
+        }))
+    });
+    functions.collect::<Vec<_>>().join(&b',')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The events of a Responses stream as they come, read leniently and without copies.
+//!
+//! What only some events need is read in a second step: most responses in a stream are of no interest, and an item of
+//! a kind that we do not know may have any shape.
+
+use loopwright::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::lenient::{Count, Text};
+
+/// One event of the stream, or a whole response.
+#[derive(Deserialize)]
+pub(super) struct Event<'a> {
+    #[serde(borrow, rename = "type", default)]
+    pub(super) kind: Text<'a>,
+    #[serde(default)]
+    pub(super) output_index: Option<Count>,
+    #[serde(borrow, default)]
+    pub(super) item_id: Text<'a>,
+    #[serde(default)]
+    pub(super) summary_index: Option<Count>,
+    #[serde(default)]
+    pub(super) content_index: Option<Count>,
+    #[serde(borrow, default)]
+    pub(super) delta: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) item: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) response: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) detail: Option<&'a RawValue>,
+    /// What a whole response says that it is.
+    #[serde(borrow, default)]
+    pub(super) object: Text<'a>,
+}
+
+/// A response at its end.
+#[derive(Deserialize, Default)]
+pub(super) struct Response<'a> {
+    #[serde(borrow, default)]
+    pub(super) status: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) incomplete_details: Option<Incomplete<'a>>,
+    #[serde(default)]
+    pub(super) usage: Option<RawUsage>,
+    #[serde(borrow, default)]
+    output: Option<&'a RawValue>,
+}
+
+impl<'a> Response<'a> {
+    /// All items of the response.
+    pub(super) fn items(&self) -> Vec<&'a RawValue> {
+        read_or_default(self.output)
+    }
+}
+
+/// Why a response is not complete.
+#[derive(Deserialize)]
+pub(super) struct Incomplete<'a> {
+    #[serde(borrow, default)]
+    pub(super) reason: Text<'a>,
+}
+
+/// An item of a response: a message, some reasoning, a call.
+#[derive(Deserialize, Default)]
+pub(super) struct Item<'a> {
+    #[serde(borrow, rename = "type", default)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) call_id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) arguments: Option<&'a RawValue>,
+    /// What a custom tool is called with.
+    #[serde(borrow, default)]
+    pub(super) input: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) phase: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) encrypted_content: Text<'a>,
+    #[serde(borrow, default)]
+    summary: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+impl<'a> Item<'a> {
+    /// The parts of a message, or of reasoning that is not only summarised.
+    pub(super) fn content(&self) -> Vec<Piece<'a>> {
+        read_or_default(self.content)
+    }
+    /// The parts of a summary of some reasoning.
+    pub(super) fn summary(&self) -> Vec<Piece<'a>> {
+        read_or_default(self.summary)
+    }
+}
+
+/// A part of an item.
+#[derive(Deserialize)]
+pub(super) struct Piece<'a> {
+    #[serde(borrow, default)]
+    pub(super) text: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) refusal: Text<'a>,
+}
+
+/// What this JSON is, or the default if it is something else.
+pub(super) fn read_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+/// Tokens used, as reported.
+#[derive(Deserialize, Clone, Copy)]
+pub(super) struct RawUsage {
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    output_tokens: Count,
+    #[serde(default)]
+    input_tokens_details: Option<InputDetails>,
+    #[serde(default)]
+    output_tokens_details: Option<OutputDetails>,
+}
+
+/// What the input tokens are made of.
+#[derive(Deserialize, Default, Clone, Copy)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: Count,
+    #[serde(default)]
+    cache_write_tokens: Count,
+}
+
+/// What the output tokens are made of.
+#[derive(Deserialize, Default, Clone, Copy)]
+struct OutputDetails {
+    #[serde(default)]
+    reasoning_tokens: Count,
+}
+
+impl From<RawUsage> for Usage {
+    fn from(raw: RawUsage) -> Usage {
+        let input = raw.input_tokens_details.unwrap_or_default();
+        let (cache_read, cache_write) = (input.cached_tokens.0, input.cache_write_tokens.0);
+        let output = raw.output_tokens.0;
+        let reasoning = raw.output_tokens_details.unwrap_or_default().reasoning_tokens.0.min(output);
+        let input = raw.input_tokens.0.saturating_sub(cache_read.saturating_add(cache_write));
+        Usage { input, output, cache_read, cache_write, reasoning }
+    }
+}

@@ -1,0 +1,42 @@
+//! `OpenAiResponses` against a server.
+
+use futures::StreamExt;
+use loopwright::{BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, Usage, UserMessage};
+use loopwright_providers::OpenAiResponses;
+
+use crate::server::Server;
+
+#[tokio::test]
+async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open() {
+    let server = Server::start().await;
+    let model = OpenAiResponses::builder("m").base_url(server.url()).api_key("sk-very-secret").build().unwrap();
+    let mut request = ChatRequest::default();
+    request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
+    let serve = async {
+        let mut http = server.accept().await;
+        assert!(http.head.starts_with("post /v1/responses http/1.1"), "{}", http.head);
+        assert!(http.head.contains("authorization: bearer sk-very-secret"));
+        assert_eq!(http.body["input"][0]["content"][0]["text"], "Hi");
+        assert_eq!(http.body["store"], false);
+        http.begin().await;
+        for event in [
+            r#"{"type":"response.created","response":{"status":"in_progress"}}"#,
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}"#,
+            r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hello"}"#,
+            r#"{"type":"response.completed","response":{"status":"completed","output":[],
+                "usage":{"input_tokens":5,"output_tokens":2,"input_tokens_details":{"cached_tokens":3}}}}"#,
+        ] {
+            http.chunk(&format!("event: some\ndata: {}\n\n", event.replace('\n', ""))).await;
+        }
+        http
+    };
+    let (events, _http) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
+    let usage = Usage { input: 2, output: 2, cache_read: 3, ..Usage::default() };
+    let expected = [
+        ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
+        ModelEvent::Delta { block: 0, delta: "Hello".into() },
+        ModelEvent::BlockEnd { block: 0, signature: None },
+        ModelEvent::Done { stop: StopReason::Stop, usage },
+    ];
+    assert_eq!(events, expected);
+}
