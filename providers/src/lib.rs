@@ -1,9 +1,9 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`] and [`anthropic`] so far: a request in, bytes out; payloads in,
-//! [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one event-stream
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`anthropic`] and [`gemini`] so far: a request in, bytes out;
+//! payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one event-stream
 //! parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
+//! [`OpenAiChat`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator, [`Retry`]. [`Offline`] needs none of
 //! it.
 //!
 //! ```no_run
@@ -19,6 +19,7 @@ mod call_id;
 mod codec;
 mod detect;
 mod error;
+pub mod gemini;
 mod http;
 mod json;
 mod lenient;
@@ -35,7 +36,9 @@ pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use http::{Http, Timeouts};
-pub use model::{Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder};
+pub use model::{
+    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,
+};
 pub use offline::Offline;
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod gemini;
 mod openai_chat;
 mod server;
