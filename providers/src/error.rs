@@ -86,7 +86,7 @@ impl Failure {
             _ if unpaid || coded(AUTH_CODES) || said(AUTH) => Auth,
             _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
             _ if coded(&["tool_use_failed"]) => Protocol,
-            Some(500..=599) => Overloaded,
+            Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
             Some(_) => InvalidRequest,
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => InvalidRequest,
             None if coded(&["rate_limit", "ratelimit", "resource_exhausted"]) => RateLimited,

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
 /// A number of tokens, or an index; whatever is none counts as zero.
-#[derive(Default, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Count(pub(crate) u64);
 
 macro_rules! drain {

@@ -1,10 +1,10 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`] and [`anthropic`] so far: a request in,
-//! bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and [`gemini`]: a request
+//! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`], [`OpenAiResponses`] and [`Anthropic`]. What can be said of any model is a decorator, [`Retry`].
-//! [`Offline`] needs none of it.
+//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator,
+//! [`Retry`]. [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -19,6 +19,7 @@ mod call_id;
 mod codec;
 mod detect;
 mod error;
+pub mod gemini;
 mod http;
 mod json;
 mod lenient;
@@ -37,8 +38,8 @@ pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_wi
 pub use error::Place;
 pub use http::{Http, Timeouts};
 pub use model::{
-    Anthropic, AnthropicBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
-    OpenAiResponsesBuilder,
+    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,
+    OpenAiResponses, OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
 pub use retry::Retry;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::anthropic::Messages;
 use crate::codec::{KeyHeader, Settings, WireFormat};
 use crate::error::Place;
+use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
 use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
@@ -59,6 +60,19 @@ pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 pub type Anthropic = Model<Messages>;
 /// Says how an [`Anthropic`] model is reached.
 pub type AnthropicBuilder = ModelBuilder<Messages>;
+
+/// A model behind a Gemini endpoint.
+///
+/// ```
+/// use loopwright_providers::Gemini;
+///
+/// let model = Gemini::builder("gemini-2.5-flash").api_key("of your own").build()?;
+/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "google/gemini-2.5-flash");
+/// # Ok::<(), loopwright::ModelError>(())
+/// ```
+pub type Gemini = Model<GenerateContent>;
+/// Says how a [`Gemini`] model is reached.
+pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 /// A model that is spoken to in the wire format `F`.
 pub struct Model<F: WireFormat> {

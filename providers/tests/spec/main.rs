@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod gemini;
 mod openai_chat;
 mod openai_responses;
 mod server;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use loopwright::{ModelErrorKind, StopReason, Usage};
 use loopwright_providers::anthropic::Messages;
+use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{Decode, Place, WireFormat};
@@ -61,6 +62,13 @@ pub(crate) const FORMATS: &[Format] = &[
         end: anthropic::end,
         usage: anthropic::usage,
         is_terminal: anthropic::is_terminal,
+    },
+    Format {
+        name: "gemini",
+        decoder: decoder::<GenerateContent>,
+        end: gemini::end,
+        usage: gemini::usage,
+        is_terminal: gemini::is_terminal,
     },
 ];
 
@@ -146,5 +154,33 @@ mod anthropic {
 
     pub(super) fn is_terminal(payload: &str) -> bool {
         json(payload)["type"] == "message_stop"
+    }
+}
+
+mod gemini {
+    use super::*;
+
+    /// A prompt that is blocked has no reason to finish, and is the only such stream that ends as it should.
+    pub(super) fn end(raw: &str, calls: bool) -> End {
+        match raw {
+            "MAX_TOKENS" => End::Done(StopReason::Length),
+            "SAFETY" | "RECITATION" | "MODEL_ARMOR" => End::Done(StopReason::ContentFilter),
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Protocol),
+            "" => End::Fails(ModelErrorKind::ContentFiltered),
+            _ => said(calls),
+        }
+    }
+
+    /// The output counts no thinking, ours does. What is left of the total is the input, with what the provider's own
+    /// tools read, which a recording has in its raw usage only.
+    pub(super) fn usage(reported: &Reported) -> Usage {
+        let Reported { output, cache_read, cache_write, reasoning, total, .. } = *reported;
+        let output = output + reasoning;
+        Usage { input: total - output - cache_read, output, cache_read, cache_write, reasoning }
+    }
+
+    pub(super) fn is_terminal(payload: &str) -> bool {
+        let payload = json(payload);
+        payload["candidates"][0]["finishReason"].is_string() || payload["promptFeedback"]["blockReason"].is_string()
     }
 }

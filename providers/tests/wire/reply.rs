@@ -67,13 +67,29 @@ impl Reply {
         Ok(Reply { blocks, end })
     }
 
-    /// What was said, without what only the end tells.
-    pub(crate) fn said(&self) -> impl PartialEq + std::fmt::Debug + '_ {
-        self.blocks.iter().map(|block| (&block.kind, &block.text)).collect::<Vec<_>>()
+    /// Whether it says the same as `whole`, not counting what only the end tells.
+    pub(crate) fn says(&self, whole: &Reply) -> bool {
+        self.begins(whole) && self.blocks.len() == whole.blocks.len() && {
+            let mut pairs = self.blocks.iter().zip(&whole.blocks);
+            pairs.all(|(block, whole)| block.text == whole.text)
+        }
+    }
+
+    /// Whether it says the beginning of `whole`, or all of it.
+    pub(crate) fn begins(&self, whole: &Reply) -> bool {
+        let mut pairs = self.blocks.iter().zip(&whole.blocks);
+        self.blocks.len() <= whole.blocks.len()
+            && pairs.all(|(block, whole)| block.kind == whole.kind && whole.text.starts_with(&block.text))
     }
 
     fn texts(&self, kind: &BlockKind) -> String {
         self.blocks.iter().filter(|block| block.kind == *kind).map(|block| block.text.as_str()).collect()
+    }
+
+    /// The signatures of the blocks of some kind, as they are printed.
+    fn signatures(&self, of: impl Fn(&BlockKind) -> bool) -> String {
+        let blocks = self.blocks.iter().filter(|block| of(&block.kind));
+        format!("{:?}", blocks.filter_map(|block| block.signature.as_deref()).collect::<Vec<_>>())
     }
 
     /// What differs from `expected`, in words; nothing if nothing does.
@@ -89,16 +105,34 @@ impl Reply {
         check("text", format!("{:?}", self.texts(&BlockKind::Text)), format!("{text:?}"));
         let thinking = words(&expected["thinking"]);
         check("thinking", format!("{:?}", self.texts(&BlockKind::Thinking)), format!("{thinking:?}"));
-        let mut signatures: Vec<String> = list(expected, "thinking_blocks").iter().filter_map(signature).collect();
+        let responses = format.name == "openai-responses";
+        let of_text: Vec<_> = list(expected, "text_signatures").iter().filter_map(Value::as_str).collect();
+        if !responses {
+            // There a text's signature is the phase of its message, which recordings have no word for.
+            check("signatures of texts", self.signatures(|kind| *kind == BlockKind::Text), format!("{of_text:?}"));
+        }
+        let mut of_thoughts: Vec<String> = list(expected, "thinking_blocks").iter().filter_map(signature).collect();
         let thoughts = self.blocks.iter().filter(|block| block.kind == BlockKind::Thinking);
         let got: Vec<String> = thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
-        if format.name == "openai-responses" && !list(expected, "server_tools").is_empty() {
+        if responses && !list(expected, "server_tools").is_empty() {
             // Before what the provider runs itself there is none, as that is not sent back.
-            signatures.retain(|one| got.contains(one));
+            of_thoughts.retain(|one| got.contains(one));
         }
-        check("signatures", format!("{got:?}"), format!("{signatures:?}"));
-        let want: Vec<String> = list(expected, "tool_calls").iter().map(expected_call).collect();
-        let got: Vec<String> = self.blocks.iter().filter_map(Block::call).collect();
+        check("signatures of thoughts", format!("{got:?}"), format!("{of_thoughts:?}"));
+        let calls = list(expected, "tool_calls");
+        let of_calls: Vec<String> = calls.iter().filter_map(signature).collect();
+        let got = self.signatures(|kind| matches!(kind, BlockKind::ToolCall { .. }));
+        check("signatures of calls", got, format!("{of_calls:?}"));
+        let want: Vec<String> = calls.iter().map(expected_call).collect();
+        // Where the provider gave no id, there may be none or one that is made up; none is there twice.
+        let ids = calls.iter().map(|call| call["id"].is_string()).chain(std::iter::repeat(true));
+        let blocks = self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
+        let got: Vec<String> = blocks.zip(ids).filter_map(|(block, given)| block.call(given)).collect();
+        let made_up = self.blocks.iter().filter_map(Block::id).filter(|id| !id.is_empty());
+        let mut made_up: Vec<&str> = made_up.filter(|id| calls.iter().all(|call| call["id"] != **id)).collect();
+        made_up.sort_unstable();
+        let twice = made_up.windows(2).find(|pair| pair[0] == pair[1]);
+        check("an id that is made up twice", format!("{twice:?}"), "None".into());
         check("calls", format!("{got:?}"), format!("{want:?}"));
         match (&self.end, expected_end(format, expected, !want.is_empty())) {
             (Ok((stop, usage)), Ok(End::Done(wanted))) => {
@@ -116,9 +150,14 @@ impl Reply {
 }
 
 impl Block {
-    /// A call: its id, its name, its arguments as a JSON value, or as text if they are none.
-    fn call(&self) -> Option<String> {
+    fn id(&self) -> Option<&str> {
+        if let BlockKind::ToolCall { id, .. } = &self.kind { Some(id) } else { None }
+    }
+
+    /// A call: its id if it was `given` one, its name, its arguments as a JSON value, or as text if they are none.
+    fn call(&self, given: bool) -> Option<String> {
         let BlockKind::ToolCall { id, name } = &self.kind else { return None };
+        let id = if given { id.as_str() } else { "" };
         let arguments = serde_json::from_str(&self.text).map_or_else(|_| self.text.clone(), |v: Value| v.to_string());
         Some(format!("{id} {name} {arguments}"))
     }

@@ -48,9 +48,9 @@ fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<
     let cuts = event_ends(bytes);
     let events = cuts.len();
     let random: Vec<usize> = (0..SPLITS).map(|_| chance.below(bytes.len() + 1)).collect();
-    let terminal = terminal(format, bytes);
+    let (first, last) = terminals(format, bytes).unwrap_or((usize::MAX, usize::MAX));
     for cut in cuts.into_iter().chain(random) {
-        check_cut(format, &whole, &bytes[..cut], terminal.is_some_and(|at| cut >= at))?;
+        check_cut(format, &whole, &bytes[..cut], cut >= first, cut >= last)?;
     }
     Ok(format!(
         "{events} events, {:?}",
@@ -58,16 +58,17 @@ fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<
     ))
 }
 
-/// A stream that was cut is a failed reply, unless everything had been said.
-fn check_cut(format: &Format, whole: &Reply, cut: &[u8], complete: bool) -> Result<(), String> {
+/// A stream that was cut is a failed reply, unless it had said that everything was said. Some go on after that; until
+/// `last` a finished turn may say less.
+fn check_cut(format: &Format, whole: &Reply, cut: &[u8], complete: bool, last: bool) -> Result<(), String> {
     let reply = Reply::read(format, [cut])?;
     let at = cut.len();
     match &reply.end {
         Err(error) if complete || error.kind.is_retryable() || whole.end.is_err() => Ok(()),
         Err(error) => Err(format!("cut at byte {at} it fails for good: {error}")),
         Ok(_) if !complete => Err(format!("cut at byte {at} it is a finished turn")),
-        Ok(_) if whole.end.is_ok() && reply.said() != whole.said() => {
-            Err(format!("cut at byte {at} it says {:?}, and whole {:?}", reply.said(), whole.said()))
+        Ok(_) if whole.end.is_ok() && !(if last { reply.says(whole) } else { reply.begins(whole) }) => {
+            Err(format!("cut at byte {at} it says {reply:?}, and whole {whole:?}"))
         }
         Ok(_) => Ok(()),
     }
@@ -89,17 +90,17 @@ fn event_ends(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Where the first payload ends that says that everything has been said.
-fn terminal(format: &Format, bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
+/// Where the first and the last payload end that say that everything has been said.
+fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
+    let (mut at, mut ends) = (0, Vec::new());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let text = String::from_utf8_lossy(line);
         if text.strip_prefix("data:").is_some_and(|payload| (format.is_terminal)(payload.trim())) {
-            return Some(at + line.trim_ascii_end().len());
+            ends.push(at + line.trim_ascii_end().len());
         }
         at += line.len();
     }
-    None
+    Some((*ends.first()?, *ends.last()?))
 }
 
 /// A xorshift generator, of a seed that is printed.

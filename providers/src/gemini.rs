@@ -1,0 +1,53 @@
+//! The Gemini format, `streamGenerateContent`. Pure: no I/O.
+
+mod arguments;
+mod decode;
+mod encode;
+mod profile;
+mod wire;
+
+use std::sync::Arc;
+
+use loopwright::ChatRequest;
+
+use crate::codec::{KeyHeader, WireFormat};
+use crate::error::Place;
+
+pub use decode::Decoder;
+pub use encode::encode;
+pub use profile::{Profile, Thinks};
+
+/// What a body needs besides the request.
+pub type Settings = crate::codec::Settings<Profile>;
+
+/// Begins the id of a call that came without one. The server never sees it.
+const MADE_UP: &str = "gemini-call-";
+
+/// The Gemini format.
+#[derive(Debug, Clone, Copy)]
+pub struct GenerateContent;
+
+impl WireFormat for GenerateContent {
+    type Profile = Profile;
+    type Decoder = Decoder;
+
+    const PROVIDER: &'static str = "google";
+    const BASE_URL: &'static str = "https://generativelanguage.googleapis.com/v1beta";
+
+    fn profile(_: &str, model: &str) -> Profile {
+        Profile::of_model(model)
+    }
+    fn key_header(_: &Profile) -> KeyHeader {
+        KeyHeader::Named("x-goog-api-key")
+    }
+    fn path(model: &str) -> String {
+        let name = model.strip_prefix("models/").unwrap_or(model);
+        format!("/models/{name}:streamGenerateContent?alt=sse")
+    }
+    fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+        encode(request, settings)
+    }
+    fn decoder(place: Arc<Place>) -> Decoder {
+        Decoder::new(place)
+    }
+}

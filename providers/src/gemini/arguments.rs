@@ -1,0 +1,158 @@
+//! The arguments of a call that come piece by piece, each with a path to where it belongs.
+
+use serde_json::{Map, Value};
+
+use super::wire::PartialArg;
+
+/// Deeper than this no arguments are.
+const DEEPEST: usize = 64;
+
+/// The arguments, as far as they have come.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    value: Value,
+    /// A piece had no path or no value that can be understood, so that what there is would be something else.
+    broken: bool,
+}
+
+/// One step of a path.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Arguments {
+    /// Puts a piece in its place. A string goes on where there is one already.
+    pub(super) fn put(&mut self, piece: &PartialArg<'_>) {
+        let Some(steps) = steps(&piece.json_path.0) else { return self.broken = true };
+        let Some(place) = steps.into_iter().try_fold(&mut self.value, descend) else { return self.broken = true };
+        match (value(piece), place) {
+            (Some(Value::String(more)), Value::String(text)) => text.push_str(&more),
+            (Some(value), place) => *place = value,
+            (None, _) => self.broken = true,
+        }
+    }
+
+    /// Their JSON text; what is broken is no JSON, so that nobody runs it.
+    pub(super) fn into_text(self) -> String {
+        match self.value {
+            _ if self.broken => String::from("{\"…"),
+            Value::Null => String::from("{}"),
+            value => value.to_string(),
+        }
+    }
+}
+
+/// The value of a piece; one without any is `null`.
+fn value(piece: &PartialArg<'_>) -> Option<Value> {
+    match (&piece.string_value, piece.number_value.or(piece.bool_value)) {
+        (Some(text), _) => Some(text.0.as_ref().into()),
+        (None, Some(raw)) => serde_json::from_str(raw.get()).ok().filter(|v: &Value| v.is_number() || v.is_boolean()),
+        (None, None) => Some(Value::Null),
+    }
+}
+
+/// The place that a step leads to, made if there is none. Lists grow by one: no path makes them huge.
+fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
+    match step {
+        Step::Key(key) => {
+            if value.is_null() {
+                *value = Value::Object(Map::new());
+            }
+            Some(value.as_object_mut()?.entry(key).or_insert(Value::Null))
+        }
+        Step::Index(at) => {
+            if value.is_null() {
+                *value = Value::Array(Vec::new());
+            }
+            let list = value.as_array_mut()?;
+            if at == list.len() {
+                list.push(Value::Null);
+            }
+            list.get_mut(at)
+        }
+    }
+}
+
+/// The steps of a path such as `$.orders[0].name` or `$['a.b']`.
+fn steps(path: &str) -> Option<Vec<Step>> {
+    let mut rest = path.strip_prefix('$').unwrap_or(path);
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let (step, after) = if let Some(inside) = rest.strip_prefix('[') {
+            match inside.chars().next()? {
+                quote @ ('"' | '\'') => quoted(&inside[1..], quote)?,
+                _ => {
+                    let (number, after) = inside.split_once(']')?;
+                    (Step::Index(number.trim().parse().ok()?), after)
+                }
+            }
+        } else {
+            let name = rest.strip_prefix('.').unwrap_or(rest);
+            let (name, after) = name.split_at(name.find(['.', '[']).unwrap_or(name.len()));
+            (Step::Key(name.to_owned()), after)
+        };
+        steps.push(step);
+        rest = after;
+        if steps.len() > DEEPEST {
+            return None;
+        }
+    }
+    (!steps.is_empty()).then_some(steps)
+}
+
+/// A key in quotes, and what follows its bracket.
+fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
+    let (mut key, mut chars) = (String::new(), text.char_indices());
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => key.push(chars.next()?.1),
+            c if c == quote => return Some((Step::Key(key), text[at + 1..].strip_prefix(']')?)),
+            c => key.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(pieces: &[&str]) -> String {
+        let mut arguments = Arguments::default();
+        for piece in pieces {
+            arguments.put(&serde_json::from_str(piece).unwrap());
+        }
+        arguments.into_text()
+    }
+
+    #[test]
+    fn pieces_find_their_place() {
+        let pieces = [
+            r#"{"jsonPath":"$.list[0].name","stringValue":"a"}"#,
+            r#"{"jsonPath":"$.list[0].name","stringValue":"b"}"#,
+            r#"{"jsonPath":"$.list[1]","numberValue":3}"#,
+            r#"{"jsonPath":"$['x.y\\']']","numberValue":0.5}"#,
+            r#"{"jsonPath":"$.yes","boolValue":true}"#,
+            r#"{"jsonPath":"$.no","nullValue":"NULL_VALUE"}"#,
+        ];
+        let whole = r#"{"list":[{"name":"ab"},3],"no":null,"x.y']":0.5,"yes":true}"#;
+        assert_eq!(put(&pieces), whole);
+        assert_eq!(put(&[]), "{}");
+    }
+
+    #[test]
+    fn a_piece_that_has_no_place_makes_no_arguments() {
+        let deep = format!(r#"{{"jsonPath":"${}","stringValue":""}}"#, "[0]".repeat(1 << 20));
+        for piece in [
+            r#"{"jsonPath":"$.a[4000000000]","stringValue":"x"}"#,
+            r#"{"jsonPath":"$.a[x]","stringValue":"x"}"#,
+            r#"{"jsonPath":"$['a","stringValue":"x"}"#,
+            r#"{"stringValue":"x"}"#,
+            &deep,
+        ] {
+            assert!(serde_json::from_str::<Value>(&put(&[piece])).is_err(), "{piece:.60}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Decoding: the chunks of a Gemini stream, made model events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use serde_json::value::RawValue;
+
+use super::MADE_UP;
+use super::arguments::Arguments;
+use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
+use crate::codec::{Decode, Progress};
+use crate::error::{Failure, Place};
+
+type Out = VecDeque<ModelEvent>;
+
+/// Reads one Gemini stream.
+///
+/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last reason counts.
+/// Calls without an id get one. What the provider runs itself is no part of the reply. Whether the model wants tools
+/// is decided by the calls.
+#[derive(Debug)]
+pub struct Decoder {
+    place: Arc<Place>,
+    /// How many blocks have begun.
+    blocks: u32,
+    /// The open block of text or thinking.
+    prose: Option<(u32, BlockKind)>,
+    /// The call whose arguments come piece by piece.
+    call: Option<OpenCall>,
+    calls: u32,
+    /// Whether there was anything to answer with besides calls.
+    answered: bool,
+    finish: Option<String>,
+    usage: RawUsage,
+    ended: bool,
+}
+
+/// A tool call that is being written.
+#[derive(Debug)]
+struct OpenCall {
+    block: u32,
+    /// All arguments, if they came at once.
+    whole: Option<String>,
+    pieces: Arguments,
+    signature: String,
+}
+
+impl Decode for Decoder {
+    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+        let data = data.trim_ascii();
+        match data {
+            _ if self.ended => {}
+            [] | [b':', ..] => return Progress::Waiting,
+            b"[DONE]" => {} // a gateway's habit
+            [b'[', ..] => match serde_json::from_slice::<Vec<&RawValue>>(data) {
+                Ok(list) => list.iter().for_each(|one| self.payload(one.get().as_bytes(), out)),
+                Err(_) => self.payload(data, out),
+            },
+            _ => self.payload(data, out),
+        }
+        if self.ended { Progress::Ended } else { Progress::Open }
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        if self.finish.is_some() {
+            return self.end(out);
+        }
+        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
+        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+    }
+}
+
+impl Decoder {
+    /// A decoder of a reply from this place.
+    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+        Decoder {
+            place: place.into(),
+            blocks: 0,
+            prose: None,
+            call: None,
+            calls: 0,
+            answered: false,
+            finish: None,
+            usage: RawUsage::default(),
+            ended: false,
+        }
+    }
+
+    fn payload(&mut self, data: &[u8], out: &mut Out) {
+        match serde_json::from_slice::<Chunk<'_>>(data) {
+            _ if self.ended => {}
+            Ok(chunk) => self.chunk(chunk, data, out),
+            Err(why) => match std::str::from_utf8(data) {
+                Err(_) => self.payload(String::from_utf8_lossy(data).as_bytes(), out),
+                Ok(text) => self.not_understood(text, &why, out),
+            },
+        }
+    }
+
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
+        if let Some(usage) = chunk.usage_metadata {
+            self.usage.update(usage);
+        }
+        if chunk.error.is_some() {
+            return self.fail(Failure::read(None, data).into_error(&self.place), out);
+        }
+        if let Some(feedback) = chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty()) {
+            return self.blocked(&feedback, out);
+        }
+        let first = chunk.candidates.into_iter().flatten().find(|candidate| candidate.index.0 == 0);
+        let Some(candidate) = first else { return };
+        for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            self.part(part, &chunk.response_id.0, out);
+        }
+        match &*candidate.finish_reason.0 {
+            "" => {}
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
+                let said = [&*candidate.finish_reason.0, &candidate.finish_message.0];
+                let said = said.map(|text| text.trim_end_matches('.')).join(": ");
+                self.unusable(&format!("wrote a call that cannot be used ({})", said.trim_end_matches(": ")), out);
+            }
+            reason => self.finish = Some(reason.to_owned()),
+        }
+    }
+
+    fn part(&mut self, part: Part<'_>, response: &str, out: &mut Out) {
+        self.answered |= part.inline_data.is_some();
+        let kind = if part.is_thought() { BlockKind::Thinking } else { BlockKind::Text };
+        if let Some(call) = part.function_call {
+            self.call(call, &part.thought_signature.0, response, out);
+        } else if let Some(text) = part.text {
+            self.prose(kind, text.0.into_owned(), &part.thought_signature.0, out);
+        }
+    }
+
+    /// Text or thinking: goes on with the open block if it is of this kind. A signature is of all of its block, and
+    /// ends it.
+    fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Out) {
+        if delta.is_empty() && signature.is_empty() {
+            return;
+        }
+        let block = match &self.prose {
+            Some((block, open)) if *open == kind => *block,
+            _ => {
+                self.end_prose("", out);
+                let block = self.start(kind.clone(), out);
+                self.prose = Some((block, kind.clone()));
+                block
+            }
+        };
+        if !delta.is_empty() {
+            self.answered |= kind == BlockKind::Text;
+            out.push_back(ModelEvent::Delta { block, delta });
+        }
+        if !signature.is_empty() {
+            self.end_prose(signature, out);
+        }
+    }
+
+    fn end_prose(&mut self, signature: &str, out: &mut Out) {
+        if let Some((block, _)) = self.prose.take() {
+            end(block, signature, out);
+        }
+    }
+
+    fn start(&mut self, kind: BlockKind, out: &mut Out) -> u32 {
+        let block = self.blocks;
+        self.blocks += 1;
+        out.push_back(ModelEvent::BlockStart { block, kind });
+        block
+    }
+
+    /// A whole call, or a piece of one: only the first piece has a name.
+    fn call(&mut self, piece: FunctionCall<'_>, signature: &str, response: &str, out: &mut Out) {
+        self.end_prose("", out);
+        let names = !piece.name.0.is_empty();
+        if names {
+            self.end_call(out);
+        }
+        let goes_on = piece.goes_on();
+        let mut call = match self.call.take() {
+            Some(call) => call,
+            // The end of a call that had ended already.
+            None if !names && piece.args.is_none() && piece.partial_args.is_none() => return,
+            None => self.start_call(piece.id.0.into_owned(), piece.name.0.into_owned(), response, out),
+        };
+        if !signature.is_empty() {
+            signature.clone_into(&mut call.signature);
+        }
+        if let Some(args) = piece.args {
+            call.whole = Some(args.get().to_owned());
+        }
+        for arg in piece.partial_args.iter().flatten() {
+            call.pieces.put(arg);
+        }
+        self.call = Some(call);
+        if !goes_on {
+            self.end_call(out);
+        }
+    }
+
+    fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
+        let id = if id.is_empty() { format!("{MADE_UP}{response}-{}", self.calls) } else { id };
+        self.calls += 1;
+        let block = self.start(BlockKind::ToolCall { id, name }, out);
+        OpenCall { block, whole: None, pieces: Arguments::default(), signature: String::new() }
+    }
+
+    fn end_call(&mut self, out: &mut Out) {
+        let Some(OpenCall { block, whole, pieces, signature }) = self.call.take() else { return };
+        let delta = match whole.as_deref() {
+            Some("null") => "{}".into(),
+            _ => whole.unwrap_or_else(|| pieces.into_text()),
+        };
+        out.push_back(ModelEvent::Delta { block, delta });
+        end(block, &signature, out);
+    }
+
+    /// The reply is complete.
+    fn end(&mut self, out: &mut Out) {
+        if self.ended {
+            return;
+        }
+        let stop = match self.finish.as_deref().unwrap_or("") {
+            "MAX_TOKENS" => StopReason::Length,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "LANGUAGE"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => StopReason::ContentFilter,
+            _ if self.call.is_some() => return self.unusable("ended the stream inside a call", out),
+            _ if self.calls > 0 => StopReason::ToolCalls,
+            _ if !self.answered => return self.unusable("ended the stream without a reply", out),
+            _ => StopReason::Stop,
+        };
+        self.end_prose("", out);
+        self.end_call(out);
+        self.ended = true;
+        out.push_back(ModelEvent::Done { stop, usage: Usage::from(self.usage) });
+    }
+
+    /// The prompt was not let through.
+    fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Out) {
+        let said = [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);
+        let message = said.into_iter().find(|text| !text.is_empty()).unwrap_or("").to_owned();
+        let failure = Failure { message, codes: "content_filter".into(), ..Failure::default() };
+        self.fail(failure.into_error(&self.place), out);
+    }
+
+    fn unusable(&mut self, what: &str, out: &mut Out) {
+        let why = format!("{} {what}. Try again.", self.place);
+        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+    }
+
+    fn not_understood(&mut self, text: &str, why: &serde_json::Error, out: &mut Out) {
+        let excerpt: String = text.chars().take(120).collect();
+        let why = format!(
+            "{} sent what is no chunk of a reply ({why}): {excerpt}. Try again, or check the base URL.",
+            self.place
+        );
+        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+    }
+
+    fn fail(&mut self, error: ModelError, out: &mut Out) {
+        if !self.ended {
+            self.ended = true;
+            out.push_back(ModelEvent::Error(error));
+        }
+    }
+}
+
+fn end(block: u32, signature: &str, out: &mut Out) {
+    let signature = (!signature.is_empty()).then(|| signature.into());
+    out.push_back(ModelEvent::BlockEnd { block, signature });
+}
+
+#[cfg(test)]
+mod tests;

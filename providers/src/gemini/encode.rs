@@ -1,0 +1,318 @@
+//! Encoding: a request, made the body of a Gemini request.
+//!
+//! Each message's parts are made once and then copied. Messages of one role in a row become one.
+
+use loopwright::{
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
+    ToolResult,
+};
+use serde_json::{Value, json};
+
+use super::profile::Thinks;
+use super::{MADE_UP, Settings};
+use crate::call_id::CallIds;
+use crate::json::{bytes, field, is_object, put};
+
+/// Names the bytes that are kept with tools, and with messages that are the same for every model.
+const CODEC: &str = "gemini";
+/// Makes up for the signature of a call that another model wrote, as documented for Gemini 3.
+const PLACEHOLDER: &str = "skip_thought_signature_validator";
+/// The part of the user's own options that is in one object with ours.
+const CONFIG: &str = "generationConfig";
+
+/// The body of `request`: JSON.
+pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
+    let mut body = Vec::with_capacity(4096);
+    body.extend_from_slice(b"{\"contents\":[");
+    contents(&mut body, request, settings);
+    body.push(b']');
+    let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
+    let asked = request.output.as_ref().filter(|_| !by_schema).map(|output| in_words(&output.schema));
+    let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
+    let system: Vec<Value> = texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
+    if !system.is_empty() {
+        field(&mut body, "systemInstruction", &json!({"parts": system}));
+    }
+    if !request.tools.is_empty() {
+        body.extend_from_slice(b",\"tools\":");
+        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
+        let mode = match &request.tool_choice {
+            ToolChoice::None => Some(json!({"mode": "NONE"})),
+            ToolChoice::Required => Some(json!({"mode": "ANY"})),
+            ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+            _ => None,
+        };
+        if let Some(mode) = mode {
+            field(&mut body, "toolConfig", &json!({"functionCallingConfig": mode}));
+        }
+    }
+    let config = config(request, settings, by_schema);
+    if let Some((_comma, fields)) = config.split_first() {
+        body.extend_from_slice(b",\"generationConfig\":{");
+        body.extend_from_slice(fields);
+        body.push(b'}');
+    }
+    for (name, value) in settings.options.iter().filter(|(name, _)| *name != CONFIG) {
+        field(&mut body, name, value);
+    }
+    body.push(b'}');
+    body
+}
+
+/// The fields of the `generationConfig`, each after a comma. The user's own go before ours.
+fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8> {
+    let mut config = Vec::new();
+    let own = settings.options.get(CONFIG).and_then(Value::as_object);
+    let ours = |name| own.is_none_or(|own| !own.contains_key(name));
+    if let Some(max_tokens) = request.max_tokens.filter(|_| ours("maxOutputTokens")) {
+        field(&mut config, "maxOutputTokens", &max_tokens);
+    }
+    if let Some(temperature) = request.temperature.filter(|_| ours("temperature")) {
+        field(&mut config, "temperature", &temperature);
+    }
+    if let Some(thinking) = thinking(request, settings.profile.thinks).filter(|_| ours("thinkingConfig")) {
+        field(&mut config, "thinkingConfig", &thinking);
+    }
+    if let Some(output) = request.output.as_ref().filter(|_| by_schema && ours("responseJsonSchema")) {
+        if ours("responseMimeType") {
+            field(&mut config, "responseMimeType", "application/json");
+        }
+        field(&mut config, "responseJsonSchema", &output.schema);
+    }
+    for (name, value) in own.into_iter().flatten() {
+        field(&mut config, name, value);
+    }
+    config
+}
+
+/// How much to think. The output limit counts the thinking too.
+fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
+    let level = request.thinking;
+    match thinks {
+        Thinks::Budget { off: true, .. } if level == ThinkingLevel::Off => Some(json!({"thinkingBudget": 0})),
+        Thinks::Never => None,
+        _ if level == ThinkingLevel::Off => None,
+        Thinks::Level { least, medium } => {
+            let level = match level {
+                ThinkingLevel::Off | ThinkingLevel::Minimal => least,
+                ThinkingLevel::Low => "low",
+                ThinkingLevel::Medium => medium,
+                ThinkingLevel::High | ThinkingLevel::XHigh => "high",
+            };
+            Some(json!({"thinkingLevel": level, "includeThoughts": true}))
+        }
+        Thinks::Budget { least, most, off } => {
+            let tokens = match level {
+                ThinkingLevel::Off | ThinkingLevel::Minimal => least,
+                ThinkingLevel::Low => 4096,
+                ThinkingLevel::Medium => 8192,
+                ThinkingLevel::High => 16_384,
+                ThinkingLevel::XHigh => most,
+            };
+            let room = request.max_tokens.map_or(u32::MAX, |max| max.saturating_sub(1));
+            match tokens.min(room) {
+                too_few if too_few < least && off => Some(json!({"thinkingBudget": 0})),
+                tokens => Some(json!({"thinkingBudget": tokens.max(least), "includeThoughts": true})),
+            }
+        }
+    }
+}
+
+/// Asks for JSON where the field for it is refused.
+fn in_words(schema: &Value) -> String {
+    format!("When you give your final answer, write nothing but one JSON value that is valid by this schema:\n{schema}")
+}
+
+/// The messages, those of one role in a row as one.
+fn contents(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
+    let mut open: Option<bool> = None;
+    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+        let how = How::of(message, settings);
+        let parts = message.encode_once(how.codec(), || how.encode(message));
+        if parts.is_empty() {
+            continue;
+        }
+        let model = message.as_assistant().is_some();
+        if open != Some(model) {
+            match open {
+                Some(_) => body.extend_from_slice(b"]},"),
+                // A conversation begins with the user.
+                None if model => {
+                    body.extend_from_slice(br#"{"role":"user","parts":[{"text":"(the conversation goes on)"}]},"#);
+                }
+                None => {}
+            }
+            let role = if model { "model" } else { "user" };
+            body.extend_from_slice(format!("{{\"role\":\"{role}\",\"parts\":[").as_bytes());
+            open = Some(model);
+        } else {
+            body.push(b',');
+        }
+        body.extend_from_slice(&parts);
+    }
+    if open.is_some() {
+        body.extend_from_slice(b"]}");
+    }
+}
+
+/// What a message's bytes depend on, besides the message.
+#[derive(Clone, Copy)]
+enum How {
+    Plain,
+    /// The images of a result are inside of it.
+    Inside,
+    /// A reply goes back to its own model with its signatures, its first call with the placeholder, or both.
+    Reply {
+        own: bool,
+        placeholder: bool,
+    },
+}
+
+impl How {
+    fn of(message: &Message, settings: &Settings) -> How {
+        match &message.body {
+            Body::ToolResult(_) if settings.profile.images_in_results => How::Inside,
+            Body::Assistant(said) => {
+                let own = said.model == settings.id && said.parts.iter().any(|part| signature(part).is_some());
+                let signed = own && said.calls().any(|call| call.signature.is_some());
+                let placeholder = settings.profile.signed_calls && !signed && said.calls().next().is_some();
+                if own || placeholder { How::Reply { own, placeholder } } else { How::Plain }
+            }
+            _ => How::Plain,
+        }
+    }
+
+    fn codec(self) -> &'static str {
+        match self {
+            How::Reply { own: true, placeholder: true } => "gemini, signed, with placeholder",
+            How::Reply { own: true, .. } => "gemini, signed",
+            How::Reply { placeholder: true, .. } => "gemini, with placeholder",
+            How::Inside => "gemini, images inside",
+            _ => CODEC,
+        }
+    }
+
+    /// The parts of one message, separated by commas. Empty for one that says nothing.
+    fn encode(self, message: &Message) -> Vec<u8> {
+        match &message.body {
+            Body::User(user) => joined(user.content.iter().filter_map(content_part).map(|part| bytes(&part))),
+            Body::Assistant(said) => self.reply(said),
+            Body::ToolResult(result) => function_response(result, matches!(self, How::Inside)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Thinking alone is no message.
+    fn reply(self, said: &AssistantMessage) -> Vec<u8> {
+        let (own, mut placeholder) = match self {
+            How::Reply { own, placeholder } => (own, placeholder),
+            _ => (false, false),
+        };
+        let says = |part: &Part| match part {
+            Part::Text { text, .. } => !text.trim().is_empty(),
+            Part::ToolCall(_) => true,
+            _ => false,
+        };
+        if !said.parts.iter().any(says) {
+            return Vec::new();
+        }
+        joined(said.parts.iter().filter_map(|part| {
+            let signature = signature(part).filter(|_| own);
+            match part {
+                Part::Text { text, .. } if !text.trim().is_empty() || signature.is_some() => {
+                    Some(signed(bytes(&json!({"text": text})), signature))
+                }
+                Part::Thinking { text, .. } if signature.is_some() => {
+                    Some(signed(bytes(&json!({"text": text, "thought": true})), signature))
+                }
+                Part::ToolCall(call) => {
+                    let made_up = std::mem::take(&mut placeholder).then_some(PLACEHOLDER);
+                    Some(signed(function_call(call), made_up.or(signature)))
+                }
+                _ => None,
+            }
+        }))
+    }
+}
+
+fn joined(parts: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    parts.collect::<Vec<_>>().join(&b',')
+}
+
+fn signature(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text { signature, .. } | Part::Thinking { signature, .. } => signature.as_deref(),
+        Part::ToolCall(call) => call.signature.as_deref(),
+        _ => None,
+    }
+}
+
+/// A part with its signature, byte for byte.
+fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
+    if let Some(signature) = signature {
+        part.pop();
+        field(&mut part, "thoughtSignature", signature);
+        part.push(b'}');
+    }
+    part
+}
+
+/// A part of text or an image; none for a text that is blank.
+fn content_part(part: &Content) -> Option<Value> {
+    match part {
+        Content::Text { text } => (!text.trim().is_empty()).then(|| json!({"text": text})),
+        Content::Image { media_type, data } => Some(json!({"inlineData": {"mimeType": media_type, "data": data}})),
+        _ => None,
+    }
+}
+
+/// What begins a call and its result alike: the name, and the id if it is not one that we made up.
+fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
+    let mut part = format!("{{\"{kind}\":{{\"name\":").into_bytes();
+    put(&mut part, name);
+    if !id.starts_with(MADE_UP) {
+        field(&mut part, "id", &CallIds::UpTo64.fit(id));
+    }
+    part
+}
+
+/// A call, its arguments as they came. What is no object has an error result to explain it.
+fn function_call(call: &ToolCall) -> Vec<u8> {
+    let arguments = call.arguments.trim();
+    let mut part = named("functionCall", &call.name, &call.id);
+    part.extend_from_slice(b",\"args\":");
+    part.extend_from_slice(if is_object(arguments) { arguments.as_bytes() } else { b"{}" });
+    part.extend_from_slice(b"}}");
+    part
+}
+
+/// A result, its images inside of it or after it.
+fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
+    let text = result.text();
+    let images = result.content.iter().filter(|part| matches!(part, Content::Image { .. }));
+    let images: Vec<Value> = images.filter_map(content_part).collect();
+    let said = match text.trim() {
+        "" if images.is_empty() => "(no output)",
+        "" if inside => "(an image)",
+        "" => "(see the image after this)",
+        _ => &text,
+    };
+    let mut part = named("functionResponse", &result.name, &result.call);
+    field(&mut part, "response", &json!({(if result.is_error() { "error" } else { "output" }): said}));
+    if inside && !images.is_empty() {
+        field(&mut part, "parts", &images);
+    }
+    part.extend_from_slice(b"}}");
+    let after = images.iter().filter(|_| !inside).map(bytes);
+    joined(std::iter::once(part).chain(after))
+}
+
+fn tools(tools: &ToolList) -> Vec<u8> {
+    let list = tools
+        .iter()
+        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}));
+    bytes(&json!([{"functionDeclarations": list.collect::<Vec<_>>()}]))
+}
+
+#[cfg(test)]
+mod tests;

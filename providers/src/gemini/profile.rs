@@ -1,0 +1,99 @@
+//! What the models that speak Gemini do each in its own way: data, not code.
+
+/// What one model does in its own way. The default suits models that are no Gemini.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// How a model is told how much to think.
+    pub thinks: Thinks,
+    /// Whether it refuses calls without a signature; those that have none get a placeholder.
+    pub signed_calls: bool,
+    /// Whether the images of a result may be inside the result; else they go beside it.
+    pub images_in_results: bool,
+    /// Whether it takes a schema for its answer beside tools; else it is asked in words.
+    pub schema_beside_tools: bool,
+}
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Thinks {
+    /// Not at all.
+    #[default]
+    Never,
+    /// By a number of tokens.
+    Budget {
+        /// The smallest one.
+        least: u32,
+        /// The largest one.
+        most: u32,
+        /// Whether none at all is allowed.
+        off: bool,
+    },
+    /// By a level. It cannot be switched off.
+    Level {
+        /// The lowest one.
+        least: &'static str,
+        /// The one in the middle, or the nearest to it.
+        medium: &'static str,
+    },
+}
+
+const OTHER: Profile =
+    Profile { thinks: Thinks::Never, signed_calls: false, images_in_results: false, schema_beside_tools: false };
+const PRO_2_5: Profile = Profile { thinks: Thinks::Budget { least: 128, most: 32_768, off: false }, ..OTHER };
+const FLASH_2_5: Profile = Profile { thinks: Thinks::Budget { least: 128, most: 24_576, off: true }, ..OTHER };
+const LITE_2_5: Profile = Profile { thinks: Thinks::Budget { least: 512, most: 24_576, off: true }, ..OTHER };
+const NEWER: Profile = Profile {
+    thinks: Thinks::Level { least: "low", medium: "medium" },
+    signed_calls: true,
+    images_in_results: true,
+    schema_beside_tools: true,
+};
+const PRO_3: Profile = Profile { thinks: Thinks::Level { least: "low", medium: "high" }, ..NEWER };
+const FLASH_3: Profile = Profile { thinks: Thinks::Level { least: "minimal", medium: "medium" }, ..NEWER };
+
+/// By how a model's name goes on after `gemini-`; the first that fits counts.
+const PROFILES: &[(&str, Profile)] = &[
+    ("1", OTHER),
+    ("2.0", OTHER),
+    ("2.5-flash-image", OTHER),
+    ("2.5-flash-lite", LITE_2_5),
+    ("2.5-flash", FLASH_2_5),
+    ("2.5", PRO_2_5),
+    ("3-pro", PRO_3),
+    ("3-flash", FLASH_3),
+    ("", NEWER),
+];
+
+impl Default for Profile {
+    fn default() -> Self {
+        OTHER
+    }
+}
+
+impl Profile {
+    /// The profile of the model called `name`, with or without what stands before it.
+    pub fn of_model(name: &str) -> Profile {
+        let Some((_, name)) = name.split_once("gemini-") else { return OTHER };
+        PROFILES.iter().find(|(begin, _)| name.starts_with(begin)).map_or(OTHER, |(_, profile)| profile.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_how_the_model_thinks() {
+        let thinks = |name| Profile::of_model(name).thinks;
+        assert_eq!(thinks("gemini-2.5-flash-lite"), LITE_2_5.thinks);
+        assert_eq!(thinks("models/gemini-2.5-pro"), PRO_2_5.thinks);
+        assert_eq!(thinks("gemini-2.0-flash"), Thinks::Never);
+        assert_eq!(thinks("gemini-3-pro-preview"), PRO_3.thinks);
+        assert_eq!(thinks("gemini-3.1-pro-preview"), NEWER.thinks);
+        assert_eq!(thinks("gemma-3-27b-it"), Thinks::Never);
+        assert!(Profile::of_model("gemini-3-flash-preview").signed_calls);
+        assert!(!Profile::of_model("gemini-2.5-pro").signed_calls);
+    }
+}

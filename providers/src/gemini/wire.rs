@@ -1,0 +1,163 @@
+//! The chunks of a Gemini stream as they come, read leniently and without copies.
+
+use loopwright::Usage;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::lenient::{Count, Text};
+
+/// One chunk of the stream.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow, default)]
+    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) prompt_feedback: Option<Feedback<'a>>,
+    #[serde(default)]
+    pub(super) usage_metadata: Option<RawUsage>,
+    #[serde(borrow, default)]
+    pub(super) response_id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// One of the replies; we ask for one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Candidate<'a> {
+    #[serde(default)]
+    pub(super) index: Count,
+    #[serde(borrow, default)]
+    pub(super) content: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    pub(super) finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) finish_message: Text<'a>,
+}
+
+/// What a chunk adds to the reply.
+#[derive(Deserialize)]
+pub(super) struct Content<'a> {
+    #[serde(borrow, default)]
+    pub(super) parts: Option<Vec<Part<'a>>>,
+}
+
+/// A piece of text or thinking, a call, or what the provider did itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part<'a> {
+    #[serde(borrow, default)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    thought: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) thought_signature: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) function_call: Option<FunctionCall<'a>>,
+    #[serde(default)]
+    pub(super) inline_data: Option<IgnoredAny>,
+}
+
+impl Part<'_> {
+    pub(super) fn is_thought(&self) -> bool {
+        is_true(self.thought)
+    }
+}
+
+/// A call, or more of one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    /// All of its arguments.
+    #[serde(borrow, default)]
+    pub(super) args: Option<&'a RawValue>,
+    /// Its arguments piece by piece.
+    #[serde(borrow, default)]
+    pub(super) partial_args: Option<Vec<PartialArg<'a>>>,
+    #[serde(borrow, default)]
+    will_continue: Option<&'a RawValue>,
+}
+
+impl FunctionCall<'_> {
+    pub(super) fn goes_on(&self) -> bool {
+        is_true(self.will_continue)
+    }
+}
+
+/// A value inside the arguments, or, for a string, more of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PartialArg<'a> {
+    #[serde(borrow, default)]
+    pub(super) json_path: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) string_value: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) number_value: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) bool_value: Option<&'a RawValue>,
+}
+
+/// What became of the prompt.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Feedback<'a> {
+    #[serde(borrow, default)]
+    pub(super) block_reason: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) block_reason_message: Text<'a>,
+}
+
+fn is_true(value: Option<&RawValue>) -> bool {
+    value.is_some_and(|value| value.get() == "true")
+}
+
+/// Tokens used so far, as reported; what is left out has not changed.
+#[derive(Debug, Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RawUsage {
+    #[serde(default)]
+    prompt_token_count: Option<Count>,
+    #[serde(default)]
+    candidates_token_count: Option<Count>,
+    #[serde(default)]
+    thoughts_token_count: Option<Count>,
+    #[serde(default)]
+    cached_content_token_count: Option<Count>,
+    #[serde(default)]
+    tool_use_prompt_token_count: Option<Count>,
+}
+
+impl RawUsage {
+    /// Takes over what `later` tells.
+    pub(super) fn update(&mut self, later: RawUsage) {
+        self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
+        self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
+        self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
+        self.cached_content_token_count = later.cached_content_token_count.or(self.cached_content_token_count);
+        self.tool_use_prompt_token_count = later.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
+    }
+}
+
+/// The prompt counts what came from the cache, ours does not; the thoughts and what the provider's own tools read are
+/// counted beside the rest, with us as a part of it.
+impl From<RawUsage> for Usage {
+    fn from(raw: RawUsage) -> Usage {
+        let count = |count: Option<Count>| count.unwrap_or_default().0;
+        let (cache_read, reasoning) = (count(raw.cached_content_token_count), count(raw.thoughts_token_count));
+        let input = count(raw.prompt_token_count).saturating_add(count(raw.tool_use_prompt_token_count));
+        Usage {
+            input: input.saturating_sub(cache_read),
+            output: count(raw.candidates_token_count).saturating_add(reasoning),
+            cache_read,
+            reasoning,
+            ..Usage::default()
+        }
+    }
+}
