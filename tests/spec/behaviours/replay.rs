@@ -128,6 +128,24 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
     assert!(!text.contains("secret thought") && !text.contains("sig"), "{text}");
 }
 
+/// B37: an unsigned call goes to Gemini 3 with the documented placeholder, and to no other model.
+#[test]
+fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
+    use loopwright_providers::gemini;
+    let call = ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
+    let said =
+        AssistantMessage { parts: vec![Part::ToolCall(call)], model: "other/model".into(), ..Default::default() };
+    let mut request = ChatRequest::default();
+    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
+    let body = |model: &str| {
+        let mut settings = gemini::Settings::new(model);
+        settings.profile = gemini::Profile::of_model(model);
+        String::from_utf8(gemini::encode(&request, &settings)).unwrap()
+    };
+    assert!(body("gemini-3-pro-preview").contains("thoughtSignature"));
+    assert!(!body("gemini-2.5-flash").contains("thoughtSignature"));
+}
+
 /// B38: a call without arguments has the arguments `{}`, from whatever provider it comes.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_arguments_has_an_empty_object() {
