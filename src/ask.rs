@@ -113,6 +113,10 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Nothing was said: the request failed, or was cut off before a word.
+    fn nothing(error: Option<ModelError>) -> Self {
+        Reply { message: None, error, ended_by_hook: false }
+    }
     /// The message; nothing if it was cut off before a word was said.
     pub fn message(&self) -> Option<&Arc<Message>> {
         self.message.as_ref()
@@ -176,7 +180,7 @@ impl Session {
         let request = self.request(&ask).await?;
         let interrupt = |w: &Waiting| w.at > before && w.lane == Lane::Steering && w.urgency == Urgency::Interrupt;
         if self.fold.queue.iter().any(interrupt) {
-            return Ok(Reply { message: None, error: None, ended_by_hook: false });
+            return Ok(Reply::nothing(None));
         }
         if ask.aside { self.ask_aside(&*model, request).await } else { self.ask_aloud(ask, &*model, request).await }
     }
@@ -274,10 +278,10 @@ impl Session {
         let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());
         let Streamed { stop, usage, error } = self.stream(model, request, text_hook).await?;
         let Some(partial) = self.partial.take() else {
-            return Ok(Reply { message: None, error, ended_by_hook: false });
+            return Ok(Reply::nothing(error));
         };
         let Some(message) = self.close_reply(partial, stop, usage) else {
-            return Ok(Reply { message: None, error, ended_by_hook: false });
+            return Ok(Reply::nothing(error));
         };
         let cost = model.info().prices.map(|prices| prices.cost(&usage));
         self.heard_out = Some(Item::Replied { message: message.clone(), cost });

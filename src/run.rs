@@ -18,13 +18,12 @@ use crate::handle::Control;
 use crate::input::{InputEvent, Lane, Urgency};
 use crate::limits::Limit;
 use crate::memory::Item;
-use crate::message::UserMessage;
+use crate::message::{RunId, UserMessage};
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::schema::Schema;
 use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
 use crate::step::StepContext;
-
 use crate::task::{Task, Waiter, refused};
 
 /// How a pass of the pattern ended.
@@ -73,7 +72,8 @@ impl Task {
     }
 
     pub(crate) async fn begin(&mut self, cause: RunCause) -> Result<(), StepError> {
-        let run = crate::message::RunId(self.session.fold.runs + 1);
+        let run = RunId(self.session.fold.runs + 1);
+        tracing::debug!(session = &*self.session.id, %run, ?cause, "a run begins");
         let time = self.session.config.ambient.now();
         self.session.commit(Item::RunStarted { run, cause, time }).await
     }
@@ -153,23 +153,21 @@ impl Task {
     /// stands still while one runs, and what it holds (a lock inside a memory, say) with it.
     async fn pass(&mut self, deadline: Option<Instant>, fresh: bool) -> Ended {
         let Task { session, pattern, control, to_mail, idle, .. } = self;
-        {
-            let mut work = std::pin::pin!(AssertUnwindSafe(step(session, &**pattern, fresh)).catch_unwind());
-            let mut time_up = std::pin::pin!(async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            });
-            loop {
-                tokio::select! { biased;
-                    Some(said) = control.recv() => if let Some(stop) = route(said, to_mail, idle) { break Ended::Stopped(stop) },
-                    () = &mut time_up => break Ended::TimeUp,
-                    end = &mut work => break match end {
-                        Ok(end) => Ended::Returned(end),
-                        Err(panic) => Ended::Panicked(panic_text(&*panic)),
-                    },
-                }
+        let mut work = std::pin::pin!(AssertUnwindSafe(step(session, &**pattern, fresh)).catch_unwind());
+        let mut time_up = std::pin::pin!(async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        });
+        loop {
+            tokio::select! { biased;
+                Some(said) = control.recv() => if let Some(stop) = route(said, to_mail, idle) { break Ended::Stopped(stop) },
+                () = &mut time_up => break Ended::TimeUp,
+                end = &mut work => break match end {
+                    Ok(end) => Ended::Returned(end),
+                    Err(panic) => Ended::Panicked(panic_text(&*panic)),
+                },
             }
         }
     }
@@ -186,11 +184,22 @@ impl Task {
         let outcome = match staged.and_then(|()| self.session.written(written)) {
             Ok(()) => self.session.fold.outcome.clone(),
             Err(error) => {
+                tracing::error!(session = &*self.session.id, %error, "the end of a run could not be written");
                 self.stuck = true;
                 let _ = self.session.hear_all().await; // whoever still waits is told of the failure
                 Some(self.session.tell_unwritten_end(&error))
             }
         };
+        if let Some(outcome) = &outcome {
+            let RunOutcome { end, error, usage, .. } = &**outcome;
+            tracing::debug!(
+                session = &*self.session.id,
+                ?end,
+                error = error.as_deref(),
+                tokens = usage.total(),
+                "a run ended"
+            );
+        }
         if let (Some(outcome), Some(cause)) = (outcome, self.session.fold.cause.clone()) {
             self.tell_waiters(&cause, &outcome);
         }
