@@ -146,6 +146,13 @@ pub struct Place {
 }
 
 impl Place {
+    /// A payload that the decoder cannot read: `what` says what it should have been.
+    pub(crate) fn not_understood(&self, what: &str, text: &str, why: &serde_json::Error) -> ModelError {
+        let excerpt: String = text.chars().take(120).collect();
+        let why = format!("{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL.");
+        ModelError::new(ModelErrorKind::Protocol, why)
+    }
+
     /// The error that a refused request is: an answer with a status that tells of no success, at the time `now`.
     pub fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> ModelError {
         Failure::read(Some(status), body).with_headers(headers, now).into_error(self)

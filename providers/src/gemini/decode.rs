@@ -93,7 +93,7 @@ impl Decoder {
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match std::str::from_utf8(data) {
                 Err(_) => self.payload(String::from_utf8_lossy(data).as_bytes(), out),
-                Ok(text) => self.not_understood(text, &why, out),
+                Ok(text) => self.fail(self.place.not_understood("no chunk of a reply", text, &why), out),
             },
         }
     }
@@ -255,15 +255,6 @@ impl Decoder {
 
     fn unusable(&mut self, what: &str, out: &mut Out) {
         let why = format!("{} {what}. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
-    }
-
-    fn not_understood(&mut self, text: &str, why: &serde_json::Error, out: &mut Out) {
-        let excerpt: String = text.chars().take(120).collect();
-        let why = format!(
-            "{} sent what is no chunk of a reply ({why}): {excerpt}. Try again, or check the base URL.",
-            self.place
-        );
         self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
     }
 

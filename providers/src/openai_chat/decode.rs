@@ -56,7 +56,7 @@ impl Decode for Decoder {
                 Ok(chunk) => self.chunk(chunk, data, out),
                 Err(why) => match std::str::from_utf8(data) {
                     Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.not_understood(text, &why, out),
+                    Ok(text) => self.fail(self.place.not_understood("no chat completion chunk", text, &why), out),
                 },
             },
         }
@@ -242,15 +242,6 @@ impl Decoder {
         }
         self.ended = true;
         out.push_back(ModelEvent::Done { stop, usage: self.usage });
-    }
-
-    fn not_understood(&mut self, text: &str, why: &serde_json::Error, out: &mut Out) {
-        let excerpt: String = text.chars().take(120).collect();
-        let why = format!(
-            "{} sent what is no chat completion chunk ({why}): {excerpt}. Try again, or check the base URL.",
-            self.place
-        );
-        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
     }
 
     fn fail(&mut self, error: ModelError, out: &mut Out) {
