@@ -33,6 +33,8 @@ pub(crate) struct Reply<'a, D> {
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
     clock: Clock,
+    /// The connection was let run before waiting for the body's end.
+    stepped_back: bool,
 }
 
 enum State<'a> {
@@ -56,6 +58,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, body))),
             clock: Clock::new(http),
+            stepped_back: false,
         }
     }
 
@@ -161,6 +164,10 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             }
         }
         if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
+            if !std::mem::replace(&mut this.stepped_back, true) {
+                cx.waker().wake_by_ref(); // the connection may have the end already; that is cheaper than a timer
+                return Poll::Pending;
+            }
             ready!(this.clock.poll_expired(cx));
             this.drain();
         }
@@ -206,7 +213,9 @@ impl Clock {
     /// with each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        // Set to ring early, most replies are over before it must be set again: that wakes a thread.
+        let early = until.min(Instant::now() + AFTERMATH);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early)));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
         } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {
