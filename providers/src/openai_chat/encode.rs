@@ -20,7 +20,7 @@ const CODEC: &str = "openai-chat";
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     // Most messages are smaller; where they are not, the body grows by doubling.
-    let mut body = Vec::with_capacity(4096 + 512 * request.messages.len());
+    let mut body = Vec::with_capacity(4096 + 256 * request.messages.len());
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
     body.extend_from_slice(b",\"messages\":[");
