@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
-use crate::crew::{Ready, Running, shortened};
+use crate::crew::{Ready, Running, shortened, step_back};
 use crate::error::{Need, StepError};
 use crate::event::AgentEvent;
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
@@ -373,19 +372,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Lets what has been woken run first. Unlike `yield_now` it does not go to the driver, which costs a system call.
-async fn step_back() {
-    let mut stepped_back = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut stepped_back, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
 }
 
 fn decided(arguments: &Arc<Value>, decision: &Decision, by: Option<&str>) -> Result<Ready, (ResultStatus, String)> {

@@ -13,10 +13,11 @@ use crate::calls::{Batch, Call, Phase};
 use crate::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
 use crate::input::{Decision, Lane};
 use crate::memory::Item;
-use crate::message::{AssistantMessage, Body, CallId, History, InputId, Message, MessageId, RunId, Usage};
+use crate::message::{AssistantMessage, Body, CallId, History, InputId, Message, MessageId, RunId};
 use crate::model::OutputSchema;
 use crate::queue::{Queue, Waiting};
 use crate::tool::Answer;
+use crate::turn::{Spent, Turn};
 
 /// What the log says.
 #[derive(Default)]
@@ -57,26 +58,6 @@ pub(crate) struct Fold {
     pub(crate) messages: u64,
     /// Counters begin anew once the open batch is closed.
     fresh_after_batch: bool,
-}
-
-/// The turn that goes on, or the last one.
-#[derive(Default)]
-pub(crate) struct Turn {
-    pub(crate) number: u32,
-    pub(crate) open: bool,
-    message: Option<Arc<Message>>,
-    results: Vec<Arc<Message>>,
-}
-
-/// What was used since the last request of the user.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
-    pub(crate) usage: Usage,
-    pub(crate) cost: f64,
-    /// Time of the runs that have ended.
-    pub(crate) time: Duration,
-    /// Requests outside of the conversation; they count as turns.
-    pub(crate) asides: u32,
 }
 
 /// What a model could say next.

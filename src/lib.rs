@@ -113,6 +113,7 @@ pub mod testing;
 mod tool;
 mod tool_fn;
 mod toolbox;
+mod turn;
 
 pub use agent::{GenericAgent, RunContext};
 pub use ambient::{Ambient, SystemAmbient};

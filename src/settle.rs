@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::error::{ModelErrorKind, StepError};
 use crate::event::{AgentEvent, EndKind, RunCause, RunOutcome};
-use crate::fold::Spent;
 use crate::input::Lane;
 use crate::limits::Limit;
 use crate::memory::Item;
 use crate::message::{ResultStatus, StopReason, Usage};
 use crate::session::Session;
+use crate::turn::Spent;
 
 /// How a run ends, before it is written.
 #[derive(Debug, Clone)]
