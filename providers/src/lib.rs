@@ -16,6 +16,7 @@
 pub mod anthropic;
 mod body;
 mod call_id;
+mod client;
 mod codec;
 mod detect;
 mod error;

@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, Stream, StreamExt};
+use futures::stream::Stream;
+use hyper::Response;
 use loopwright::{ModelError, ModelErrorKind, ModelEvent};
-use reqwest::Response;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
 use crate::body::ReplyBody;
+use crate::client::{Body, Broken};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
 
@@ -38,7 +38,7 @@ pub(crate) struct Reply<'a, D> {
 }
 
 enum State<'a> {
-    Sending(BoxFuture<'a, Result<Response, ModelError>>),
+    Sending(BoxFuture<'a, Result<Response<Body>, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
     Reading(Body),
     /// Everything was said; the body's end is most often in the packet that said it.
@@ -46,8 +46,6 @@ enum State<'a> {
     /// The last event is in `ready`, or was given out.
     Over,
 }
-
-type Body = BoxStream<'static, Result<Bytes, reqwest::Error>>;
 
 impl<'a, D: Decode + Unpin> Reply<'a, D> {
     /// Posts `body`; nothing happens until the stream is polled.
@@ -62,12 +60,12 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         }
     }
 
-    fn begin(&mut self, response: Response) {
+    fn begin(&mut self, response: Response<Body>) {
         if !response.status().is_success() {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
         }
-        self.state = State::Reading(response.bytes_stream().boxed());
+        self.state = State::Reading(response.into_body());
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
@@ -84,7 +82,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     /// The body ended, by itself or with `broken`.
-    fn end(&mut self, broken: Option<&reqwest::Error>) {
+    fn end(&mut self, broken: Option<&Broken>) {
         match broken {
             Some(why) if !self.clock.complete => {
                 let error = self.target.broken(why);
@@ -105,7 +103,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Closing(body) = &mut self.state {
-            while let Some(Ok(_)) = ready!(body.poll_next_unpin(cx)) {}
+            while let Some(Ok(_)) = ready!(body.poll_chunk(cx)) {}
             self.state = State::Over;
         }
         Poll::Ready(())
@@ -116,7 +114,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     fn drain(&mut self) {
         let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
         if let Ok(handle) = Handle::try_current() {
-            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.next().await {} }));
+            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.chunk().await {} }));
         }
     }
 
@@ -137,7 +135,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                     let error = ready!(error.as_mut().poll(cx));
                     self.fail(error);
                 }
-                State::Reading(body) => match ready!(body.poll_next_unpin(cx)) {
+                State::Reading(body) => match ready!(body.poll_chunk(cx)) {
                     Some(Ok(chunk)) => self.chunk(&chunk),
                     Some(Err(why)) => self.end(Some(&why)),
                     None => self.end(None),
