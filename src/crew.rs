@@ -1,7 +1,7 @@
 //! The tools that run: what the session knows of each, and how its task ended.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
@@ -22,9 +22,9 @@ use crate::tool::{Outcome, Report, ToolOutput};
 /// The tools that run, and what is known of calls that do not run yet.
 #[derive(Default)]
 pub(crate) struct Crew {
-    pub(crate) running: HashMap<CallId, Running>,
+    pub(crate) running: BTreeMap<CallId, Running>,
     /// Validated calls that have neither started nor been put to the user.
-    pub(crate) ready: HashMap<CallId, Ready>,
+    pub(crate) ready: BTreeMap<CallId, Ready>,
     pub(crate) reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
 }
 

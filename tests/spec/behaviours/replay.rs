@@ -23,7 +23,7 @@ fn on_the_wire(request: &ChatRequest) -> Value {
 fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
     let (mut decoder, mut out, mut progress) = (Decoder::new(place()), VecDeque::new(), Progress::Open);
     for payload in payloads {
-        progress = decoder.decode(payload.as_bytes(), &mut out);
+        progress = decoder.decode(payload, &mut out);
     }
     (out.into(), progress)
 }
