@@ -10,9 +10,15 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 #[derive(Default)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// A number of tokens, or an index; whatever is none counts as zero.
+/// A number of tokens, or an index; whatever is none counts as zero. None is so large that sums of them overflow.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Count(pub(crate) u64);
+
+impl Count {
+    fn new(n: u64) -> Count {
+        Count(n.min(u32::MAX.into()))
+    }
+}
 
 macro_rules! drain {
     ($access:ident, $next:ident) => {
@@ -77,9 +83,9 @@ lenient!(TextVisitor => Text<'de>, "a string", |n: u64| Text(Cow::Owned(n.to_str
     }
 });
 
-lenient!(CountVisitor => Count, "a number", Count, {
+lenient!(CountVisitor => Count, "a number", Count::new, {
     fn visit_str<E>(self, text: &str) -> Result<Count, E> {
-        Ok(Count(text.parse().unwrap_or(0)))
+        Ok(Count::new(text.parse().unwrap_or(0)))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
         drain!(seq, next_element);
@@ -92,5 +98,20 @@ deserialize_leniently!(Text<'a>: TextVisitor);
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(CountVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sum_of_counts_overflows() {
+        for (text, count) in [("7", 7), ("-7", 0), ("\"7\"", 7), ("null", 0)] {
+            assert_eq!(serde_json::from_str::<Count>(text).unwrap().0, count, "{text}");
+        }
+        for huge in ["18446744073709551615", "2e77", "\"18446744073709551615\""] {
+            assert_eq!(serde_json::from_str::<Count>(huge).unwrap(), Count(u32::MAX.into()), "{huge}");
+        }
     }
 }
