@@ -27,7 +27,8 @@ pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     let raw = raw.map_or("", RawValue::get);
     match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw).unwrap_or_default(),
+        Some(b'"') if raw.contains('\\') => serde_json::from_str(raw).unwrap_or_default(),
+        Some(b'"') => raw[1..raw.len() - 1].to_owned(),
         _ => raw.to_owned(),
     }
 }

@@ -69,7 +69,8 @@ impl SseParser {
                 rest = &rest[1..];
                 continue;
             }
-            let Some(end) = memchr2(b'\n', b'\r', rest) else {
+            let blank = matches!(rest[0], b'\n' | b'\r').then_some(0);
+            let Some(end) = blank.or_else(|| memchr2(b'\n', b'\r', rest)) else {
                 self.line.extend_from_slice(rest);
                 break;
             };
@@ -111,7 +112,7 @@ impl SseParser {
 
     /// How many bytes of an unfinished event are kept.
     pub fn buffered(&self) -> usize {
-        self.line.len() + self.data.len() + self.bare.len()
+        self.line.len() + self.event.len() + self.data.len() + self.bare.len()
     }
 
     fn end_line<'c>(&mut self, mut line: &'c [u8], here: &mut InChunk<'c>, on: &mut impl FnMut(SseEvent<'_>)) {
@@ -122,9 +123,12 @@ impl SseParser {
         if line.is_empty() {
             return self.dispatch(here, on);
         }
-        let (field, value) = match memchr(b':', line) {
-            Some(colon) => (&line[..colon], &line[colon + 1..]),
-            None => (line, &line[line.len()..]),
+        let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
+            (&line[..4], value)
+        } else if let Some(colon) = memchr(b':', line) {
+            (&line[..colon], &line[colon + 1..])
+        } else {
+            (line, &line[line.len()..])
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {

@@ -78,12 +78,12 @@ impl Decoder {
     }
 
     fn event(&mut self, event: Event<'_>, data: &str, out: &mut Out) {
-        let usage = event.usage.or(event.message.as_ref().and_then(|start| start.usage));
+        let usage = event.usage.map(|usage| *usage).or(event.message.and_then(|start| start.usage));
         match &*event.kind.0 {
             "message_start" => self.begin(out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.start(event.index.0, block, out);
+                    self.start(event.index.0, *block, out);
                 }
             }
             "content_block_delta" => {

@@ -14,13 +14,13 @@ pub(super) struct Event<'a> {
     #[serde(default)]
     pub(super) index: Count,
     #[serde(default)]
-    pub(super) message: Option<Start>,
+    pub(super) message: Option<Box<Start>>,
     #[serde(borrow, default)]
-    pub(super) content_block: Option<Block<'a>>,
+    pub(super) content_block: Option<Box<Block<'a>>>,
     #[serde(borrow, default)]
     pub(super) delta: Option<Delta<'a>>,
     #[serde(default)]
-    pub(super) usage: Option<RawUsage>,
+    pub(super) usage: Option<Box<RawUsage>>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
     /// What a server that does not stream sends instead of events.

@@ -125,7 +125,7 @@ impl Decoder {
         self.answered |= part.inline_data.is_some();
         let kind = if part.is_thought() { BlockKind::Thinking } else { BlockKind::Text };
         if let Some(call) = part.function_call {
-            self.call(call, &part.thought_signature.0, response, out);
+            self.call(*call, &part.thought_signature.0, response, out);
         } else if let Some(text) = part.text {
             self.prose(kind, text.0.into_owned(), &part.thought_signature.0, out);
         }

@@ -14,7 +14,7 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow, default)]
-    pub(super) prompt_feedback: Option<Feedback<'a>>,
+    pub(super) prompt_feedback: Option<Box<Feedback<'a>>>,
     #[serde(default)]
     pub(super) usage_metadata: Option<RawUsage>,
     #[serde(borrow, default)]
@@ -55,7 +55,7 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) thought_signature: Text<'a>,
     #[serde(borrow, default)]
-    pub(super) function_call: Option<FunctionCall<'a>>,
+    pub(super) function_call: Option<Box<FunctionCall<'a>>>,
     #[serde(default)]
     pub(super) inline_data: Option<IgnoredAny>,
 }

@@ -120,7 +120,7 @@ impl Decoder {
             }
         }
         self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
-        for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
+        for call in delta.tool_calls.into_iter().flatten() {
             self.call(call, out);
         }
     }

@@ -72,7 +72,7 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
-    pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
+    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
 }
 
 /// More of one tool call.
