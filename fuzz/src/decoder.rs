@@ -1,0 +1,74 @@
+//! A decoder behind the parser: order of events, one end, any split the same, no finished turn of a cut stream.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loopwright_providers::{Place, Progress, ReplyBody, SseParser, WireFormat};
+use serde_json::Value;
+
+use crate::chance::Chance;
+use crate::reply::Reply;
+
+/// A wire format, and how its streams say that everything has been said.
+pub struct Format {
+    /// Whether this payload does.
+    pub ends: fn(&Value) -> bool,
+}
+
+/// Panics if the decoder of `F` breaks a promise with this body.
+pub fn check_decoder<F: WireFormat>(format: &Format, body: &[u8]) {
+    let mut chance = Chance::of(body);
+    let whole = read::<F>(&[body]);
+    assert_eq!(read::<F>(&chance.split(body)), whole, "split it is something else");
+    for cut in [body.len(), chance.below(body.len() + 1)] {
+        let cut = &body[..cut];
+        let done = read::<F>(&[cut]).is_done();
+        assert!(!done || says_end(format, cut), "a finished turn of a stream that was cut");
+    }
+}
+
+/// The reply that comes of these chunks.
+fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
+    let mut body = ReplyBody::new(F::decoder(Arc::new(Place::default())));
+    let (mut reply, mut out, mut pushed) = (Reply::default(), VecDeque::new(), 0);
+    let mut chunks = chunks.iter();
+    for chunk in chunks.by_ref() {
+        pushed += chunk.len();
+        let progress = body.push(chunk, &mut out);
+        assert!(body.buffered() <= pushed + 1, "{} bytes kept of {pushed}", body.buffered());
+        out.drain(..).for_each(|event| reply.add(event));
+        assert_eq!(reply.has_ended(), progress == Some(Progress::Ended), "{progress:?}");
+        if reply.has_ended() {
+            break;
+        }
+    }
+    // The end is said once: more bytes and the end of the body add nothing to it.
+    for chunk in chunks.take(8) {
+        body.push(chunk, &mut out);
+    }
+    assert!(reply.has_ended() || out.is_empty());
+    body.finish(&mut out);
+    out.drain(..).for_each(|event| reply.add(event));
+    assert!(reply.has_ended(), "there is no end");
+    assert!(reply.bytes <= 16 * pushed + 1024, "{} bytes told of {pushed}", reply.bytes);
+    reply
+}
+
+/// Whether a payload says that everything has been said, or nobody can tell.
+fn says_end(format: &Format, body: &[u8]) -> bool {
+    let mut says = false;
+    let mut look = |payload: &[u8]| {
+        let text = String::from_utf8_lossy(payload);
+        let text = text.trim_ascii();
+        says |= text == "[DONE]"
+            || match serde_json::from_str::<Value>(text) {
+                Ok(Value::Array(list)) => list.iter().any(format.ends),
+                Ok(value) => (format.ends)(&value),
+                Err(why) => !why.is_eof(),
+            };
+    };
+    let mut parser = SseParser::new();
+    parser.push(body, |event| look(event.data));
+    parser.flush(|event| look(event.data));
+    says
+}

@@ -1,0 +1,49 @@
+//! Mutations of event streams: whole events are dropped, repeated, moved and cut, besides what the fuzzer does to bytes.
+
+use libfuzzer_sys::fuzzer_mutate;
+
+use crate::chance::Chance;
+
+/// Changes `data`, of which `size` bytes are in use, and gives how many are then.
+pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
+    let mut chance = Chance::new(u64::from(seed) << 1);
+    let mut events = events(&data[..size]);
+    if chance.below(3) == 0 || events.len() < 2 {
+        return fuzzer_mutate(data, size, most);
+    }
+    let (a, b) = (chance.below(events.len()), chance.below(events.len()));
+    match chance.below(5) {
+        0 => drop(events.remove(a)),
+        1 => events.insert(b, events[a].clone()),
+        2 => events.swap(a, b),
+        3 => events.truncate(a + 1),
+        _ => {
+            let mut event = events[a].clone();
+            let size = event.len();
+            event.resize(size + 64, 0);
+            let size = fuzzer_mutate(&mut event, size, size + 64);
+            event.truncate(size);
+            events[a] = event;
+        }
+    }
+    let changed = events.concat();
+    let size = changed.len().min(most);
+    data[..size].copy_from_slice(&changed[..size]);
+    size
+}
+
+/// The events as they stand, each with its blank line.
+fn events(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut events = vec![Vec::new()];
+    let mut blank = false;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if blank && !line.trim_ascii().is_empty() {
+            events.push(Vec::new());
+        }
+        blank = line.trim_ascii().is_empty();
+        if let Some(event) = events.last_mut() {
+            event.extend_from_slice(line);
+        }
+    }
+    events
+}

@@ -1,0 +1,16 @@
+//! Any bytes as the body of a reply: Messages.
+#![no_main]
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use loopwright_fuzz::{Format, check_decoder, mutate};
+use loopwright_providers::anthropic::Messages;
+use serde_json::Value;
+
+const FORMAT: Format = Format { ends };
+
+fn ends(payload: &Value) -> bool {
+    payload["type"] == "message_stop" || payload["type"] == "message"
+}
+
+fuzz_target!(|body: &[u8]| check_decoder::<Messages>(&FORMAT, body));
+fuzz_mutator!(|data: &mut [u8], size: usize, most: usize, seed: u32| { mutate(data, size, most, seed) });
