@@ -81,6 +81,12 @@ pub trait Decode: Send {
     /// Reads the payload of one event and appends what it tells to `out`.
     fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress;
 
+    /// The body of the request that goes on with a reply which the provider has only paused, made of the body that began
+    /// it. What that request gives is decoded as more of the same reply. Most providers never pause.
+    fn go_on(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The stream has ended: appends the event that ends the reply, unless it was there already.
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
@@ -88,6 +94,9 @@ pub trait Decode: Send {
 impl<D: Decode + ?Sized> Decode for Box<D> {
     fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress {
         (**self).decode(data, out)
+    }
+    fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        (**self).go_on(sent)
     }
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         (**self).finish(out);

@@ -52,6 +52,9 @@ impl Failure {
         if let Some(raw) = inner.pointer("/metadata/raw").and_then(words) {
             self.message = excerpt(&format!("{}: {raw}", self.message));
         }
+        if let Some(written) = inner.get("failed_generation").and_then(words) {
+            self.message = excerpt(&format!("{} The model wrote: {written}", self.message));
+        }
         for key in ["type", "code", "status"] {
             for value in [inner.get(key), body.get(key)].into_iter().flatten() {
                 if let Some(code) = value.as_str() {

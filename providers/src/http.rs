@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures::StreamExt;
 use loopwright::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
@@ -100,7 +101,7 @@ impl Http {
     }
 
     /// Sends `body` and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, target: &Target, body: Vec<u8>) -> Result<Response, ModelError> {
+    pub(crate) async fn send(&self, target: &Target, body: Bytes) -> Result<Response, ModelError> {
         let mut request = Request::new(Method::POST, target.url.clone());
         *request.headers_mut() = target.headers.clone();
         *request.body_mut() = Some(body.into());

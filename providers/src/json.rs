@@ -1,7 +1,53 @@
 //! Writing JSON piece by piece, as the encoders do.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// The further fields of a body. One that the user's own options name is theirs, so that no field is there twice.
+pub(crate) struct Fields<'a> {
+    body: &'a mut Vec<u8>,
+    options: &'a Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    /// Adds to `body`, an object that has begun and has a field already.
+    pub(crate) fn new(body: &'a mut Vec<u8>, options: &'a Map<String, Value>) -> Self {
+        Fields { body, options }
+    }
+    /// Adds a field of ours.
+    pub(crate) fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        if !self.options.contains_key(name) {
+            field(self.body, name, value);
+        }
+    }
+    /// Adds a list: ours, which is JSON already, and after it what the user's own of that name has.
+    pub(crate) fn add_list(&mut self, name: &str, ours: Option<Cow<'_, [u8]>>) {
+        let ours = ours.as_deref().and_then(|list| list.strip_prefix(b"[")?.strip_suffix(b"]"));
+        let more = match self.options.get(name) {
+            Some(Value::Array(list)) => list.iter().map(bytes).collect(),
+            Some(other) => vec![bytes(other)],
+            None => Vec::new(),
+        };
+        let lists: Vec<&[u8]> =
+            ours.into_iter().chain(more.iter().map(Vec::as_slice)).filter(|l| !l.is_empty()).collect();
+        if !lists.is_empty() {
+            self.body.push(b',');
+            put(self.body, name);
+            self.body.extend_from_slice(b":[");
+            self.body.extend_from_slice(&lists.join(&b','));
+            self.body.push(b']');
+        }
+    }
+    /// Adds the user's own, but for those of these names.
+    pub(crate) fn add_options(&mut self, but: &[&str]) {
+        for (name, value) in self.options.iter().filter(|(name, _)| !but.contains(&name.as_str())) {
+            field(self.body, name, value);
+        }
+    }
+}
 
 /// A further field of the object that `body` is in.
 pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {

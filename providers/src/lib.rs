@@ -27,8 +27,13 @@ mod model;
 mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
+mod pairs;
+mod prompt;
 mod reply;
+mod reprompt;
 mod retry;
+mod salvage;
+mod schema;
 mod sse;
 
 pub use body::ReplyBody;
@@ -42,5 +47,7 @@ pub use model::{
     OpenAiResponses, OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
+pub use reprompt::Reprompt;
 pub use retry::Retry;
+pub use salvage::calls_in_text;
 pub use sse::{SseEvent, SseParser};

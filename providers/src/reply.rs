@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 use crate::body::ReplyBody;
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
+use crate::prompt;
 
 /// How long extras may come after everything was said.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -27,7 +28,10 @@ const LARGEST_EVENT: usize = 64 << 20;
 
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct Reply<'a, D> {
+    http: &'a Http,
     target: &'a Target,
+    /// The request's body, for a reply that is only paused and for what the server says that it read.
+    sent: Bytes,
     body: ReplyBody<D>,
     /// Decoded, and not yet given out.
     ready: VecDeque<ModelEvent>,
@@ -52,11 +56,14 @@ type Body = BoxStream<'static, Result<Bytes, reqwest::Error>>;
 impl<'a, D: Decode + Unpin> Reply<'a, D> {
     /// Posts `body`; nothing happens until the stream is polled.
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
+        let sent = Bytes::from(body);
         Reply {
+            http,
             target,
+            sent: sent.clone(),
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
-            state: State::Sending(Box::pin(http.send(target, body))),
+            state: State::Sending(Box::pin(http.send(target, sent))),
             clock: Clock::new(http),
             stepped_back: false,
         }
@@ -90,9 +97,18 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                 let error = self.target.broken(why);
                 self.fail(error);
             }
-            _ => self.body.finish(&mut self.ready),
+            _ => match self.body.go_on(&self.sent) {
+                Some(more) => return self.go_on(more),
+                None => self.body.finish(&mut self.ready),
+            },
         }
         self.state = State::Over;
+    }
+
+    /// The provider has only paused: `more` is the request that goes on with the reply.
+    fn go_on(&mut self, more: Vec<u8>) {
+        self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
+        self.clock.restart(self.http);
     }
 
     /// The last event is decoded.
@@ -158,6 +174,10 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             ready!(this.clock.poll_expired(cx));
             if this.clock.complete {
                 this.end(None);
+                if matches!(this.state, State::Sending(_)) {
+                    cx.waker().wake_by_ref(); // it goes on with another request
+                    return Poll::Pending;
+                }
             } else {
                 let error = this.target.too_slow("sent nothing", this.clock.limit);
                 this.fail(error);
@@ -173,6 +193,10 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
         }
         Poll::Ready(this.ready.pop_front().map(|event| match event {
             ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
+            ModelEvent::Done { usage, .. } => {
+                prompt::warn_if_cut(&this.sent, &usage, &this.target.place);
+                event
+            }
             event => event,
         }))
     }
@@ -201,6 +225,13 @@ impl Clock {
             sleep: None,
             waits: None,
         }
+    }
+
+    /// Another request is sent.
+    fn restart(&mut self, http: &Http) {
+        let waits = (self.sleep.take(), self.waits.take());
+        *self = Clock::new(http);
+        (self.sleep, self.waits) = waits;
     }
 
     fn progress(&mut self, progress: Progress) {

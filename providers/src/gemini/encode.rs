@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use super::profile::Thinks;
 use super::{MADE_UP, Settings};
 use crate::call_id::CallIds;
-use crate::json::{bytes, field, is_object, put};
+use crate::json::{Fields, bytes, field, is_object, put};
+use crate::pairs::paired;
+use crate::schema::{in_words, parameters};
 
 /// Names the bytes that are kept with tools, and with messages that are the same for every model.
 const CODEC: &str = "gemini";
@@ -30,12 +32,13 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let asked = request.output.as_ref().filter(|_| !by_schema).map(|output| in_words(&output.schema));
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
     let system: Vec<Value> = texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
+    let mut fields = Fields::new(&mut body, &settings.options);
     if !system.is_empty() {
-        field(&mut body, "systemInstruction", &json!({"parts": system}));
+        fields.add("systemInstruction", &json!({"parts": system}));
     }
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    fields.add_list("tools", ours);
     if !request.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
         let mode = match &request.tool_choice {
             ToolChoice::None => Some(json!({"mode": "NONE"})),
             ToolChoice::Required => Some(json!({"mode": "ANY"})),
@@ -43,7 +46,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
             _ => None,
         };
         if let Some(mode) = mode {
-            field(&mut body, "toolConfig", &json!({"functionCallingConfig": mode}));
+            fields.add("toolConfig", &json!({"functionCallingConfig": mode}));
         }
     }
     let config = config(request, settings, by_schema);
@@ -52,9 +55,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         body.extend_from_slice(fields);
         body.push(b'}');
     }
-    for (name, value) in settings.options.iter().filter(|(name, _)| *name != CONFIG) {
-        field(&mut body, name, value);
-    }
+    Fields::new(&mut body, &settings.options).add_options(&["contents", "tools", CONFIG]);
     body.push(b'}');
     body
 }
@@ -118,15 +119,11 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
     }
 }
 
-/// Asks for JSON where the field for it is refused.
-fn in_words(schema: &Value) -> String {
-    format!("When you give your final answer, write nothing but one JSON value that is valid by this schema:\n{schema}")
-}
-
 /// The messages, those of one role in a row as one.
 fn contents(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let mut open: Option<bool> = None;
-    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
         let how = How::of(message, settings);
         let parts = message.encode_once(how.codec(), || how.encode(message));
         if parts.is_empty() {
@@ -310,7 +307,7 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
 fn tools(tools: &ToolList) -> Vec<u8> {
     let list = tools
         .iter()
-        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}));
+        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": parameters(&tool.schema)}));
     bytes(&json!([{"functionDeclarations": list.collect::<Vec<_>>()}]))
 }
 

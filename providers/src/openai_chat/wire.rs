@@ -70,6 +70,8 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) reasoning: Rare<'a>,
     #[serde(borrow, default)]
+    pub(super) reasoning_details: Option<Box<&'a RawValue>>,
+    #[serde(borrow, default)]
     pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
     pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
