@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// As much of a provider's own words as goes into a sentence of ours.
 const EXCERPT: usize = 600;
+/// A wait that nobody waits for.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a failed request told, in whatever shape.
 #[derive(Debug, Default, PartialEq)]
@@ -66,8 +68,12 @@ impl Failure {
         let numbers = ["code", "status_code", "status"].into_iter().filter_map(|key| inner.get(key)?.as_u64());
         let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
         self.status = self.status.or(status);
-        let details = inner.get("details").and_then(Value::as_array).into_iter().flatten();
-        self.retry_after = details.filter_map(|d| d.get("retryDelay")?.as_str()).find_map(duration);
+        let details = inner.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let quotas = details.iter().filter_map(|d| d.get("violations")?.as_array()).flatten();
+        let of_a_day = quotas.filter_map(|quota| quota.get("quotaId")?.as_str()).any(|id| id.contains("PerDay"));
+        let delay = details.iter().filter_map(|d| d.get("retryDelay")?.as_str()).find_map(duration);
+        // The delay is that of the minute's quota; when the day's is used up, it helps nobody.
+        self.retry_after = if of_a_day { Some(DAY) } else { delay };
     }
 
     /// What kind of failure it is. The provider's words count where its status is too general.

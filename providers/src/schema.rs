@@ -52,7 +52,7 @@ pub(crate) fn closed(schema: &Value) -> Option<Value> {
 }
 
 fn close(schema: &Value) -> Option<Value> {
-    let Some(fields) = schema.as_object() else { return None };
+    let fields = schema.as_object()?;
     if fields.keys().any(|key| BEYOND.contains(&key.as_str())) {
         return None;
     }

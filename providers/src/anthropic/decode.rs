@@ -12,6 +12,7 @@ use super::pause::Said;
 use super::wire::{Block, Delta, Event};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
+use crate::json::mended;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -62,9 +63,12 @@ impl Decode for Decoder {
             _ => match serde_json::from_slice::<Event<'_>>(data) {
                 Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok(event) => self.event(event, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no event of a message", text, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(text.as_bytes(), out),
+                    None => {
+                        let text = String::from_utf8_lossy(data);
+                        self.fail(self.place.not_understood("no event of a message", &text, &why), out);
+                    }
                 },
             },
         }

@@ -11,6 +11,7 @@ use super::arguments::Arguments;
 use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
+use crate::json::mended;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -91,9 +92,12 @@ impl Decoder {
         match serde_json::from_slice::<Chunk<'_>>(data) {
             _ if self.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
-            Err(why) => match std::str::from_utf8(data) {
-                Err(_) => self.payload(String::from_utf8_lossy(data).as_bytes(), out),
-                Ok(text) => self.fail(self.place.not_understood("no chunk of a reply", text, &why), out),
+            Err(why) => match mended(data) {
+                Some(text) => self.payload(text.as_bytes(), out),
+                None => {
+                    let text = String::from_utf8_lossy(data);
+                    self.fail(self.place.not_understood("no chunk of a reply", &text, &why), out);
+                }
             },
         }
     }

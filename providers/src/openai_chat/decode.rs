@@ -10,7 +10,7 @@ use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
-use crate::json::is_object;
+use crate::json::{is_object, mended};
 
 type Out = VecDeque<ModelEvent>;
 
@@ -57,9 +57,12 @@ impl Decode for Decoder {
             b"[DONE]" => self.end(out),
             _ => match serde_json::from_slice::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no chat completion chunk", text, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(text.as_bytes(), out),
+                    None => {
+                        let text = String::from_utf8_lossy(data);
+                        self.fail(self.place.not_understood("no chat completion chunk", &text, &why), out);
+                    }
                 },
             },
         }
@@ -117,7 +120,7 @@ impl Decoder {
         let content = text(delta.reasoning_content);
         let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
         if let Some(raw) = delta.reasoning_details {
-            self.details.add(raw.get());
+            self.details.add(raw.0.get());
         }
         self.prose(BlockKind::Thinking, thinking.into_owned(), out);
         match delta.content {

@@ -10,7 +10,7 @@ use super::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
-use crate::json::json_text;
+use crate::json::{json_text, mended};
 
 type Out = VecDeque<ModelEvent>;
 
@@ -79,9 +79,12 @@ impl Decode for Decoder {
             _ => match serde_json::from_slice::<Event<'_>>(data) {
                 Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => return Progress::Waiting,
                 Ok(event) => self.event(&event, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no event of a response", text, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(text.as_bytes(), out),
+                    None => {
+                        let text = String::from_utf8_lossy(data);
+                        self.fail(self.place.not_understood("no event of a response", &text, &why), out);
+                    }
                 },
             },
         }

@@ -6,4 +6,6 @@ mod anthropic;
 mod gemini;
 mod openai_chat;
 mod openai_responses;
+#[path = "../rules/rules.rs"]
+mod rules;
 mod server;

@@ -10,6 +10,8 @@ pub(crate) struct Server(TcpListener);
 pub(crate) struct Exchange {
     /// Its head, as it came.
     pub(crate) head: String,
+    /// Its body, as it came.
+    pub(crate) raw: String,
     /// Its JSON.
     pub(crate) body: serde_json::Value,
     stream: TcpStream,
@@ -41,8 +43,9 @@ impl Exchange {
             let length =
                 head.split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse::<usize>().unwrap();
             if body.len() == length {
+                let raw = body.to_owned();
                 let body = serde_json::from_str(body).unwrap();
-                return Exchange { head, body, stream };
+                return Exchange { head, raw, body, stream };
             }
         }
     }

@@ -223,7 +223,7 @@ fn item_id(signature: &str) -> String {
     item["id"].as_str().unwrap_or(signature).to_owned()
 }
 
-fn reported(usage: &Value) -> Reported {
+pub(crate) fn reported(usage: &Value) -> Reported {
     let tokens = |key: &str| usage[key].as_u64().unwrap_or(0);
     Reported {
         input: tokens("input_tokens"),
@@ -235,10 +235,10 @@ fn reported(usage: &Value) -> Reported {
     }
 }
 
-fn words(value: &Value) -> String {
+pub(crate) fn words(value: &Value) -> String {
     value.as_str().unwrap_or("").to_owned()
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
