@@ -4,6 +4,7 @@
 
 mod anthropic;
 mod gemini;
+mod handover;
 mod openai_chat;
 mod openai_responses;
 #[path = "../rules/rules.rs"]
