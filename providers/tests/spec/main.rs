@@ -7,6 +7,7 @@ mod gemini;
 mod handover;
 mod openai_chat;
 mod openai_responses;
+mod options;
 mod quirks;
 #[path = "../rules/rules.rs"]
 mod rules;

@@ -7,6 +7,6 @@ mod errors;
 mod framing;
 mod history;
 mod ids;
-mod kit;
+pub(crate) mod kit;
 mod replay;
 mod rescue;
