@@ -1,7 +1,7 @@
 //! Which model answers.
 
 use loopwright::{ChatModel, ModelError, ModelErrorKind};
-use loopwright_providers::{Http, Offline, Retry, first_model, from_env, resolve};
+use loopwright_providers::{Http, Offline, Reprompt, Retry, first_model, from_env, resolve};
 
 /// What a newcomer is told.
 const NO_MODEL: &str = "\
@@ -23,7 +23,7 @@ pub(crate) async fn choose(id: Option<&str>, base_url: Option<&str>) -> Result<C
         (Some("offline" | "offline/rules"), None) => {
             Ok(offline("Offline rules answer, as chosen; they are not a language model."))
         }
-        (Some(id), _) => Ok(Choice { model: Box::new(Retry::new(resolve(id, base_url)?)), note: None }),
+        (Some(id), _) => Ok(Choice { model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url)?))), note: None }),
         (None, Some(url)) => {
             let Some(name) = first_model(&Http::new(), url).await else { return Err(silent(url)) };
             Ok(found(resolve(&format!("custom/{name}"), Some(url))?))
@@ -34,7 +34,7 @@ pub(crate) async fn choose(id: Option<&str>, base_url: Option<&str>) -> Result<C
 
 fn found(model: impl ChatModel + 'static) -> Choice {
     let note = format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
-    Choice { model: Box::new(Retry::new(model)), note: Some(note) }
+    Choice { model: Box::new(Retry::new(Reprompt::new(model))), note: Some(note) }
 }
 
 fn offline(note: &str) -> Choice {

@@ -3,13 +3,14 @@
 //! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and [`gemini`]: a request
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator,
-//! [`Retry`]. [`Offline`] needs none of it.
+//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
+//! [`Retry`], and [`Reprompt`] for calls that a server could not read. [`calls_in_text`] is a hook for models that write
+//! theirs as text. [`Offline`] needs none of it.
 //!
 //! ```no_run
-//! use loopwright_providers::{Retry, resolve};
+//! use loopwright_providers::{Reprompt, Retry, resolve};
 //!
-//! let model = Retry::new(resolve("openai/gpt-4o-mini", None)?);
+//! let model = Retry::new(Reprompt::new(resolve("openai/gpt-4o-mini", None)?));
 //! # Ok::<(), loopwright::ModelError>(())
 //! ```
 

@@ -26,25 +26,30 @@ pub(super) const APIS: &[Api] = &[
         model: |url| boxed(Anthropic::builder("claude-sonnet-4-5").base_url(url).build()),
         check: rules::anthropic::check,
         calls: anthropic_calls,
-        words: |visit| anthropic(&[json!({"type": "text", "text": words(visit)})], "end_turn"),
-        signatures: |visit| vec![format!("\"c2ln+/{visit}=\""), format!("\"c2VhbA{visit}==\"")],
+        words: anthropic_words,
+        signatures: anthropic_signatures,
+    },
+    Api {
+        name: "anthropic, another model",
+        model: |url| boxed(Anthropic::builder("claude-opus-4-7").base_url(url).build()),
+        check: rules::anthropic::check,
+        calls: anthropic_calls,
+        words: anthropic_words,
+        signatures: anthropic_signatures,
     },
     Api {
         name: "gemini",
         model: |url| boxed(Gemini::builder("gemini-3-pro-preview").base_url(url).build()),
         check: |body| rules::gemini::check(body, "gemini-3-pro-preview"),
-        calls: |visit| {
-            gemini(
-                visit,
-                &json!([
-                    {"text": thought(visit), "thought": true},
-                    {"text": "I look."},
-                    {"functionCall": {"name": "weather", "args": {"city": format!("Lima{visit}")}},
-                        "thoughtSignature": gemini_signature(visit)},
-                    {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
-                ]),
-            )
-        },
+        calls: gemini_calls,
+        words: |visit| gemini(visit, &json!([{"text": words(visit)}])),
+        signatures: |visit| vec![json!(gemini_signature(visit)).to_string()],
+    },
+    Api {
+        name: "gemini, another model",
+        model: |url| boxed(Gemini::builder("gemini-2.5-flash").base_url(url).build()),
+        check: |body| rules::gemini::check(body, "gemini-2.5-flash"),
+        calls: gemini_calls,
         words: |visit| gemini(visit, &json!([{"text": words(visit)}])),
         signatures: |visit| vec![json!(gemini_signature(visit)).to_string()],
     },
@@ -52,23 +57,16 @@ pub(super) const APIS: &[Api] = &[
         name: "openai-responses",
         model: |url| boxed(OpenAiResponses::builder("gpt-5.1").base_url(url).build()),
         check: rules::openai_responses::check,
-        calls: |visit| {
-            let item = sealed(visit);
-            let id = |n: usize| format!("call_{visit}{n}{}", "x".repeat(50));
-            let call = |n: usize, city: String| {
-                json!({"type": "function_call", "id": format!("fc_{visit}{n}"), "call_id": id(n), "name": "weather",
-                    "arguments": json!({"city": city}).to_string()})
-                .to_string()
-            };
-            responses(&[item, call(1, format!("Lima{visit}")), call(2, "Oslo".into())])
-        },
-        words: |visit| {
-            let content = json!([{"type": "output_text", "text": words(visit)}]);
-            responses(&[
-                json!({"type": "message", "id": format!("msg_{visit}"), "role": "assistant", "content": content})
-                    .to_string(),
-            ])
-        },
+        calls: responses_calls,
+        words: responses_words,
+        signatures: |visit| vec![sealed(visit)],
+    },
+    Api {
+        name: "openai-responses, another model",
+        model: |url| boxed(OpenAiResponses::builder("o3").base_url(url).build()),
+        check: rules::openai_responses::check,
+        calls: responses_calls,
+        words: responses_words,
         signatures: |visit| vec![sealed(visit)],
     },
     Api {
@@ -155,9 +153,31 @@ fn anthropic(blocks: &[Value], stop: &str) -> String {
     stream(events.iter().map(Value::to_string))
 }
 
+fn anthropic_words(visit: usize) -> String {
+    anthropic(&[json!({"type": "text", "text": words(visit)})], "end_turn")
+}
+
+fn anthropic_signatures(visit: usize) -> Vec<String> {
+    vec![format!("\"c2ln+/{visit}=\""), format!("\"c2VhbA{visit}==\"")]
+}
+
 /// Base64, and nothing that another provider would say.
 fn gemini_signature(visit: usize) -> String {
     format!("R2VtaW5p{visit}AA+/w==")
+}
+
+fn gemini_calls(visit: usize) -> String {
+    let call = |city: String| json!({"name": "weather", "args": {"city": city}});
+    let signature = gemini_signature(visit);
+    gemini(
+        visit,
+        &json!([
+            {"text": thought(visit), "thought": true},
+            {"text": "I look."},
+            {"functionCall": call(format!("Lima{visit}")), "thoughtSignature": signature},
+            {"functionCall": call("Oslo".into())},
+        ]),
+    )
 }
 
 fn gemini(visit: usize, parts: &Value) -> String {
@@ -169,6 +189,23 @@ fn gemini(visit: usize, parts: &Value) -> String {
 fn sealed(visit: usize) -> String {
     let summary = format!(r#"[{{"type":"summary_text","text":"{}"}}]"#, thought(visit));
     format!(r#"{{"id": "rs_{visit}",  "type":"reasoning", "summary":{summary},"encrypted_content":"Z{visit}"}}"#)
+}
+
+fn responses_calls(visit: usize) -> String {
+    let id = |n: usize| format!("call_{visit}{n}{}", "x".repeat(50));
+    let call = |n: usize, city: String| {
+        let arguments = json!({"city": city}).to_string();
+        let id = id(n);
+        json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "weather", "arguments": arguments})
+            .to_string()
+    };
+    responses(&[sealed(visit), call(1, format!("Lima{visit}")), call(2, "Oslo".into())])
+}
+
+fn responses_words(visit: usize) -> String {
+    let content = json!([{"type": "output_text", "text": words(visit)}]);
+    let id = format!("msg_{visit}");
+    responses(&[json!({"type": "message", "id": id, "role": "assistant", "content": content}).to_string()])
 }
 
 fn responses(items: &[String]) -> String {

@@ -122,7 +122,7 @@ async fn a_turn_that_is_paused_goes_on_below_the_loop() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let replies = [
         anthropic(&[text("I look. "), search.clone()], "pause_turn"),
-        anthropic(&[found.clone()], "pause_turn"),
+        anthropic(std::slice::from_ref(&found), "pause_turn"),
         anthropic(&[text("Found.")], "end_turn"),
     ];
     let run = run::<Messages>("", "claude-sonnet-4-5", &replies).await;
