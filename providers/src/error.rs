@@ -156,8 +156,8 @@ pub struct Place {
 
 impl Place {
     /// A payload that the decoder cannot read: `what` says what it should have been.
-    pub(crate) fn not_understood(&self, what: &str, text: &str, why: &serde_json::Error) -> ModelError {
-        let excerpt: String = text.chars().take(120).collect();
+    pub(crate) fn not_understood(&self, what: &str, data: &[u8], why: &serde_json::Error) -> ModelError {
+        let excerpt: String = String::from_utf8_lossy(data).chars().take(120).collect();
         let why = format!("{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL.");
         ModelError::new(ModelErrorKind::Protocol, why)
     }

@@ -14,6 +14,7 @@
 //! # Ok::<(), loopwright::ModelError>(())
 //! ```
 
+mod answer;
 pub mod anthropic;
 mod body;
 mod call_id;

@@ -3,15 +3,12 @@
 use std::borrow::Cow;
 
 use loopwright::{ChatRequest, ToolChoice};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Settings;
 use super::profile::Answers;
-use crate::json::bytes;
-use crate::schema::{closed, parameters};
-
-/// Begins the name of the tool that takes the answer. Its call is no call to anybody else, but the reply's text.
-const TOOL: &str = "loopwright_answer_";
+use crate::answer::{tool, with};
+use crate::schema::closed;
 
 /// What is asked of the answer.
 #[derive(Debug, PartialEq)]
@@ -39,29 +36,11 @@ impl Answer {
         }
         // A forced tool excludes thinking, and a tool takes an object.
         let free = request.tool_choice == ToolChoice::Auto && !own("tool_choice") && !own("thinking");
-        if thinks || !free || output.schema["type"] != "object" {
-            return Answer::Words;
-        }
-        let name: String = format!("{TOOL}{}", output.name).chars().take(64).collect();
-        let description = "Gives the final answer. Call it once, alone, when nothing else is left to do.";
-        Answer::Tool(json!({"name": name, "description": description, "input_schema": *parameters(&output.schema)}))
+        tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
     }
 
     /// The tools of the request, and the answer's own.
     pub(super) fn beside<'a>(&self, tools: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
-        let Answer::Tool(tool) = self else { return tools };
-        let mut list = tools.map_or_else(|| b"[]".to_vec(), Cow::into_owned);
-        list.pop();
-        if list.len() > 1 {
-            list.push(b',');
-        }
-        list.extend_from_slice(&bytes(tool));
-        list.push(b']');
-        Some(list.into())
+        if let Answer::Tool(tool) = self { Some(with(tools, tool)) } else { tools }
     }
-}
-
-/// Whether a call is no call, but the answer.
-pub(super) fn is_answer(tool: &str) -> bool {
-    tool.starts_with(TOOL)
 }

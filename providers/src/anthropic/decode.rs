@@ -7,9 +7,9 @@ use std::sync::Arc;
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
 
 use super::REDACTED;
-use super::answer::is_answer;
 use super::pause::Said;
 use super::wire::{Block, Delta, Event};
+use crate::answer::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
 use crate::json::mended;
@@ -65,10 +65,7 @@ impl Decode for Decoder {
                 Ok(event) => self.event(event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(text.as_bytes(), out),
-                    None => {
-                        let text = String::from_utf8_lossy(data);
-                        self.fail(self.place.not_understood("no event of a message", &text, &why), out);
-                    }
+                    None => self.fail(self.place.not_understood("no event of a message", data, &why), out),
                 },
             },
         }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::MADE_UP;
 use super::arguments::Arguments;
 use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
+use crate::answer::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
 use crate::json::mended;
@@ -94,10 +95,7 @@ impl Decoder {
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match mended(data) {
                 Some(text) => self.payload(text.as_bytes(), out),
-                None => {
-                    let text = String::from_utf8_lossy(data);
-                    self.fail(self.place.not_understood("no chunk of a reply", &text, &why), out);
-                }
+                None => self.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
             },
         }
     }
@@ -206,8 +204,10 @@ impl Decoder {
 
     fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
         let id = if id.is_empty() { format!("{MADE_UP}{response}-{}", self.calls) } else { id };
-        self.calls += 1;
-        let block = self.start(BlockKind::ToolCall { id, name }, out);
+        let kind = if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
+        self.answered |= kind == BlockKind::Text;
+        self.calls += u32::from(kind != BlockKind::Text);
+        let block = self.start(kind, out);
         OpenCall { block, whole: None, pieces: Arguments::default(), signature: String::new() }
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::profile::Thinks;
 use super::{MADE_UP, Settings};
+use crate::answer::{tool, with};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::pairs::paired;
@@ -29,25 +30,30 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     contents(&mut body, request, settings);
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
-    let asked = request.output.as_ref().filter(|_| !by_schema).map(|output| in_words(&output.schema));
-    let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
+    let asked = request.output.as_ref().filter(|_| !by_schema);
+    // Where the field for the schema is refused beside tools, another tool takes the answer, if none is forced already.
+    let free = request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
+    let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
+    let words = asked.filter(|_| by_tool.is_none()).map(|output| in_words(&output.schema));
+    let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), words.as_deref()];
     let system: Vec<Value> = texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
     let mut fields = Fields::new(&mut body, &settings.options);
     if !system.is_empty() {
         fields.add("systemInstruction", &json!({"parts": system}));
     }
     let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
-    fields.add_list("tools", ours);
-    if !request.tools.is_empty() {
-        let mode = match &request.tool_choice {
-            ToolChoice::None => Some(json!({"mode": "NONE"})),
-            ToolChoice::Required => Some(json!({"mode": "ANY"})),
-            ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
-            _ => None,
-        };
-        if let Some(mode) = mode {
-            fields.add("toolConfig", &json!({"functionCallingConfig": mode}));
-        }
+    let ours = if let Some(tool) = &by_tool { Some(with(ours, tool)) } else { ours };
+    fields.add_list("tools", ours.map(|list| [br#"[{"functionDeclarations":"#, &*list, b"}]"].concat().into()));
+    let mode = match &request.tool_choice {
+        _ if by_tool.is_some() => Some(json!({"mode": "ANY"})),
+        _ if request.tools.is_empty() => None,
+        ToolChoice::None => Some(json!({"mode": "NONE"})),
+        ToolChoice::Required => Some(json!({"mode": "ANY"})),
+        ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+        _ => None,
+    };
+    if let Some(mode) = mode {
+        fields.add("toolConfig", &json!({"functionCallingConfig": mode}));
     }
     let config = config(request, settings, by_schema);
     if let Some((_comma, fields)) = config.split_first() {
@@ -304,11 +310,12 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     joined(std::iter::once(part).chain(after))
 }
 
+/// The tools, a list.
 fn tools(tools: &ToolList) -> Vec<u8> {
     let list = tools
         .iter()
         .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": parameters(&tool.schema)}));
-    bytes(&json!([{"functionDeclarations": list.collect::<Vec<_>>()}]))
+    bytes(&list.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -59,10 +59,7 @@ impl Decode for Decoder {
                 Ok(chunk) => self.chunk(chunk, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(text.as_bytes(), out),
-                    None => {
-                        let text = String::from_utf8_lossy(data);
-                        self.fail(self.place.not_understood("no chat completion chunk", &text, &why), out);
-                    }
+                    None => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
                 },
             },
         }
@@ -103,8 +100,7 @@ impl Decoder {
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            let error = Failure::read(None, data).into_error(&self.place);
-            return self.fail(error, out);
+            return self.fail(Failure::read(None, data).into_error(&self.place), out);
         }
         let Some(choice) = chunk.choices.0 else { return };
         if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {

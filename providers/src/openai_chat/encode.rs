@@ -19,6 +19,9 @@ use crate::schema::{in_words, parameters};
 /// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
 const CODEC: &str = "openai-chat";
 
+/// Stands between results and what the user says, for servers that take no message of the user's there.
+const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
+
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     // Most messages are smaller; where they are not, the body grows by doubling.
@@ -118,15 +121,25 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     // The protocol has no images in tool results, and nothing may stand between the results of a
     // batch: their images follow them, as a message of the user.
     let mut images: Vec<Value> = Vec::new();
+    let bridges = settings.profile.words_after_results;
+    let mut after_results = false;
     let conversation = paired(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
-        let result = message.as_tool_result();
-        if result.is_none() && !images.is_empty() {
+        let (result, way) = (message.as_tool_result(), Way::of(message, settings));
+        let encoded = message.encode_once(way.codec(), || encode_message(message, way));
+        if result.is_none() {
+            let says = matches!(message.body, Body::User(_)) && !encoded.is_empty();
+            if bridges && after_results && (says || !images.is_empty()) {
+                add(AFTER_RESULTS);
+            }
             add(&images_message(&mut images));
         }
-        let way = Way::of(message, settings);
-        add(&message.encode_once(way.codec(), || encode_message(message, way)));
+        add(&encoded);
         images.extend(result.into_iter().flat_map(result_images));
+        after_results = result.is_some() || after_results && encoded.is_empty();
+    }
+    if bridges && !images.is_empty() {
+        add(AFTER_RESULTS);
     }
     add(&images_message(&mut images));
 }

@@ -23,6 +23,8 @@ pub struct Profile {
     pub call_ids: CallIds,
     /// Whether the thinking before a call goes back to the model.
     pub replay: Replay,
+    /// Whether it refuses a message of the user's directly after results; then a few words of the model's go between.
+    pub words_after_results: bool,
     /// How the model is asked to think.
     pub asks: Asks,
     /// The least and the most effort that it can be told; what is asked for beyond is brought into these bounds.
@@ -81,6 +83,7 @@ const COMPATIBLE: Profile = Profile {
     cache_key: None,
     call_ids: CallIds::Any,
     replay: Replay::Never,
+    words_after_results: false,
     asks: Asks::Effort,
     efforts: (Low, High),
     temperature: true,
@@ -95,7 +98,13 @@ const OPENAI: Profile = Profile {
 };
 const AZURE: Profile = Profile { key_header: KeyHeader::Named("api-key"), ..OPENAI };
 /// Beside none at all, it knows one effort.
-const MISTRAL: Profile = Profile { ask_usage: false, call_ids: CallIds::Nine, efforts: (High, High), ..COMPATIBLE };
+const MISTRAL: Profile = Profile {
+    ask_usage: false,
+    call_ids: CallIds::Nine,
+    words_after_results: true,
+    efforts: (High, High),
+    ..COMPATIBLE
+};
 const THINKS_ON: Profile =
     Profile { replay: Replay::ReasoningContent, asks: Asks::Switch, answers: Answers::Object, ..COMPATIBLE };
 const GROQ: Profile = Profile { answers_beside_tools: false, ..COMPATIBLE };

@@ -81,10 +81,7 @@ impl Decode for Decoder {
                 Ok(event) => self.event(&event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(text.as_bytes(), out),
-                    None => {
-                        let text = String::from_utf8_lossy(data);
-                        self.fail(self.place.not_understood("no event of a response", &text, &why), out);
-                    }
+                    None => self.fail(self.place.not_understood("no event of a response", data, &why), out),
                 },
             },
         }

@@ -21,6 +21,9 @@ const CODEC: &str = "openai-responses";
 /// Names those of messages with what was signed in them, which only the model that said it gets.
 const OWN: &str = "openai-responses, with reasoning";
 
+/// The smallest output limit that is taken.
+const LEAST: u32 = 16;
+
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let profile = &settings.profile;
@@ -47,7 +50,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("text", &json!({"format": format}));
     }
     if let Some(max) = request.max_tokens {
-        fields.add("max_output_tokens", &max);
+        fields.add("max_output_tokens", &max.max(LEAST));
     }
     if let Some(temperature) = request.temperature.filter(|_| effort.is_none() && profile.reasons != Reasons::Always) {
         fields.add("temperature", &temperature);

@@ -148,6 +148,10 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
                     results.push(result["tool_call_id"].clone());
                 }
                 wrong.answered(&place, &calls, &results);
+                let user_next =
+                    !results.is_empty() && rest.peek().is_some_and(|(_, message)| message["role"] == "user");
+                let refused = user_next && server == Server::Mistral;
+                wrong.unless(!refused, &place, "is followed by results and the user at once, which Mistral refuses");
                 ids.extend(calls);
             }
             "tool" => wrong.at(&place, "is a result that follows no call"),
@@ -308,10 +312,15 @@ fn a_server_has_rules_of_its_own() {
         b["messages"][2]["tool_calls"][0]["id"] = "call_1".into();
         b["messages"][3]["tool_call_id"] = "call_1".into();
     };
-    let cases: [(Server, super::Change, bool); 7] = [
+    let steer: super::Change = |b| {
+        b["messages"].as_array_mut().unwrap().push(serde_json::json!({"role": "user", "content": "no, stop"}));
+    };
+    let cases: [(Server, super::Change, bool); 9] = [
         (Server::DeepSeek, thought, true),
         (Server::Compatible, thought, false),
         (Server::Mistral, id, false),
+        (Server::Mistral, steer, false),
+        (Server::OpenRouter, steer, true),
         (Server::Compatible, id, true),
         (Server::Mistral, |b| b["stream_options"] = serde_json::json!({"include_usage": true}), false),
         (Server::DeepSeek, |b| b["response_format"] = good()["response_format"].clone(), false),
