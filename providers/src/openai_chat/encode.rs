@@ -77,7 +77,7 @@ fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest) {
     }
 }
 
-/// How much to think. Where thinking can be switched off, a level of none does so.
+/// How much to think; without a level it is left to the server.
 fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
     match (profile.asks, profile.effort(level)) {
         (Asks::Never, _) | (_, None) => {}
