@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub(crate) enum Client {
     /// To this machine, where what reqwest does for redirects and proxies would be a seventh of a short turn's work.
-    Local(Legacy<HttpConnector, Full<Bytes>>),
+    Local(Box<Legacy<HttpConnector, Full<Bytes>>>),
     Far(reqwest::Client),
 }
 
@@ -38,7 +38,7 @@ impl Client {
             connector.set_keepalive(Some(KEEP_ALIVE));
             let mut builder = Legacy::builder(TokioExecutor::new());
             builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-            return Ok(Client::Local(builder.build(connector)));
+            return Ok(Client::Local(Box::new(builder.build(connector))));
         }
         // Fails if the program has installed a provider already, which is then the one to use.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -12,6 +12,7 @@ mod confirmation;
 mod crash;
 mod events;
 mod examples;
+mod first_call;
 mod hooks;
 mod kit;
 mod reentry;
