@@ -272,7 +272,9 @@ impl Session {
         self.offered = Some(request.tools.clone());
         let id = self.next_message();
         let name = model.info().id.clone();
-        self.commit(Item::RequestStarted { message: id, model: name.clone() }).await?;
+        let some = !Arc::ptr_eq(&request.tools, self.tools.list());
+        let tools = some.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
+        self.commit(Item::RequestStarted { message: id, model: name.clone(), tools }).await?;
         self.partial = Some(Partial { id, model: name, reply: Assembler::default(), held: BTreeMap::new() });
         self.hub.overlay(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
         let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());

@@ -140,6 +140,11 @@ impl Session {
         }
     }
 
+    /// The texts of all that waits.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        self.fold.queue.iter().map(|w| w.message.text()).collect()
+    }
+
     /// The host's values of a request whose run begins.
     pub(crate) fn take_rider(&mut self, input: &InputId) -> Extensions {
         self.riders.remove(input).unwrap_or_default()

@@ -89,7 +89,7 @@ pub(crate) struct Session {
     pub(crate) cancel: CancellationToken,
     /// An interrupted run was found at opening and nothing has been done about it.
     pub(crate) interrupted: bool,
-    /// The tools that the last request of the conversation offered; nothing before the first one.
+    /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
     memory: Arc<dyn Memory>,
     numbered: u64,
