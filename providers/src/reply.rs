@@ -212,8 +212,8 @@ impl Clock {
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
         // Set to ring early, most replies are over before it must be set again: that wakes a thread.
-        let early = until.min(Instant::now() + AFTERMATH);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early)));
+        let early = || until.min(Instant::now() + AFTERMATH);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
         } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {
