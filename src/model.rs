@@ -18,7 +18,7 @@ use crate::tool::ToolSpec;
 /// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
 /// folds the stream.
 pub trait ChatModel: Send + Sync {
-    /// Which model this is, and what is known of it.
+    /// Which model this is, and what is known of it. One that asks several models says what holds whichever answers.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
@@ -73,6 +73,10 @@ impl ModelInfo {
     pub fn with_context_window(mut self, tokens: u64) -> Self {
         self.context_window = Some(tokens);
         self
+    }
+    /// What `usage` costs, in US dollars, if the prices are known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.prices.map(|prices| prices.cost(usage))
     }
 }
 
@@ -201,6 +205,10 @@ pub struct ChatRequest {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
+    /// Which model says what follows, until another is named. A decorator over several models names the one that it
+    /// asks at the beginning of each attempt, since replies go back with their signatures to the model that gave them,
+    /// and cost what that one costs. Without it, it is that of [`ChatModel::info`].
+    AnsweredBy(Arc<ModelInfo>),
     /// A block begins.
     BlockStart {
         /// Its number.

@@ -134,6 +134,12 @@ impl Failure {
     }
 }
 
+/// The error of a model whose stream just ended.
+pub(crate) fn cut_short(model: &str) -> ModelError {
+    let why = format!("The reply of `{model}` ended before it was complete. Try again.");
+    ModelError::new(ModelErrorKind::Network, why)
+}
+
 /// Where a request went, for sentences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Place {

@@ -3,8 +3,8 @@
 //! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and [`gemini`]: a request
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator,
-//! [`Retry`]. [`Offline`] needs none of it.
+//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
+//! [`Retry`], [`Fallback`]. [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -19,6 +19,7 @@ mod call_id;
 mod codec;
 mod detect;
 mod error;
+mod fallback;
 pub mod gemini;
 mod http;
 mod json;
@@ -36,6 +37,7 @@ pub use call_id::CallIds;
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
+pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
     Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,

@@ -9,6 +9,8 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
+use crate::error::cut_short;
+
 /// A model that is asked again after an error that
 /// [may pass](loopwright::ModelErrorKind::is_retryable).
 ///
@@ -130,30 +132,31 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                     this.number += 1;
                     this.state = State::Attempt(this.retry.model.stream(this.request.clone()));
                 }
-                State::Attempt(stream) => match ready!(stream.poll_next_unpin(cx)) {
-                    Some(ModelEvent::Error(error)) => {
-                        let Some(delay) = this.retry.delay(this.number, &error) else {
-                            this.state = State::Over;
-                            return Poll::Ready(Some(ModelEvent::Error(error)));
-                        };
-                        tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
-                        this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                        if std::mem::take(&mut this.shown) {
-                            return Poll::Ready(Some(ModelEvent::Withdrawn));
+                State::Attempt(stream) => {
+                    let event = ready!(stream.poll_next_unpin(cx));
+                    match event.unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id))) {
+                        ModelEvent::Error(error) => {
+                            let Some(delay) = this.retry.delay(this.number, &error) else {
+                                this.state = State::Over;
+                                return Poll::Ready(Some(ModelEvent::Error(error)));
+                            };
+                            tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
+                            this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
+                            if std::mem::take(&mut this.shown) {
+                                return Poll::Ready(Some(ModelEvent::Withdrawn));
+                            }
+                        }
+                        event => {
+                            match event {
+                                ModelEvent::AnsweredBy(_) => {}
+                                ModelEvent::Withdrawn => this.shown = false,
+                                ModelEvent::Done { .. } => this.state = State::Over,
+                                _ => this.shown = true,
+                            }
+                            return Poll::Ready(Some(event));
                         }
                     }
-                    Some(event) => {
-                        this.shown = event != ModelEvent::Withdrawn;
-                        if matches!(event, ModelEvent::Done { .. }) {
-                            this.state = State::Over;
-                        }
-                        return Poll::Ready(Some(event));
-                    }
-                    None => {
-                        this.state = State::Over;
-                        return Poll::Ready(None);
-                    }
-                },
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod aborts;
+mod answering;
 mod bad_memory;
 mod batches;
 mod behaviours;
