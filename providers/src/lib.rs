@@ -31,6 +31,7 @@ pub mod openai_responses;
 mod reply;
 mod retry;
 mod sse;
+mod wait;
 
 pub use body::ReplyBody;
 pub use call_id::CallIds;

@@ -17,8 +17,12 @@ fn kind(expected: &Value) -> ModelErrorKind {
         ("auth", _) => Auth,
         ("context_overflow", _) => ContextOverflow,
         ("invalid_request" | "not_found", _) => InvalidRequest,
-        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault.
-        ("rate_limit", false) => InvalidRequest,
+        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault. Any other
+        // limit that no wait helps with is a quota.
+        ("rate_limit", false) if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) => {
+            InvalidRequest
+        }
+        ("rate_limit", false) => QuotaExhausted,
         ("rate_limit", true) => RateLimited,
         ("overloaded" | "server_error", _) => Overloaded,
         (other, _) => panic!("`{other}` is new to this test"),
