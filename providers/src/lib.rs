@@ -4,7 +4,7 @@
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
 //! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
-//! [`Retry`], [`Fallback`]. [`Offline`] needs none of it.
+//! [`Retry`], [`Fallback`], [`RateLimit`]. [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -28,6 +28,7 @@ mod model;
 mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
+mod rate_limit;
 mod reply;
 mod retry;
 mod sse;
@@ -45,5 +46,6 @@ pub use model::{
     OpenAiResponses, OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
+pub use rate_limit::{RateLimit, RateLimiter};
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -8,4 +8,5 @@ mod gemini;
 mod kit;
 mod openai_chat;
 mod openai_responses;
+mod rate_limit;
 mod server;
