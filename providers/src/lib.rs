@@ -4,7 +4,8 @@
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
 //! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
-//! [`Retry`], [`Fallback`], [`RateLimit`]. [`Offline`] needs none of it.
+//! [`Retry`],
+//! [`Fallback`], [`RateLimit`], [`Recorded`]. [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -29,6 +30,7 @@ mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
 mod rate_limit;
+mod recorded;
 mod reply;
 mod retry;
 mod sse;
@@ -47,5 +49,6 @@ pub use model::{
 };
 pub use offline::Offline;
 pub use rate_limit::{RateLimit, RateLimiter};
+pub use recorded::Recorded;
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

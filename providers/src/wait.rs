@@ -7,10 +7,14 @@ use reqwest::header::HeaderMap;
 /// What headers ask for. `limited` says that a limit was reached: only then does the time at which limits are
 /// renewed, which many servers tell with every answer, mean a wait.
 pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) -> Option<Duration> {
-    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-    let millis = ["retry-after-ms", "x-ms-retry-after-ms"].into_iter().filter_map(text);
-    let millis = millis.filter_map(|ms| seconds(ms.parse::<f64>().ok()? / 1e3)).next();
-    millis.or_else(|| moment(text("retry-after")?, now)).or_else(|| if limited { renewal(headers, now) } else { None })
+    let texts = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok()).map(str::trim);
+    let millis = texts("retry-after-ms").chain(texts("x-ms-retry-after-ms"));
+    let millis = millis.filter_map(|text| text.parse::<f64>().ok()).find_map(|ms| seconds(ms / 1e3));
+    let is_number = |text: &&str| text.parse::<f64>().is_ok();
+    millis
+        .or_else(|| texts("retry-after").filter(is_number).find_map(|text| moment(text, now)))
+        .or_else(|| texts("retry-after").find_map(|text| moment(text, now)))
+        .or_else(|| if limited { renewal(headers, now) } else { None })
 }
 
 /// When the limits are renewed that are used up: the last of them. Where no header says what is left of a limit, the

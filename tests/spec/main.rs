@@ -15,6 +15,7 @@ mod events;
 mod examples;
 mod hooks;
 mod kit;
+mod recorded;
 mod reentry;
 mod sources;
 mod steering;

@@ -9,4 +9,5 @@ mod kit;
 mod openai_chat;
 mod openai_responses;
 mod rate_limit;
+mod recorded;
 mod server;
