@@ -19,7 +19,8 @@ const LONGEST_NUMBER: usize = 64;
 ///
 /// A string that is open is shown as far as it came, without an escape (or half a surrogate pair) that is not
 /// finished; a number without a point or exponent that leads nowhere yet; a literal from its first letter on. A key
-/// without a value is left out. Where the text is not JSON, or goes deeper than 128 levels, nothing is shown any more.
+/// without a value is left out. Where the text is not JSON, goes deeper than 128 levels or has keys of
+/// more than 4 KiB in its present path, nothing is shown any more.
 ///
 /// All deltas of a call together cost time in proportion to its length, and [`PartialJson::value`] costs nothing.
 /// It is a guess at what will come: a call runs with the arguments of the complete message.
@@ -349,6 +350,9 @@ mod tests {
             partial.push(r#"{"a": 1}"#);
             assert_eq!(partial.value(), None, "{text}");
         }
+        let of_long_keys = |bytes| of(&[&format!(r#"{{"a":{{"{}":1"#, "k".repeat(bytes))]);
+        assert!(of_long_keys(LONGEST_WAY - 1).value().is_some());
+        assert_eq!(of_long_keys(LONGEST_WAY).value(), None);
         assert!(of(&["[".repeat(DEEPEST).as_str()]).value().is_some());
         assert_eq!(of(&["[".repeat(DEEPEST + 1).as_str()]).value(), None);
     }

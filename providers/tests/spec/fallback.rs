@@ -89,6 +89,17 @@ async fn all_may_be_asked_in_turn_before_any_is_asked_again() {
     assert_eq!(said(&model).await, "@a/1 @b/2 +half.<@a/1 +yes.$");
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_what_was_said_is_withdrawn_and_only_once() {
+    let broken = Script::text("half").fail(ModelErrorKind::Network, "cut");
+    let first = Retry::new(scripted("a/1", [broken, fails(ModelErrorKind::Overloaded)])).attempts(2);
+    let model = Fallback::new(first).or(scripted("b/2", [Script::text("yes")]));
+    assert_eq!(said(&model).await, "@a/1 +half.<@b/2 +yes.$");
+    let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
+    let model = Retry::new(Fallback::new(first).or(scripted("b/2", [fails(ModelErrorKind::Timeout)])));
+    assert_eq!(said(&model).await, "@a/1 @b/2 @a/1 +yes.$", "who answers is nothing that was said");
+}
+
 #[tokio::test]
 async fn the_second_model_is_not_asked_before_the_first_has_failed() {
     let (gate, second) = (Gate::new(), scripted("b/2", [Script::text("yes")]));
