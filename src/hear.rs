@@ -162,7 +162,7 @@ impl Session {
             tools: self.tools.list().to_vec(),
             is_running: self.fold.run.is_some() && !self.interrupted,
             is_streaming: self.partial.is_some(),
-            streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.clone())),
+            streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.id.clone())),
             pending_tool_calls: self
                 .fold
                 .calls()

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod aborts;
+mod answering;
 mod bad_memory;
 mod batches;
 mod behaviours;
@@ -15,6 +16,7 @@ mod examples;
 mod first_call;
 mod hooks;
 mod kit;
+mod recorded;
 mod reentry;
 mod sources;
 mod steering;
