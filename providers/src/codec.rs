@@ -79,7 +79,7 @@ impl<P: Default> Settings<P> {
 /// Reads the stream of one reply. A decoder is made for one request and used up by it.
 pub trait Decode: Send {
     /// Reads the payload of one event and appends what it tells to `out`.
-    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress;
+    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
     /// The body of the request that goes on with a reply which the provider has only paused, made of the body that began
     /// it. What that request gives is decoded as more of the same reply. Most providers never pause.
@@ -92,7 +92,7 @@ pub trait Decode: Send {
 }
 
 impl<D: Decode + ?Sized> Decode for Box<D> {
-    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
         (**self).decode(data, out)
     }
     fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {

@@ -73,9 +73,9 @@ pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     let raw = raw.map_or("", RawValue::get);
     match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw)
-            .or_else(|why| serde_json::from_str(&mended(raw.as_bytes()).ok_or(why)?))
-            .unwrap_or_default(),
+        Some(b'"') => {
+            serde_json::from_str(raw).or_else(|why| serde_json::from_str(&mended(raw).ok_or(why)?)).unwrap_or_default()
+        }
         _ => raw.to_owned(),
     }
 }
@@ -85,22 +85,11 @@ pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
-/// JSON without what no text can have in it: bytes that are no UTF-8, and halves of a surrogate pair, which a server
-/// sends that cuts text without looking. Nothing if it was all right.
-pub(crate) fn mended(json: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(json);
-    let whole = without_halves(&text);
-    match (text, whole) {
-        (_, Some(whole)) => Some(whole),
-        (Cow::Owned(text), None) => Some(text),
-        (Cow::Borrowed(_), None) => None,
-    }
-}
-
-/// The text with a replacement character for each escaped half; nothing if there is none.
-fn without_halves(text: &str) -> Option<String> {
+/// JSON with a replacement character for each escaped half of a surrogate pair, which no text can have in it: a server
+/// sends them that cuts text without looking. Nothing if there was none.
+pub(crate) fn mended(json: &str) -> Option<String> {
     let mut out = String::new();
-    let (mut rest, mut changed) = (text, false);
+    let (mut rest, mut changed) = (json, false);
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         out.push_str(before);
@@ -137,11 +126,10 @@ mod tests {
 
     #[test]
     fn half_a_pair_is_mended_and_a_whole_one_stays() {
-        assert_eq!(mended(br#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
-        assert_eq!(mended(br#"["\ud83d","\ude00"]"#).unwrap(), r#"["\ufffd","\ufffd"]"#);
-        assert_eq!(mended(br#""\ud83d\ud83d\ude00""#).unwrap(), r#""\ufffd\ud83d\ude00""#);
-        assert_eq!(mended(b"\"\xff\"").unwrap(), "\"\u{fffd}\"");
-        assert_eq!(mended(br#""\"#), None);
+        assert_eq!(mended(r#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
+        assert_eq!(mended(r#"["\ud83d","\ude00"]"#).unwrap(), r#"["\ufffd","\ufffd"]"#);
+        assert_eq!(mended(r#""\ud83d\ud83d\ude00""#).unwrap(), r#""\ufffd\ud83d\ude00""#);
+        assert_eq!(mended(r#""\"#), None);
         let raw = serde_json::value::RawValue::from_string(r#""{\"a\":\"\ud83d\"}""#.into()).unwrap();
         assert_eq!(json_text(Some(&raw)), "{\"a\":\"\u{fffd}\"}");
     }

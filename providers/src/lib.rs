@@ -4,8 +4,8 @@
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
 //! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
-//! [`Retry`], and [`Reprompt`] for calls that a server could not read. [`calls_in_text`] is a hook for models that write
-//! theirs as text. [`Offline`] needs none of it.
+//! [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and [`Reprompt`] for calls that a server could not read.
+//! [`calls_in_text`] is a hook for models that write theirs as text. [`Offline`] needs none of it.
 //!
 //! ```no_run
 //! use loopwright_providers::{Reprompt, Retry, resolve};
@@ -18,9 +18,11 @@ mod answer;
 pub mod anthropic;
 mod body;
 mod call_id;
+mod client;
 mod codec;
 mod detect;
 mod error;
+mod fallback;
 pub mod gemini;
 mod http;
 mod json;
@@ -31,24 +33,30 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod pairs;
 mod prompt;
+mod rate_limit;
+mod recorded;
 mod reply;
 mod reprompt;
 mod retry;
 mod salvage;
 mod schema;
 mod sse;
+mod wait;
 
 pub use body::ReplyBody;
 pub use call_id::CallIds;
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
+pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
     Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,
     OpenAiResponses, OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
+pub use rate_limit::{RateLimit, RateLimiter};
+pub use recorded::Recorded;
 pub use reprompt::Reprompt;
 pub use retry::Retry;
 pub use salvage::calls_in_text;

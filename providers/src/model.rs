@@ -211,23 +211,18 @@ impl<F: WireFormat> ModelBuilder<F> {
         let mut secrets: Vec<String> = self.headers.iter().map(|(_, value)| value.clone()).collect();
         secrets.extend(self.api_key.clone());
         secrets.retain(|secret| secret.len() >= SECRET);
-        let target = Target { url, headers: self.header_map(F::key_header(&profile))?, place, secrets };
+        let headers = self.header_map(F::key_header(&profile))?;
+        let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
+        let target = Target::new(url, headers, place, secrets).map_err(not_valid)?;
         let settings = Settings { model: self.model, id: info.id.clone(), profile, options: self.options };
         Ok(Model { info, http: self.http, target, settings, format: PhantomData })
     }
 
     fn endpoint(&self) -> Result<(Url, String), ModelError> {
-        let wrong = |why: &str| {
-            let why = format!(
-                "The base URL of {} {why}. Give one such as `http://127.0.0.1:8080/v1` or `{}`.",
-                self.provider,
-                F::BASE_URL
-            );
-            ModelError::new(ModelErrorKind::InvalidRequest, why)
-        };
-        let mut url = Url::parse(self.base_url.trim()).map_err(|why| wrong(&format!("is not valid ({why})")))?;
+        let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
+        let mut url = Url::parse(self.base_url.trim()).map_err(not_valid)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("does not begin with http:// or https://"));
+            return Err(self.wrong_url("does not begin with http:// or https://"));
         }
         let added = F::path(&self.model);
         let (added, query) = added.split_once('?').map_or((&*added, None), |(path, query)| (path, Some(query)));
@@ -241,6 +236,15 @@ impl<F: WireFormat> ModelBuilder<F> {
         let host = url.host_str().unwrap_or("?");
         let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         Ok((url, host))
+    }
+
+    fn wrong_url(&self, why: &str) -> ModelError {
+        let why = format!(
+            "The base URL of {} {why}. Give one such as `http://127.0.0.1:8080/v1` or `{}`.",
+            self.provider,
+            F::BASE_URL
+        );
+        ModelError::new(ModelErrorKind::InvalidRequest, why)
     }
 
     fn header_map(&self, key_header: KeyHeader) -> Result<HeaderMap, ModelError> {

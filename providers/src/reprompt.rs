@@ -56,7 +56,11 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
                     }
                     event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => return Some((event, None)),
                     event => {
-                        attempt.shown = event != ModelEvent::Withdrawn;
+                        match event {
+                            ModelEvent::AnsweredBy(_) => {}
+                            ModelEvent::Withdrawn => attempt.shown = false,
+                            _ => attempt.shown = true,
+                        }
                         return Some((event, Some(attempt)));
                     }
                 }

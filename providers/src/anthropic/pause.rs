@@ -40,13 +40,13 @@ impl Said {
     }
 
     /// A block begins, in the event `data`.
-    pub(super) fn begin(&mut self, index: u64, data: &[u8]) {
+    pub(super) fn begin(&mut self, index: u64, data: &str) {
         #[derive(Deserialize)]
         struct Start<'a> {
             #[serde(borrow)]
             content_block: &'a RawValue,
         }
-        if let Ok(start) = serde_json::from_slice::<Start<'_>>(data) {
+        if let Ok(start) = serde_json::from_str::<Start<'_>>(data) {
             let (text, thinking, signature, input) = Default::default();
             let begun = start.content_block.to_owned();
             self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
@@ -54,14 +54,14 @@ impl Said {
     }
 
     /// More of a block, in the event `data`.
-    pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>, data: &[u8]) {
+    pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>, data: &str) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
         block.text.push_str(&delta.text.0);
         block.thinking.push_str(&delta.thinking.0);
         block.signature.push_str(&delta.signature.0);
         block.input.push_str(&delta.partial_json.0);
         if delta.kind.0 == "citations_delta"
-            && let Ok(event) = serde_json::from_slice::<Value>(data)
+            && let Ok(event) = serde_json::from_str::<Value>(data)
         {
             block.citations.push(event["delta"]["citation"].clone());
         }

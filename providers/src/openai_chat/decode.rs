@@ -49,16 +49,16 @@ struct OpenCall {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
-        match data {
+        match data.as_bytes() {
             _ if self.ended => {}
             [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
-            _ => match serde_json::from_slice::<Chunk<'_>>(data) {
+            _ => match serde_json::from_str::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
                 Err(why) => match mended(data) {
-                    Some(text) => return self.decode(text.as_bytes(), out),
+                    Some(text) => return self.decode(&text, out),
                     None => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
                 },
             },
@@ -94,13 +94,13 @@ impl Decoder {
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            return self.fail(Failure::read(None, data).into_error(&self.place), out);
+            return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
         let Some(choice) = chunk.choices.0 else { return };
         if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
@@ -298,7 +298,7 @@ mod tests {
         for payload in payloads {
             match *payload {
                 "EOF" => decoder.finish(&mut out),
-                payload => drop(decoder.decode(payload.as_bytes(), &mut out)),
+                payload => drop(decoder.decode(payload, &mut out)),
             }
         }
         let short = |event| match event {
@@ -389,7 +389,7 @@ mod tests {
                 "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
             "[DONE]",
         ];
-        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p.as_bytes(), &mut out)).collect();
+        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p, &mut out)).collect();
         assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
         let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
         assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));

@@ -1,14 +1,18 @@
-//! The providers over a real socket.
+//! The providers over a real socket, and the decorators of any model.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod fallback;
 mod gemini;
 mod handover;
+mod kit;
 mod openai_chat;
 mod openai_responses;
 mod options;
 mod quirks;
+mod rate_limit;
+mod recorded;
 #[path = "../rules/rules.rs"]
 mod rules;
 mod server;
