@@ -141,7 +141,8 @@ pub use message::{
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 pub use model::{
-    BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel, ToolChoice, ToolList,
+    BlockKind, ChatModel, ChatRequest, LongPrices, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel,
+    ToolChoice, ToolList,
 };
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
