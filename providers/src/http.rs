@@ -10,6 +10,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, Request, Response, Url, redirect};
 
 use crate::error::Place;
+use crate::key::KeySource;
 
 /// As much of an error body as is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -105,7 +106,13 @@ impl Http {
         *request.headers_mut() = target.headers.clone();
         *request.body_mut() = Some(body.into());
         let client = self.client(&target.url).map_err(|why| target.broken(&why))?;
-        client.execute(request).await.map_err(|why| target.broken(&why))
+        let Some(source) = &target.key else {
+            return client.execute(request).await.map_err(|why| target.broken(&why));
+        };
+        let secret = source.put(request.headers_mut(), &target.place).await?;
+        let mut response = client.execute(request).await.map_err(|why| secret.clean(target.broken(&why)))?;
+        response.extensions_mut().insert(secret);
+        Ok(response)
     }
 
     /// Gets a small JSON document, within `time`.
@@ -148,6 +155,9 @@ pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) place: Arc<Place>,
+    /// Where each request gets its key, if it is not in `headers`. The answer carries the
+    /// [`Secret`](crate::key::Secret) that was used.
+    pub(crate) key: Option<KeySource>,
     /// What must not appear in an error, even if the server repeats it.
     pub(crate) secrets: Vec<String>,
 }

@@ -4,7 +4,7 @@
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
 //! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator,
-//! [`Retry`]. [`Offline`] needs none of it.
+//! [`Retry`]. [`Offline`] needs none of it. [`resolve`] finds a model by its id, [`Catalogue`] knows its sizes and prices.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -15,32 +15,39 @@
 
 pub mod anthropic;
 mod body;
+mod builder;
 mod call_id;
+mod catalogue;
 mod codec;
 mod detect;
 mod error;
 pub mod gemini;
 mod http;
 mod json;
+mod key;
 mod lenient;
 mod model;
 mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
+mod provider;
 mod reply;
 mod retry;
 mod sse;
 
 pub use body::ReplyBody;
+pub use builder::ModelBuilder;
 pub use call_id::CallIds;
+pub use catalogue::{Catalogue, Facts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
-pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
+pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use http::{Http, Timeouts};
 pub use model::{
-    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,
-    OpenAiResponses, OpenAiResponsesBuilder,
+    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
+    OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
+pub use provider::{PROVIDERS, Provider};
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 use crate::body::ReplyBody;
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
+use crate::key::Secret;
 
 /// How long extras may come after everything was said.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -28,6 +29,8 @@ const LARGEST_EVENT: usize = 64 << 20;
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct Reply<'a, D> {
     target: &'a Target,
+    /// The key that was asked for, if one was.
+    secret: Option<Secret>,
     body: ReplyBody<D>,
     /// Decoded, and not yet given out.
     ready: VecDeque<ModelEvent>,
@@ -54,6 +57,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
         Reply {
             target,
+            secret: None,
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, body))),
@@ -62,7 +66,10 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         }
     }
 
-    fn begin(&mut self, response: Response) {
+    fn begin(&mut self, mut response: Response) {
+        if self.target.key.is_some() {
+            self.secret = response.extensions_mut().remove();
+        }
         if !response.status().is_success() {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
@@ -121,8 +128,14 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     fn fail(&mut self, error: ModelError) {
-        self.ready.push_back(ModelEvent::Error(self.target.clean(error)));
+        self.ready.push_back(ModelEvent::Error(error)); // cleaned when it is given out
         self.state = State::Over;
+    }
+
+    /// `error` without what is secret.
+    fn clean(&self, error: ModelError) -> ModelError {
+        let error = self.target.clean(error);
+        self.secret.iter().fold(error, |error, secret| secret.clean(error))
     }
 
     /// Reads from the network until there is something to give.
@@ -172,7 +185,7 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             this.drain();
         }
         Poll::Ready(this.ready.pop_front().map(|event| match event {
-            ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
+            ModelEvent::Error(error) => ModelEvent::Error(this.clean(error)),
             event => event,
         }))
     }

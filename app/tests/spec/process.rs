@@ -50,8 +50,13 @@ pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
 
 impl Process {
     pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Process {
+        Process::start_with(dir, args, &[])
+    }
+
+    /// With these environment variables, and no others.
+    pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(args).current_dir(dir.path()).env_clear();
+        command.args(args).current_dir(dir.path()).env_clear().envs(vars.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = Output::of(child.stdout.take().unwrap());
