@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
-use crate::crew::{Ready, Running, shortened, step_back};
+use crate::crew::{Owned, Ready, Running, shortened, step_back};
 use crate::error::{Need, StepError};
 use crate::event::AgentEvent;
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
@@ -141,7 +141,7 @@ impl Session {
         name: &str,
         raw: &str,
     ) -> Result<Result<Ready, (ResultStatus, String)>, StepError> {
-        let offered = self.offered.as_ref().is_none_or(|list| list.iter().any(|spec| *spec.name == *name));
+        let offered = self.fold.offered.as_ref().is_none_or(|names| names.iter().any(|offered| **offered == *name));
         let checked = self.tools.entry(name).and_then(|entry| {
             let refused = || format!("The tool `{name}` is not offered now.");
             offered.then(|| entry.spec.clone()).ok_or_else(refused)
@@ -228,7 +228,7 @@ impl Session {
         let after =
             self.config.hooks.after_tool_call.clone().map(|hook| (hook, self.call_info(&id, &spec, arguments.clone())));
         let call = id.clone();
-        let task = self.crew.tasks.spawn(async move {
+        let task = tokio::spawn(async move {
             let ended = AssertUnwindSafe(tool.call(&arguments, cx)).catch_unwind().await;
             let mut outcome = Outcome::of(ended);
             if let (Some((hook, info)), false) = (after, matches!(outcome, Outcome::Suspended(_))) {
@@ -239,8 +239,9 @@ impl Session {
         let time = spec.timeout.unwrap_or(self.config.limits.tool_time);
         let now = Instant::now();
         let idle = spec.idle_timeout.map(|idle| (idle, now + idle));
+        let _task = Owned(task.abort_handle());
         let running =
-            Running { cancel, task, deadline: now + time, idle, late: None, time, interruptible: spec.interruptible };
+            Running { cancel, _task, deadline: now + time, idle, late: None, time, interruptible: spec.interruptible };
         self.crew.running.insert(id, running);
     }
 
@@ -276,7 +277,6 @@ impl Session {
             Some(report) = reports.recv() => taken = self.take_report(report),
             _ = tokio::time::sleep_until(at) => if let Some(running) = self.crew.running.remove(&id) {
                 running.cancel.cancel();
-                running.task.abort();
                 let (status, why) = match running.idle {
                     Some((idle, until)) if until < running.deadline =>
                         (ResultStatus::Error, format!("It was given up after {idle:?} without an update; it may have had effects.")),
@@ -288,7 +288,6 @@ impl Session {
                 self.finish(&id, status, why);
             },
         }
-        while self.crew.tasks.try_join_next().is_some() {}
         self.flush().await?;
         taken.map(|()| None)
     }

@@ -1,7 +1,7 @@
 //! The tools that run: what the session knows of each, and how its task ended.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,10 +22,9 @@ use crate::tool::{Outcome, Report, ToolOutput};
 /// The tools that run, and what is known of calls that do not run yet.
 #[derive(Default)]
 pub(crate) struct Crew {
-    pub(crate) running: HashMap<CallId, Running>,
+    pub(crate) running: BTreeMap<CallId, Running>,
     /// Validated calls that have neither started nor been put to the user.
-    pub(crate) ready: HashMap<CallId, Ready>,
-    pub(crate) tasks: JoinSet<()>,
+    pub(crate) ready: BTreeMap<CallId, Ready>,
     pub(crate) reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Ready {
 
 pub(crate) struct Running {
     pub(crate) cancel: CancellationToken,
-    pub(crate) task: AbortHandle,
+    pub(crate) _task: Owned,
     pub(crate) deadline: Instant,
     /// How long without an update, and until when.
     pub(crate) idle: Option<(Duration, Instant)>,
@@ -46,6 +45,15 @@ pub(crate) struct Running {
     /// The time that it has in all.
     pub(crate) time: Duration,
     pub(crate) interruptible: bool,
+}
+
+/// A task that ends with whoever holds this: when its call is settled, or the session gone.
+pub(crate) struct Owned(pub(crate) AbortHandle);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Running {

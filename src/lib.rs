@@ -99,6 +99,7 @@ mod limits;
 mod memory;
 mod message;
 mod model;
+mod partial;
 mod pattern;
 mod queue;
 mod run;
@@ -144,6 +145,7 @@ pub use model::{
     BlockKind, ChatModel, ChatRequest, LongPrices, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel,
     ToolChoice, ToolList,
 };
+pub use partial::PartialJson;
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};

@@ -18,7 +18,7 @@ use crate::tool::ToolSpec;
 /// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
 /// folds the stream.
 pub trait ChatModel: Send + Sync {
-    /// Which model this is, and what is known of it.
+    /// Which model this is, and what is known of it. One that asks several models says what holds whichever answers.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
@@ -48,20 +48,25 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
 }
 
 /// What is known of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
     /// `provider/name`.
     pub id: Arc<str>,
     /// US dollars per million tokens, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// Tokens that fit into a request and its reply, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// Tokens that fit into a reply, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     /// Whether it can think before it answers, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
     /// Whether it takes images, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
 }
 
@@ -81,10 +86,19 @@ impl ModelInfo {
         self.context_window = Some(tokens);
         self
     }
+    /// With the most tokens of a reply.
+    pub fn with_max_output(mut self, tokens: u64) -> Self {
+        self.max_output = Some(tokens);
+        self
+    }
+    /// What `usage` costs, in US dollars, if the prices are known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.prices.map(|prices| prices.cost(usage))
+    }
 }
 
 /// US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Prices {
     /// Input.
     pub input: f64,
@@ -95,11 +109,12 @@ pub struct Prices {
     /// Input written to the cache.
     pub cache_write: f64,
     /// Other prices for a request whose input is long, if the provider has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
 }
 
 /// US dollars per million tokens of a request whose input is long.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LongPrices {
     /// With more tokens of input than this, cached ones included, the whole request has these prices.
     pub over: u64,
@@ -151,7 +166,8 @@ pub enum ThinkingLevel {
 }
 
 /// Which tool the model must call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
     /// The model decides.
@@ -227,9 +243,14 @@ pub struct ChatRequest {
 ///
 /// Blocks are numbered by the adapter, from zero, in the order in which they begin; deltas of
 /// several open blocks may interleave.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelEvent {
+    /// Which model says what follows, until another is named. A decorator over several models names the one that it
+    /// asks at the beginning of each attempt, since replies go back with their signatures to the model that gave them,
+    /// and cost what that one costs. Without it, it is that of [`ChatModel::info`].
+    AnsweredBy(Arc<ModelInfo>),
     /// A block begins.
     BlockStart {
         /// Its number.
@@ -249,6 +270,7 @@ pub enum ModelEvent {
         /// Its number.
         block: u32,
         /// The provider's signature of it, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
     /// The attempt is being retried: everything since the beginning of the reply is void.
@@ -265,7 +287,8 @@ pub enum ModelEvent {
 }
 
 /// What a block of a reply is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockKind {
     /// Text for the user.
     Text,

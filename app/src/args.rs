@@ -95,6 +95,9 @@ pub(crate) struct Options {
     /// The loop: `pi` hears you while it works and takes follow-ups, `generic` is one plain loop.
     #[arg(long, value_enum, default_value = "pi")]
     pub(crate) pattern: Pattern,
+    /// What the first turn of each request must call: a tool's name, or `required` for any.
+    #[arg(long, value_name = "TOOL|required")]
+    pub(crate) tool_choice: Option<String>,
     /// The most turns a request may take; 50 if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,

@@ -63,25 +63,13 @@ fn lines(found: &[(&str, &Facts)]) -> String {
 }
 
 fn object(id: &str, facts: &Facts) -> Value {
-    let prices = facts.prices.map(|prices| {
-        let long = prices.long.map(|long| {
-            json!({
-                "over": long.over, "input": long.input, "output": long.output,
-                "cache_read": long.cache_read, "cache_write": long.cache_write,
-            })
-        });
-        json!({
-            "input": prices.input, "output": prices.output,
-            "cache_read": prices.cache_read, "cache_write": prices.cache_write, "long": long,
-        })
-    });
     json!({
         "id": id,
         "provider": provider(id),
         "wire": wire(id, facts),
         "context_window": facts.context_window,
         "max_output": facts.max_output,
-        "prices": prices,
+        "prices": facts.prices,
         "thinking": facts.thinking,
         "images": facts.images,
     })

@@ -171,7 +171,9 @@ impl<F: WireFormat> ModelBuilder<F> {
         }
         secrets.retain(|secret| secret.len() >= SECRET);
         let (headers, key) = self.header_map(F::key_header(&profile))?;
-        let target = Target { url, headers, place, key, secrets };
+        let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
+        let mut target = Target::new(url, headers, place, secrets).map_err(not_valid)?;
+        target.key = key;
         let max_output = info.max_output.and_then(|tokens| u32::try_from(tokens).ok());
         let (model, id) = (self.model, info.id.clone());
         let settings = Settings { model, id, profile, max_output, options: self.options };
@@ -179,17 +181,10 @@ impl<F: WireFormat> ModelBuilder<F> {
     }
 
     fn endpoint(&self) -> Result<(Url, String), ModelError> {
-        let wrong = |why: &str| {
-            let why = format!(
-                "The base URL of {} {why}. Give one such as `http://127.0.0.1:8080/v1` or `{}`.",
-                self.provider,
-                F::BASE_URL
-            );
-            ModelError::new(ModelErrorKind::InvalidRequest, why)
-        };
-        let mut url = Url::parse(self.base_url.trim()).map_err(|why| wrong(&format!("is not valid ({why})")))?;
+        let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
+        let mut url = Url::parse(self.base_url.trim()).map_err(not_valid)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("does not begin with http:// or https://"));
+            return Err(self.wrong_url("does not begin with http:// or https://"));
         }
         let added = F::path(&self.model);
         let (added, query) = added.split_once('?').map_or((&*added, None), |(path, query)| (path, Some(query)));
@@ -203,6 +198,15 @@ impl<F: WireFormat> ModelBuilder<F> {
         let host = url.host_str().unwrap_or("?");
         let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         Ok((url, host))
+    }
+
+    fn wrong_url(&self, why: &str) -> ModelError {
+        let why = format!(
+            "The base URL of {} {why}. Give one such as `http://127.0.0.1:8080/v1` or `{}`.",
+            self.provider,
+            F::BASE_URL
+        );
+        ModelError::new(ModelErrorKind::InvalidRequest, why)
     }
 
     /// The headers of all requests, and where each gets its key if it is not in them.

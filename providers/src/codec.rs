@@ -82,14 +82,14 @@ impl<P: Default> Settings<P> {
 /// Reads the stream of one reply. A decoder is made for one request and used up by it.
 pub trait Decode: Send {
     /// Reads the payload of one event and appends what it tells to `out`.
-    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress;
+    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
     /// The stream has ended: appends the event that ends the reply, unless it was there already.
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
 
 impl<D: Decode + ?Sized> Decode for Box<D> {
-    fn decode(&mut self, data: &[u8], out: &mut VecDeque<ModelEvent>) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
         (**self).decode(data, out)
     }
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {

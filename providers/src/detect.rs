@@ -196,7 +196,7 @@ pub async fn first_model(http: &Http, base_url: &str) -> Option<String> {
     }
     let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
     let place = Arc::new(Place { provider: "local".into(), host: url.host_str()?.to_owned(), key_var: None });
-    let target = Target { url, headers: HeaderMap::new(), place, key: None, secrets: Vec::new() };
+    let target = Target::new(url, HeaderMap::new(), place, Vec::new()).ok()?;
     let answer = http.get(&target, PROBE).await.ok()?;
     let models: Models = serde_json::from_slice(&answer).ok()?;
     models.data.into_iter().next().map(|model| model.id)

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use futures::StreamExt;
+use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
+use hyper::http::uri::InvalidUri;
+use hyper::{Method, Response, Uri};
 use loopwright::{ModelError, ModelErrorKind};
-use reqwest::header::HeaderMap;
-use reqwest::{Client, Method, Request, Response, Url, redirect};
+use reqwest::Url;
 
+use crate::client::{Body, Broken, Client, Fault};
 use crate::error::Place;
 use crate::key::KeySource;
 
@@ -50,7 +52,7 @@ pub struct Http {
 
 /// The three ways to reach a server; each has a client of its own.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+pub(crate) enum Way {
     /// `http://` on this machine: no certificates, no proxy.
     Local,
     /// `http://` elsewhere: no certificates.
@@ -87,41 +89,37 @@ impl Http {
         self.timeouts
     }
 
-    /// The client for `url`, made when it is first asked for.
-    fn client(&self, url: &Url) -> Result<&Client, reqwest::Error> {
-        let way = Way::to(url);
+    /// The client for this way, made when it is first asked for.
+    fn client(&self, way: Way) -> Result<&Client, Broken> {
         let slot = &self.clients[way as usize];
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = build(way, self.timeouts.connect)?;
+                let client = Client::new(way, self.timeouts.connect)?;
                 Ok(slot.get_or_init(|| client))
             }
         }
     }
 
     /// Sends `body` and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, target: &Target, body: Vec<u8>) -> Result<Response, ModelError> {
-        let mut request = Request::new(Method::POST, target.url.clone());
-        *request.headers_mut() = target.headers.clone();
-        *request.body_mut() = Some(body.into());
-        let client = self.client(&target.url).map_err(|why| target.broken(&why))?;
+    pub(crate) async fn send(&self, target: &Target, body: Vec<u8>) -> Result<Response<Body>, ModelError> {
+        let client = self.client(target.way).map_err(|why| target.broken(&why))?;
         let Some(source) = &target.key else {
-            return client.execute(request).await.map_err(|why| target.broken(&why));
+            return client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why));
         };
-        let secret = source.put(request.headers_mut(), &target.place).await?;
-        let mut response = client.execute(request).await.map_err(|why| secret.clean(target.broken(&why)))?;
+        let mut keyed = target.clone();
+        let secret = source.put(&mut keyed.headers, &target.place).await?;
+        let answer = client.send(Method::POST, &keyed, body).await;
+        let mut response = answer.map_err(|why| secret.clean(target.broken(&why)))?;
         response.extensions_mut().insert(secret);
         Ok(response)
     }
 
     /// Gets a small JSON document, within `time`.
     pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
-        let mut request = Request::new(Method::GET, target.url.clone());
-        *request.headers_mut() = target.headers.clone();
-        let client = self.client(&target.url).map_err(|why| target.broken(&why))?;
+        let client = self.client(target.way).map_err(|why| target.broken(&why))?;
         let answer = async {
-            let response = client.execute(request).await.map_err(|why| target.broken(&why))?;
+            let response = client.send(Method::GET, target, Vec::new()).await.map_err(|why| target.broken(&why))?;
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
@@ -131,28 +129,13 @@ impl Http {
     }
 }
 
-fn build(way: Way, connect: Duration) -> Result<Client, reqwest::Error> {
-    // Fails if the program has installed a provider already, which is then the one to use.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder()
-        .user_agent(concat!("loopwright/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(connect)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(30))
-        .redirect(redirect::Policy::none()) // a key must not follow a redirect
-        .retry(reqwest::retry::never()); // it would copy each request; `Retry` is for that
-    match way {
-        Way::Local => client.tls_certs_only([]).no_proxy(),
-        Way::Plain => client.tls_certs_only([]),
-        Way::Tls => client,
-    }
-    .build()
-}
-
 /// Where requests go, with the headers they carry. Its `Debug` shows no header values.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) url: Url,
+    /// The same, as hyper wants it.
+    pub(crate) uri: Uri,
+    way: Way,
     pub(crate) headers: HeaderMap,
     pub(crate) place: Arc<Place>,
     /// Where each request gets its key, if it is not in `headers`. The answer carries the
@@ -163,32 +146,38 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    pub(crate) fn new(
+        url: Url,
+        mut headers: HeaderMap,
+        place: impl Into<Arc<Place>>,
+        secrets: Vec<String>,
+    ) -> Result<Target, InvalidUri> {
+        let ours = HeaderValue::from_static(concat!("loopwright/", env!("CARGO_PKG_VERSION")));
+        headers.entry(USER_AGENT).or_insert(ours);
+        let (uri, way) = (url.as_str().parse()?, Way::to(&url));
+        Ok(Target { url, uri, way, headers, place: place.into(), key: None, secrets })
+    }
+
     /// What a server said instead of an event stream.
-    pub(crate) async fn refused(&self, response: Response) -> ModelError {
+    pub(crate) async fn refused(&self, response: Response<Body>) -> ModelError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY)).await.unwrap_or_default();
         self.clean(self.place.refused(status, &headers, &body, SystemTime::now()))
     }
 
     /// The connection failed or broke.
-    pub(crate) fn broken(&self, why: &reqwest::Error) -> ModelError {
-        use std::error::Error;
-        let mut cause: &dyn Error = why;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        let root = cause.to_string();
-        let (kind, what, advice) = if why.is_connect() && !why.is_timeout() {
-            (ModelErrorKind::Network, "cannot be reached", "Check that the server runs and that the base URL is right.")
-        } else if why.is_timeout() {
-            (ModelErrorKind::Timeout, "did not answer in time", "Check the connection, or try again later.")
-        } else if why.is_builder() {
-            (ModelErrorKind::InvalidRequest, "cannot be asked", "Check the base URL and the headers.")
-        } else {
-            (ModelErrorKind::Network, "broke the connection", "Try again.")
+    pub(crate) fn broken(&self, why: &Broken) -> ModelError {
+        use ModelErrorKind::{InvalidRequest, Network, Timeout};
+        let (kind, what, advice) = match why.at {
+            Fault::Connect => {
+                (Network, "cannot be reached", "Check that the server runs and that the base URL is right.")
+            }
+            Fault::Time => (Timeout, "did not answer in time", "Check the connection, or try again later."),
+            Fault::Request => (InvalidRequest, "cannot be asked", "Check the base URL and the headers."),
+            Fault::Stream => (Network, "broke the connection", "Try again."),
         };
         // An address is in our sentence already, and may hold what is secret.
-        let root = if root.contains("://") { "the request failed" } else { &root };
+        let root = if why.root.contains("://") { "the request failed" } else { &why.root };
         self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.place)))
     }
 
@@ -217,15 +206,15 @@ impl std::fmt::Debug for Target {
 }
 
 /// The body's first `most` bytes, or as many as come.
-async fn read(response: Response, most: usize) -> Vec<u8> {
-    let (mut body, mut chunks) = (Vec::new(), response.bytes_stream());
-    while let Some(Ok(chunk)) = chunks.next().await {
-        body.extend_from_slice(&chunk[..chunk.len().min(most - body.len())]);
-        if body.len() == most {
+async fn read(response: Response<Body>, most: usize) -> Vec<u8> {
+    let (mut bytes, mut body) = (Vec::new(), response.into_body());
+    while let Some(Ok(chunk)) = body.chunk().await {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(most - bytes.len())]);
+        if bytes.len() == most {
             break;
         }
     }
-    body
+    bytes
 }
 
 #[cfg(test)]
@@ -249,7 +238,7 @@ mod tests {
         let http = Http::new();
         let other = http.clone();
         assert!(other.clients.iter().all(|slot| slot.get().is_none()));
-        http.client(&url("http://localhost:1/")).unwrap();
+        http.client(Way::Local).unwrap();
         assert!(other.clients[Way::Local as usize].get().is_some());
         assert!(other.clients[Way::Tls as usize].get().is_none());
     }

@@ -3,8 +3,9 @@
 //! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and [`gemini`]: a request
 //! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator,
-//! [`Retry`]. [`Offline`] needs none of it. [`resolve`] finds a model by its id, [`Catalogue`] knows its sizes and prices.
+//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
+//! [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`]. [`Offline`] needs none of it. [`resolve`] finds a model by its
+//! id, [`Catalogue`] knows its sizes and prices.
 //!
 //! ```no_run
 //! use loopwright_providers::{Retry, resolve};
@@ -18,9 +19,11 @@ mod body;
 mod builder;
 mod call_id;
 mod catalogue;
+mod client;
 mod codec;
 mod detect;
 mod error;
+mod fallback;
 pub mod gemini;
 mod http;
 mod json;
@@ -31,9 +34,12 @@ mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
 mod provider;
+mod rate_limit;
+mod recorded;
 mod reply;
 mod retry;
 mod sse;
+mod wait;
 
 pub use body::ReplyBody;
 pub use builder::ModelBuilder;
@@ -42,6 +48,7 @@ pub use catalogue::{Catalogue, Facts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
+pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
     Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
@@ -49,5 +56,7 @@ pub use model::{
 };
 pub use offline::Offline;
 pub use provider::{PROVIDERS, Provider};
+pub use rate_limit::{RateLimit, RateLimiter};
+pub use recorded::Recorded;
 pub use retry::Retry;
 pub use sse::{SseEvent, SseParser};

@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, Stream, StreamExt};
+use futures::stream::Stream;
+use hyper::Response;
 use loopwright::{ModelError, ModelErrorKind, ModelEvent};
-use reqwest::Response;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
 use crate::body::ReplyBody;
+use crate::client::{Body, Broken};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
 use crate::key::Secret;
@@ -41,7 +41,7 @@ pub(crate) struct Reply<'a, D> {
 }
 
 enum State<'a> {
-    Sending(BoxFuture<'a, Result<Response, ModelError>>),
+    Sending(BoxFuture<'a, Result<Response<Body>, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
     Reading(Body),
     /// Everything was said; the body's end is most often in the packet that said it.
@@ -49,8 +49,6 @@ enum State<'a> {
     /// The last event is in `ready`, or was given out.
     Over,
 }
-
-type Body = BoxStream<'static, Result<Bytes, reqwest::Error>>;
 
 impl<'a, D: Decode + Unpin> Reply<'a, D> {
     /// Posts `body`; nothing happens until the stream is polled.
@@ -66,7 +64,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         }
     }
 
-    fn begin(&mut self, mut response: Response) {
+    fn begin(&mut self, mut response: Response<Body>) {
         if self.target.key.is_some() {
             self.secret = response.extensions_mut().remove();
         }
@@ -74,7 +72,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
         }
-        self.state = State::Reading(response.bytes_stream().boxed());
+        self.state = State::Reading(response.into_body());
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
@@ -91,7 +89,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     /// The body ended, by itself or with `broken`.
-    fn end(&mut self, broken: Option<&reqwest::Error>) {
+    fn end(&mut self, broken: Option<&Broken>) {
         match broken {
             Some(why) if !self.clock.complete => {
                 let error = self.target.broken(why);
@@ -112,7 +110,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Closing(body) = &mut self.state {
-            while let Some(Ok(_)) = ready!(body.poll_next_unpin(cx)) {}
+            while let Some(Ok(_)) = ready!(body.poll_chunk(cx)) {}
             self.state = State::Over;
         }
         Poll::Ready(())
@@ -123,7 +121,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     fn drain(&mut self) {
         let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
         if let Ok(handle) = Handle::try_current() {
-            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.next().await {} }));
+            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.chunk().await {} }));
         }
     }
 
@@ -150,7 +148,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                     let error = ready!(error.as_mut().poll(cx));
                     self.fail(error);
                 }
-                State::Reading(body) => match ready!(body.poll_next_unpin(cx)) {
+                State::Reading(body) => match ready!(body.poll_chunk(cx)) {
                     Some(Ok(chunk)) => self.chunk(&chunk),
                     Some(Err(why)) => self.end(Some(&why)),
                     None => self.end(None),
@@ -227,8 +225,8 @@ impl Clock {
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
         // Set to ring early, most replies are over before it must be set again: that wakes a thread.
-        let early = until.min(Instant::now() + AFTERMATH);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early)));
+        let early = || until.min(Instant::now() + AFTERMATH);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
         } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {

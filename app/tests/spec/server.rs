@@ -74,6 +74,15 @@ impl Exchange {
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
+    /// Waits until the client closes the connection.
+    pub(crate) fn until_hung_up(mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        match self.stream.read(&mut [0]) {
+            Ok(0) => {}
+            Err(why) if why.kind() == std::io::ErrorKind::ConnectionReset => {}
+            other => panic!("the client has not hung up: {other:?}"),
+        }
+    }
     /// Ends a reply.
     pub(crate) fn end(mut self, reason: &str) {
         self.delta(json!({}), json!(reason));

@@ -42,19 +42,16 @@ struct OpenBlock {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
-        match data {
+        match data.as_bytes() {
             _ if self.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
-            _ => match serde_json::from_slice::<Event<'_>>(data) {
+            _ => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok(event) => self.event(event, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no event of a message", text, &why), out),
-                },
+                Err(why) => self.fail(self.place.not_understood("no event of a message", data, &why), out),
             },
         }
         if self.ended { Progress::Ended } else { Progress::Open }
@@ -80,7 +77,7 @@ impl Decoder {
         }
     }
 
-    fn event(&mut self, event: Event<'_>, data: &[u8], out: &mut Out) {
+    fn event(&mut self, event: Event<'_>, data: &str, out: &mut Out) {
         let usage = event.usage.or(event.message.as_ref().and_then(|start| start.usage));
         match &*event.kind.0 {
             "message_start" => self.begin(out),
@@ -108,8 +105,10 @@ impl Decoder {
                 self.stop = event.stop_reason.0.into_owned();
             }
             "message_stop" => {}
-            "error" => return self.fail(Failure::read(None, data).into_error(&self.place), out),
-            _ if event.error.is_some() => return self.fail(Failure::read(None, data).into_error(&self.place), out),
+            "error" => return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
+            _ if event.error.is_some() => {
+                return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            }
             _ => {}
         }
         if let Some(usage) = usage {
@@ -219,7 +218,7 @@ mod tests {
     fn decode(payloads: &[&str]) -> Vec<String> {
         let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
         for payload in payloads {
-            decoder.decode(payload.as_bytes(), &mut out);
+            decoder.decode(payload, &mut out);
         }
         decoder.finish(&mut out);
         let short = |event| match event {
@@ -294,7 +293,7 @@ mod tests {
     #[test]
     fn a_ping_is_no_progress() {
         let mut decoder = Decoder::new(Place::default());
-        assert_eq!(decoder.decode(br#"{"type": "ping"}"#, &mut Out::new()), Progress::Waiting);
-        assert_eq!(decoder.decode(BEGIN.as_bytes(), &mut Out::new()), Progress::Open);
+        assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Out::new()), Progress::Waiting);
+        assert_eq!(decoder.decode(BEGIN, &mut Out::new()), Progress::Open);
     }
 }

@@ -47,14 +47,14 @@ struct OpenCall {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
-        match data {
+        match data.as_bytes() {
             _ if self.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
-            [b'[', ..] => match serde_json::from_slice::<Vec<&RawValue>>(data) {
-                Ok(list) => list.iter().for_each(|one| self.payload(one.get().as_bytes(), out)),
+            [b'[', ..] => match serde_json::from_str::<Vec<&RawValue>>(data) {
+                Ok(list) => list.iter().for_each(|one| self.payload(one.get(), out)),
                 Err(_) => self.payload(data, out),
             },
             _ => self.payload(data, out),
@@ -87,23 +87,20 @@ impl Decoder {
         }
     }
 
-    fn payload(&mut self, data: &[u8], out: &mut Out) {
-        match serde_json::from_slice::<Chunk<'_>>(data) {
+    fn payload(&mut self, data: &str, out: &mut Out) {
+        match serde_json::from_str::<Chunk<'_>>(data) {
             _ if self.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
-            Err(why) => match std::str::from_utf8(data) {
-                Err(_) => self.payload(String::from_utf8_lossy(data).as_bytes(), out),
-                Ok(text) => self.fail(self.place.not_understood("no chunk of a reply", text, &why), out),
-            },
+            Err(why) => self.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out) {
         if let Some(usage) = chunk.usage_metadata {
             self.usage.update(usage);
         }
         if chunk.error.is_some() {
-            return self.fail(Failure::read(None, data).into_error(&self.place), out);
+            return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
         if let Some(feedback) = chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty()) {
             return self.blocked(&feedback, out);

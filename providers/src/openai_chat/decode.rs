@@ -46,18 +46,15 @@ struct OpenCall {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
-        match data {
+        match data.as_bytes() {
             _ if self.ended => {}
             [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
-            _ => match serde_json::from_slice::<Chunk<'_>>(data) {
+            _ => match serde_json::from_str::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no chat completion chunk", text, &why), out),
-                },
+                Err(why) => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
             },
         }
         match (self.ended, &self.finish) {
@@ -90,13 +87,13 @@ impl Decoder {
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], out: &mut Out) {
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            let error = Failure::read(None, data).into_error(&self.place);
+            let error = Failure::read(None, data.as_bytes()).into_error(&self.place);
             return self.fail(error, out);
         }
         let Some(choice) = chunk.choices.0 else { return };
@@ -280,7 +277,7 @@ mod tests {
         for payload in payloads {
             match *payload {
                 "EOF" => decoder.finish(&mut out),
-                payload => drop(decoder.decode(payload.as_bytes(), &mut out)),
+                payload => drop(decoder.decode(payload, &mut out)),
             }
         }
         let short = |event| match event {
@@ -371,7 +368,7 @@ mod tests {
                 "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
             "[DONE]",
         ];
-        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p.as_bytes(), &mut out)).collect();
+        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p, &mut out)).collect();
         assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
         let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
         assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));

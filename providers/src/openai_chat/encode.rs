@@ -152,12 +152,14 @@ fn encode_message(message: &Message, way: Way) -> Vec<u8> {
 fn user_message(user: &UserMessage) -> Vec<u8> {
     let parts: Vec<&Content> =
         user.content.iter().filter(|c| !matches!(c, Content::Text { text } if text.is_empty())).collect();
-    let content = match parts.as_slice() {
+    let mut message = b"{\"role\":\"user\",\"content\":".to_vec();
+    match parts.as_slice() {
         [] => return Vec::new(),
-        [Content::Text { text }] => json!(text),
-        parts => parts.iter().filter_map(|part| content_part(part)).collect(),
-    };
-    bytes(&json!({"role": "user", "content": content}))
+        [Content::Text { text }] => put(&mut message, text),
+        parts => put(&mut message, &parts.iter().filter_map(|part| content_part(part)).collect::<Value>()),
+    }
+    message.push(b'}');
+    message
 }
 
 fn content_part(part: &Content) -> Option<Value> {
@@ -172,29 +174,33 @@ fn content_part(part: &Content) -> Option<Value> {
 
 fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
     let text = assistant.text();
-    let calls: Vec<Value> = assistant
-        .calls()
-        .map(|call| {
-            // Strict servers read the arguments; what is no object has an error result to explain it.
-            let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
-            let function = json!({"name": &*call.name, "arguments": arguments});
-            json!({"id": way.call_ids.fit(&call.id), "type": "function", "function": function})
-        })
-        .collect();
-    let mut message = json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { json!(text) }});
-    if !calls.is_empty() {
-        message["tool_calls"] = Value::Array(calls);
+    let mut message = b"{\"role\":\"assistant\",\"content\":".to_vec();
+    put(&mut message, &Some(&text).filter(|text| !text.is_empty()));
+    let mut calls = 0;
+    for call in assistant.calls() {
+        message.extend_from_slice(if calls == 0 { b",\"tool_calls\":[{\"id\":" } else { b",{\"id\":" });
+        put(&mut message, &way.call_ids.fit(&call.id));
+        message.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
+        put(&mut message, &*call.name);
+        // Strict servers read the arguments; what is no object has an error result to explain it.
+        field(&mut message, "arguments", if is_object(&call.arguments) { &*call.arguments } else { "{}" });
+        message.extend_from_slice(b"}}");
+        calls += 1;
+    }
+    if calls > 0 {
+        message.push(b']');
     } else if text.is_empty() {
         return Vec::new();
     }
-    if let Some(field) = way.replay.field() {
+    if let Some(name) = way.replay.field() {
         let thinking = assistant.parts.iter().filter_map(|part| match part {
             Part::Thinking { text, .. } => Some(text.as_str()),
             _ => None,
         });
-        message[field] = thinking.collect::<String>().into();
+        field(&mut message, name, &thinking.collect::<String>());
     }
-    bytes(&message)
+    message.push(b'}');
+    message
 }
 
 fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {
@@ -204,7 +210,11 @@ fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {
         "" => "(no output)",
         text => text,
     };
-    bytes(&json!({"role": "tool", "tool_call_id": call_ids.fit(&result.call), "content": text}))
+    let mut message = b"{\"role\":\"tool\",\"tool_call_id\":".to_vec();
+    put(&mut message, &call_ids.fit(&result.call));
+    field(&mut message, "content", text);
+    message.push(b'}');
+    message
 }
 
 fn result_images(result: &ToolResult) -> impl Iterator<Item = Value> {

@@ -70,19 +70,16 @@ enum Stage {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &[u8], out: &mut Out) -> Progress {
+    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
-        match data {
+        match data.as_bytes() {
             _ if self.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
-            _ => match serde_json::from_slice::<Event<'_>>(data) {
+            _ => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => return Progress::Waiting,
                 Ok(event) => self.event(&event, data, out),
-                Err(why) => match std::str::from_utf8(data) {
-                    Err(_) => return self.decode(String::from_utf8_lossy(data).as_bytes(), out),
-                    Ok(text) => self.fail(self.place.not_understood("no event of a response", text, &why), out),
-                },
+                Err(why) => self.fail(self.place.not_understood("no event of a response", data, &why), out),
             },
         }
         if self.ended { Progress::Ended } else { Progress::Open }
@@ -100,11 +97,11 @@ impl Decoder {
         Decoder { place: place.into(), blocks: 0, items: Vec::new(), usage: Usage::default(), ended: false }
     }
 
-    fn event(&mut self, event: &Event<'_>, data: &[u8], out: &mut Out) {
+    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Out) {
         match &*event.kind.0 {
-            "error" => self.fail(Failure::read(None, data).into_error(&self.place), out),
+            "error" => self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
             _ if event.error.is_some() && event.object.0.is_empty() => {
-                self.fail(Failure::read(None, data).into_error(&self.place), out);
+                self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             "response.created" if !self.items.is_empty() => {
                 out.push_back(ModelEvent::Withdrawn);
@@ -136,11 +133,11 @@ impl Decoder {
                 self.end(&response, status, event, out);
             }
             "" if event.object.0 == "response" => {
-                let response: Response<'_> = serde_json::from_slice(data).unwrap_or_default();
+                let response: Response<'_> = serde_json::from_str(data).unwrap_or_default();
                 self.end(&response, &response.status.0, event, out);
             }
             "" if event.message.is_some() || event.detail.is_some() => {
-                self.fail(Failure::read(None, data).into_error(&self.place), out);
+                self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use super::*;
 fn decode(payloads: &[&str]) -> Vec<String> {
     let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
     for payload in payloads {
-        decoder.decode(payload.as_bytes(), &mut out);
+        decoder.decode(payload, &mut out);
     }
     decoder.finish(&mut out);
     let short = |event| match event {
@@ -115,7 +115,7 @@ fn tokens_are_counted_as_ours() {
         &usage(r#""candidatesTokenCount":5,"thoughtsTokenCount":7,"toolUsePromptTokenCount":30"#),
         &finish("STOP"),
     ] {
-        decoder.decode(payload.as_bytes(), &mut out);
+        decoder.decode(payload, &mut out);
     }
     decoder.finish(&mut out);
     let usage = Usage { input: 70, output: 12, cache_read: 60, cache_write: 0, reasoning: 7 };

@@ -6,7 +6,7 @@ use super::*;
 fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
     let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
     for payload in payloads {
-        decoder.decode(payload.as_ref().as_bytes(), &mut out);
+        decoder.decode(payload.as_ref(), &mut out);
     }
     decoder.finish(&mut out);
     let short = |event| match event {
@@ -127,8 +127,8 @@ fn the_status_and_the_calls_decide_how_it_ends() {
 #[test]
 fn a_keep_alive_is_no_progress() {
     let mut decoder = Decoder::new(Place::default());
-    let keep_alive = br#"{"type":"keepalive","sequence_number":3}"#;
+    let keep_alive = r#"{"type":"keepalive","sequence_number":3}"#;
     assert_eq!(decoder.decode(keep_alive, &mut Out::new()), Progress::Waiting);
-    assert_eq!(decoder.decode(b"{\"type\":\"response.created\"}", &mut Out::new()), Progress::Open);
-    assert_eq!(decoder.decode(end("completed", "").as_bytes(), &mut Out::new()), Progress::Ended);
+    assert_eq!(decoder.decode("{\"type\":\"response.created\"}", &mut Out::new()), Progress::Open);
+    assert_eq!(decoder.decode(&end("completed", ""), &mut Out::new()), Progress::Ended);
 }
