@@ -142,7 +142,8 @@ pub use message::{
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 pub use model::{
-    BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel, ToolChoice, ToolList,
+    BlockKind, ChatModel, ChatRequest, LongPrices, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel,
+    ToolChoice, ToolList,
 };
 pub use partial::PartialJson;
 pub use pattern::{BehaviorPattern, StepEnd};

@@ -87,7 +87,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
         };
         pattern = Arc::new(FirstCall::new(first, pattern));
     }
-    let choice = model::choose(options.model.as_deref(), options.base_url.as_deref()).await?;
+    let choice = model::choose(options).await?;
     if let Some(note) = &choice.note {
         print::tell(note);
     }

@@ -64,6 +64,8 @@ pub struct Settings<P> {
     pub id: Arc<str>,
     /// What the server does in its own way.
     pub profile: P,
+    /// Tokens that fit into a reply, where that is known: the limit of formats that must have one.
+    pub max_output: Option<u32>,
     /// Further fields of the body, such as `top_p`.
     pub options: Map<String, Value>,
 }
@@ -72,7 +74,8 @@ impl<P: Default> Settings<P> {
     /// Settings for a model of this name, of no known provider.
     pub fn new(model: impl Into<String>) -> Self {
         let model = model.into();
-        Settings { id: model.as_str().into(), model, profile: P::default(), options: Map::new() }
+        let id = model.as_str().into();
+        Settings { id, model, profile: P::default(), max_output: None, options: Map::new() }
     }
 }
 

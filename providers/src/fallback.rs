@@ -63,10 +63,13 @@ impl Fallback {
     /// The model that is asked when those before it have failed. Under a cost limit each model needs its prices.
     pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
         let info = Arc::new(next.info().clone());
-        // What holds for any of them: a budget needs each model's prices, and a request must fit into each window.
+        // What holds for any of them: a budget needs each model's prices, and a request must suit each model.
         self.info.prices = self.info.prices.filter(|_| info.prices.is_some());
         let windows = [self.info.context_window, info.context_window];
         self.info.context_window = windows.into_iter().flatten().min();
+        self.info.max_output = [self.info.max_output, info.max_output].into_iter().flatten().min();
+        self.info.thinking = both(self.info.thinking, info.thinking);
+        self.info.images = both(self.info.images, info.images);
         self.choices.push(Choice { info, model: Box::new(next) });
         self
     }
@@ -78,8 +81,17 @@ impl Fallback {
     }
 }
 
+/// Whether both can do it.
+fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
 impl ChatModel for Fallback {
-    /// The first model's name; its prices, if those of all are known; the smallest context window that is known.
+    /// The first model's name; its prices, if those of all are known; the smallest sizes that are known; what all can do.
     fn info(&self) -> &ModelInfo {
         &self.info
     }

@@ -13,6 +13,7 @@ use reqwest::Url;
 
 use crate::client::{Body, Broken, Client, Fault};
 use crate::error::Place;
+use crate::key::KeySource;
 
 /// As much of an error body as is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -104,7 +105,15 @@ impl Http {
     /// Sends `body` and gives the answer, whatever its status.
     pub(crate) async fn send(&self, target: &Target, body: Bytes) -> Result<Response<Body>, ModelError> {
         let client = self.client(target.way).map_err(|why| target.broken(&why))?;
-        client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why))
+        let Some(source) = &target.key else {
+            return client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why));
+        };
+        let mut keyed = target.clone();
+        let secret = source.put(&mut keyed.headers, &target.place).await?;
+        let answer = client.send(Method::POST, &keyed, body).await;
+        let mut response = answer.map_err(|why| secret.clean(target.broken(&why)))?;
+        response.extensions_mut().insert(secret);
+        Ok(response)
     }
 
     /// Gets a small JSON document, within `time`.
@@ -130,6 +139,9 @@ pub(crate) struct Target {
     way: Way,
     pub(crate) headers: HeaderMap,
     pub(crate) place: Arc<Place>,
+    /// Where each request gets its key, if it is not in `headers`. The answer carries the
+    /// [`Secret`](crate::key::Secret) that was used.
+    pub(crate) key: Option<KeySource>,
     /// What must not appear in an error, even if the server repeats it.
     pub(crate) secrets: Vec<String>,
 }
@@ -144,7 +156,7 @@ impl Target {
         let ours = HeaderValue::from_static(concat!("loopwright/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(ours);
         let (uri, way) = (url.as_str().parse()?, Way::to(&url));
-        Ok(Target { url, uri, way, headers, place: place.into(), secrets })
+        Ok(Target { url, uri, way, headers, place: place.into(), key: None, secrets })
     }
 
     /// What a server said instead of an event stream.

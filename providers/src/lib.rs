@@ -6,6 +6,7 @@
 //! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
 //! [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and [`Reprompt`] for calls that a server could not read.
 //! [`calls_in_text`] is a hook for models that write theirs as text. [`Offline`] needs none of it.
+//! [`resolve`] finds a model by its id, [`Catalogue`] knows its sizes and prices.
 //!
 //! ```no_run
 //! use loopwright_providers::{Reprompt, Retry, resolve};
@@ -17,7 +18,9 @@
 mod answer;
 pub mod anthropic;
 mod body;
+mod builder;
 mod call_id;
+mod catalogue;
 mod client;
 mod codec;
 mod detect;
@@ -26,6 +29,7 @@ mod fallback;
 pub mod gemini;
 mod http;
 mod json;
+mod key;
 mod lenient;
 mod model;
 mod offline;
@@ -33,6 +37,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod pairs;
 mod prompt;
+mod provider;
 mod rate_limit;
 mod recorded;
 mod reply;
@@ -44,17 +49,20 @@ mod sse;
 mod wait;
 
 pub use body::ReplyBody;
+pub use builder::ModelBuilder;
 pub use call_id::CallIds;
+pub use catalogue::{Catalogue, Facts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
-pub use detect::{PROVIDERS, Provider, first_model, from_env, resolve, resolve_with};
+pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
 pub use error::Place;
 pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
-    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, ModelBuilder, OpenAiChat, OpenAiChatBuilder,
-    OpenAiResponses, OpenAiResponsesBuilder,
+    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
+    OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
+pub use provider::{PROVIDERS, Provider};
 pub use rate_limit::{RateLimit, RateLimiter};
 pub use recorded::Recorded;
 pub use reprompt::Reprompt;

@@ -18,6 +18,7 @@ use crate::body::ReplyBody;
 use crate::client::{Body, Broken};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
+use crate::key::Secret;
 use crate::prompt;
 
 /// How long extras may come after everything was said.
@@ -33,6 +34,8 @@ pub(crate) struct Reply<'a, D> {
     target: &'a Target,
     /// The request's body, for a reply that is only paused and for what the server says that it read.
     sent: Bytes,
+    /// The key that was asked for, if one was.
+    secret: Option<Secret>,
     body: ReplyBody<D>,
     /// Decoded, and not yet given out.
     ready: VecDeque<ModelEvent>,
@@ -60,6 +63,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             http,
             target,
             sent: sent.clone(),
+            secret: None,
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, sent))),
@@ -68,7 +72,10 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
         }
     }
 
-    fn begin(&mut self, response: Response<Body>) {
+    fn begin(&mut self, mut response: Response<Body>) {
+        if self.target.key.is_some() {
+            self.secret = response.extensions_mut().remove();
+        }
         if !response.status().is_success() {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
@@ -136,8 +143,14 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     fn fail(&mut self, error: ModelError) {
-        self.ready.push_back(ModelEvent::Error(self.target.clean(error)));
+        self.ready.push_back(ModelEvent::Error(error)); // cleaned when it is given out
         self.state = State::Over;
+    }
+
+    /// `error` without what is secret.
+    fn clean(&self, error: ModelError) -> ModelError {
+        let error = self.target.clean(error);
+        self.secret.iter().fold(error, |error, secret| secret.clean(error))
     }
 
     /// Reads from the network until there is something to give.
@@ -191,7 +204,7 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             this.drain();
         }
         Poll::Ready(this.ready.pop_front().map(|event| match event {
-            ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
+            ModelEvent::Error(error) => ModelEvent::Error(this.clean(error)),
             ModelEvent::Done { usage, .. } => {
                 prompt::warn_if_cut(&this.sent, &usage, &this.target.place);
                 event

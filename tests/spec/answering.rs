@@ -6,7 +6,7 @@ use crate::kit::*;
 
 /// One whose million tokens, of whatever kind, cost `dollars`.
 fn priced(id: &str, dollars: f64, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
-    let prices = Prices { input: dollars, output: dollars, cache_read: dollars, cache_write: dollars };
+    let prices = Prices { input: dollars, output: dollars, cache_read: dollars, cache_write: dollars, long: None };
     ScriptedModel::new(replies).info(ModelInfo::new(id).with_prices(prices))
 }
 

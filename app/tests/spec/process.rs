@@ -51,15 +51,24 @@ pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
 
 impl Process {
     pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Process {
-        let mut process = Process::unread(dir, args);
+        Process::start_with(dir, args, &[])
+    }
+
+    /// With these environment variables, and no others.
+    pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
+        let mut process = Process::spawn(dir, args, vars);
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
-    /// The same, with nobody who reads its standard output.
+    /// Without any, and with nobody who reads its standard output.
     pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
+        Process::spawn(dir, args, &[])
+    }
+
+    fn spawn(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(args).current_dir(dir.path()).env_clear();
+        command.args(args).current_dir(dir.path()).env_clear().envs(vars.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (unread, out) = (child.stdout.take(), Output::of(std::io::empty()));

@@ -94,6 +94,14 @@ impl Exchange {
         self.text(text);
         self.end("stop");
     }
+    /// Replies with this text, and says that it took so many tokens.
+    pub(crate) fn say_and_count(mut self, text: &str, input: u64, output: u64) {
+        self.begin();
+        self.text(text);
+        self.delta(json!({}), json!("stop"));
+        let usage = json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } });
+        self.stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes()).unwrap();
+    }
     /// Replies with tool calls.
     pub(crate) fn call(mut self, calls: &[(&str, Value)]) {
         self.begin();

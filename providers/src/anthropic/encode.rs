@@ -99,7 +99,7 @@ impl Thinking {
             ThinkingLevel::High => (16_384, "high"),
             ThinkingLevel::XHigh => (32_768, "max"),
         };
-        let most = request.max_tokens.map_or(u32::MAX, |max| max.saturating_sub(1));
+        let most = request.max_tokens.or(settings.max_output).map_or(u32::MAX, |max| max.saturating_sub(1));
         match settings.profile.thinks {
             Thinks::Effort => Thinking::Effort(effort),
             Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
@@ -114,7 +114,8 @@ impl Thinking {
             Thinking::Budget(tokens) => tokens,
             Thinking::Effort(_) => 8192,
         };
-        request.max_tokens.unwrap_or(settings.profile.max_tokens.saturating_add(room))
+        let usual = || settings.profile.max_tokens.saturating_add(room);
+        request.max_tokens.or(settings.max_output).unwrap_or_else(usual)
     }
 }
 

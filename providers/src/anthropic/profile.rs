@@ -10,7 +10,7 @@ pub struct Profile {
     pub key_header: KeyHeader,
     /// How a model is told how much to think.
     pub thinks: Thinks,
-    /// The output limit where the request has none; without thinking, which comes on top.
+    /// The output limit where the request has none and that of the model is not known; thinking comes on top.
     pub max_tokens: u32,
     /// Whether to mark what the server should keep in its prompt cache.
     pub cache: bool,

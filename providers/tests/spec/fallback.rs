@@ -122,6 +122,15 @@ fn what_is_known_of_it_holds_for_each_of_its_models() {
     assert_eq!((&*info.id, info.prices, info.context_window), ("b/2", Some(prices), Some(50)));
     let info = Fallback::new(known(100)).or(scripted("a/1", [])).info().clone();
     assert_eq!((info.prices, info.context_window), (None, Some(100)));
+    let able = |tokens, thinking, images| {
+        let mut info = ModelInfo::new("b/2").with_max_output(tokens);
+        (info.thinking, info.images) = (thinking, images);
+        scripted("b/2", []).info(info)
+    };
+    let info = Fallback::new(able(9, Some(true), Some(true))).or(able(7, Some(true), None)).info().clone();
+    assert_eq!((info.max_output, info.thinking, info.images), (Some(7), Some(true), None));
+    let info = Fallback::new(able(7, None, Some(true))).or(able(9, None, Some(false))).info().clone();
+    assert_eq!((info.max_output, info.thinking, info.images), (Some(7), None, Some(false)));
 }
 
 #[tokio::test(start_paused = true)]

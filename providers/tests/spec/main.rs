@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod choice;
 mod fallback;
 mod gemini;
 mod handover;
+mod keys;
 mod kit;
 mod openai_chat;
 mod openai_responses;

@@ -171,6 +171,18 @@ fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
 }
 
 #[test]
+fn without_a_limit_in_the_request_it_is_that_of_the_model() {
+    let settings = |max_output| Settings { max_output, ..Settings::new("m") };
+    let mut request = request(vec![user("hi")]);
+    assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 64_000);
+    request.thinking = ThinkingLevel::High;
+    let body = encoded_with(&request, &settings(Some(4096)));
+    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(4096), &json!(4095)));
+    request.max_tokens = Some(2000);
+    assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 2000);
+}
+
+#[test]
 fn there_is_no_budget_for_a_turn_that_this_model_did_not_begin_with_a_thought() {
     let thinks = |model: &str, parts: Vec<Part>| {
         let mut request =
