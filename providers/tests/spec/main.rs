@@ -10,6 +10,7 @@ mod keys;
 mod kit;
 mod openai_chat;
 mod openai_responses;
+mod proxy;
 mod rate_limit;
 mod recorded;
 mod server;
