@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Legacy, Error as LegacyError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reqwest::redirect;
+use reqwest::{Proxy, redirect};
 
 use crate::http::{Target, Way};
 
@@ -30,7 +30,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    pub(crate) fn new(way: Way, connect: Duration) -> Result<Client, Broken> {
+    pub(crate) fn new(way: Way, connect: Duration, proxy: Option<Proxy>) -> Result<Client, Broken> {
         if let Way::Local = way {
             let mut connector = HttpConnector::new();
             connector.set_connect_timeout(Some(connect));
@@ -50,6 +50,7 @@ impl Client {
             .redirect(redirect::Policy::none()) // a key must not follow a redirect
             .retry(reqwest::retry::never()); // it would copy each request; `Retry` is for that
         let client = if let Way::Plain = way { client.tls_certs_only([]) } else { client };
+        let client = if let Some(proxy) = proxy { client.proxy(proxy) } else { client };
         Ok(Client::Far(client.build()?))
     }
 

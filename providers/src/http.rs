@@ -9,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Response, Uri};
 use loopwright::{ModelError, ModelErrorKind};
-use reqwest::Url;
+use reqwest::{NoProxy, Proxy, Url};
 
 use crate::client::{Body, Broken, Client, Fault};
 use crate::error::Place;
@@ -48,6 +48,7 @@ impl Default for Timeouts {
 #[derive(Debug, Clone, Default)]
 pub struct Http {
     timeouts: Timeouts,
+    proxy: Option<Proxy>,
     clients: Arc<[OnceLock<Client>; 3]>,
 }
 
@@ -85,6 +86,21 @@ impl Http {
         Http { timeouts, ..Self::default() }
     }
 
+    /// Goes to servers that are not on this machine through this proxy, `http://HOST:PORT` or
+    /// `http://USER:PASSWORD@HOST:PORT`, with connections of its own. Without one, the proxies that the environment
+    /// names count (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] if that is no address.
+    pub fn proxy(self, url: &str) -> Result<Self, ModelError> {
+        let wrong = |_| {
+            let why = "The proxy's address is not valid. Give one such as `http://127.0.0.1:3128`.";
+            ModelError::new(ModelErrorKind::InvalidRequest, why)
+        };
+        let proxy = Proxy::all(url).map_err(wrong)?.no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
+        Ok(Http { proxy: Some(proxy), clients: Arc::default(), ..self })
+    }
+
     /// The timeouts.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
@@ -96,7 +112,7 @@ impl Http {
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = Client::new(way, self.timeouts.connect)?;
+                let client = Client::new(way, self.timeouts.connect, self.proxy.clone())?;
                 Ok(slot.get_or_init(|| client))
             }
         }

@@ -12,6 +12,7 @@ mod kit;
 mod openai_chat;
 mod openai_responses;
 mod options;
+mod proxy;
 mod quirks;
 mod rate_limit;
 mod recorded;

@@ -26,6 +26,14 @@ impl Server {
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
     }
+    /// Takes a new connection and the head of its first request.
+    pub(crate) async fn accept_head(&self) -> (String, TcpStream) {
+        let (mut stream, mut bytes) = (self.0.accept().await.unwrap().0, Vec::new());
+        while !bytes.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the client hung up");
+        }
+        (String::from_utf8_lossy(&bytes).to_lowercase(), stream)
+    }
     /// Takes a new connection and its first request.
     pub(crate) async fn accept(&self) -> Exchange {
         Exchange::read(self.0.accept().await.unwrap().0).await
