@@ -271,19 +271,21 @@ impl Session {
     async fn ask_aloud(&mut self, ask: Ask, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
         self.offered = Some(request.tools.clone());
         let id = self.next_message();
-        let name = model.info().id.clone();
-        self.commit(Item::RequestStarted { message: id, model: name.clone() }).await?;
-        self.partial = Some(Partial { id, model: name, reply: Assembler::default(), held: BTreeMap::new() });
+        let info = Arc::new(model.info().clone());
+        let some = !Arc::ptr_eq(&request.tools, self.tools.list());
+        let tools = some.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
+        self.commit(Item::RequestStarted { message: id, model: info.id.clone(), tools }).await?;
+        self.partial = Some(Partial { id, model: info, reply: Assembler::default(), held: BTreeMap::new() });
         self.hub.overlay(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
         let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());
         let Streamed { stop, usage, error } = self.stream(model, request, text_hook).await?;
         let Some(partial) = self.partial.take() else {
             return Ok(Reply::nothing(error));
         };
+        let cost = partial.model.cost(&usage);
         let Some(message) = self.close_reply(partial, stop, usage) else {
             return Ok(Reply::nothing(error));
         };
-        let cost = model.info().prices.map(|prices| prices.cost(&usage));
         self.heard_out = Some(Item::Replied { message: message.clone(), cost });
         let verdict = match ask.before_end.or_else(|| self.config.hooks.before_end.clone()) {
             Some(hook) if error.is_none() && stop != StopReason::Interrupted => self.verdict(hook, &message).await?,
@@ -310,7 +312,7 @@ impl Session {
     }
 
     async fn ask_aside(&mut self, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
-        let mut reply = Assembler::default();
+        let (mut reply, mut info) = (Assembler::default(), Arc::new(model.info().clone()));
         let id = self.next_message();
         let mut stream = model.stream(request);
         let (stop, usage, error) = loop {
@@ -322,6 +324,7 @@ impl Session {
                 event = stream.next() => event,
             };
             match event.unwrap_or_else(unfinished) {
+                ModelEvent::AnsweredBy(other) => info = other,
                 ModelEvent::BlockStart { block, kind } => drop(reply.start(block, kind)),
                 ModelEvent::Delta { block, delta } => drop(reply.delta(block, delta)?),
                 ModelEvent::BlockEnd { block, signature } => reply.end(block, signature)?,
@@ -333,11 +336,11 @@ impl Session {
         };
         drop(stream);
         // One that failed or was cut off is logged and counted too, so that nobody asks without end.
-        let model_id = model.info().id.clone();
-        let nothing = AssistantMessage { stop, model: model_id.clone(), ..AssistantMessage::default() };
-        let said = reply.finish(stop, model_id, usage).filter(|_| error.is_none() && stop != StopReason::Interrupted);
+        let nothing = AssistantMessage { stop, model: info.id.clone(), ..AssistantMessage::default() };
+        let said =
+            reply.finish(stop, info.id.clone(), usage).filter(|_| error.is_none() && stop != StopReason::Interrupted);
         let message = Arc::new(Message::new(id, said.clone().unwrap_or(nothing)));
-        let cost = model.info().prices.map(|prices| prices.cost(&usage));
+        let cost = info.cost(&usage);
         self.commit(Item::Aside { message: message.clone(), cost }).await?;
         Ok(Reply { message: said.map(|_| message), error, ended_by_hook: false })
     }

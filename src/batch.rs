@@ -141,7 +141,7 @@ impl Session {
         name: &str,
         raw: &str,
     ) -> Result<Result<Ready, (ResultStatus, String)>, StepError> {
-        let offered = self.offered.as_ref().is_none_or(|list| list.iter().any(|spec| *spec.name == *name));
+        let offered = self.fold.offered.as_ref().is_none_or(|names| names.iter().any(|offered| **offered == *name));
         let checked = self.tools.entry(name).and_then(|entry| {
             let refused = || format!("The tool `{name}` is not offered now.");
             offered.then(|| entry.spec.clone()).ok_or_else(refused)

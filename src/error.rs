@@ -74,8 +74,10 @@ impl ModelError {
 pub enum ModelErrorKind {
     /// The key is missing, wrong or not allowed to do this.
     Auth,
-    /// Too many requests or tokens.
+    /// Too many requests or tokens for now.
     RateLimited,
+    /// A quota of a day or longer is used up: to wait a little does not help.
+    QuotaExhausted,
     /// The provider has too much to do, or an error of its own.
     Overloaded,
     /// The request is larger than the model's context window.

@@ -41,6 +41,8 @@ pub(crate) struct Fold {
     pub(crate) spent: Spent,
     /// The number of a reply whose request went out and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
+    /// The tools that the last request offered, where not all.
+    pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the present request's answer must fit.
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) last_error: Option<Arc<str>>,
@@ -96,8 +98,8 @@ impl Fold {
                 self.queue.remove(inputs);
                 tell(self.queue_update());
             }
-            Item::RequestStarted { message, .. } => {
-                self.requested = Some(*message);
+            Item::RequestStarted { message, tools, .. } => {
+                (self.requested, self.offered) = (Some(*message), tools.clone());
                 self.messages = self.messages.max(message.0);
                 self.open_turn(tell);
             }

@@ -87,9 +87,9 @@ impl AgentHandle {
         self.input(InputEvent::Abort).await.map(drop)
     }
 
-    /// Aborts and begins the conversation anew.
-    pub async fn reset(&self) -> Result<(), InputError> {
-        self.input(InputEvent::Reset).await.map(drop)
+    /// Aborts and begins the conversation anew. Gives the texts of what waited: requests, steers and follow-ups.
+    pub async fn reset(&self) -> Result<Vec<String>, InputError> {
+        Ok(self.input(InputEvent::Reset).await?.taken_back)
     }
 
     /// Takes back what waits in the steering and follow-up queues, and gives the texts.

@@ -140,6 +140,11 @@ impl Session {
         }
     }
 
+    /// The texts of all that waits.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        self.fold.queue.iter().map(|w| w.message.text()).collect()
+    }
+
     /// The host's values of a request whose run begins.
     pub(crate) fn take_rider(&mut self, input: &InputId) -> Extensions {
         self.riders.remove(input).unwrap_or_default()
@@ -157,7 +162,7 @@ impl Session {
             tools: self.tools.list().to_vec(),
             is_running: self.fold.run.is_some() && !self.interrupted,
             is_streaming: self.partial.is_some(),
-            streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.clone())),
+            streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.id.clone())),
             pending_tool_calls: self
                 .fold
                 .calls()

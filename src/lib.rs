@@ -99,6 +99,7 @@ mod limits;
 mod memory;
 mod message;
 mod model;
+mod partial;
 mod pattern;
 mod queue;
 mod run;
@@ -141,8 +142,10 @@ pub use message::{
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 pub use model::{
-    BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel, ToolChoice, ToolList,
+    BlockKind, ChatModel, ChatRequest, LongPrices, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel,
+    ToolChoice, ToolList,
 };
+pub use partial::PartialJson;
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};

@@ -91,6 +91,9 @@ pub enum Item {
         message: MessageId,
         /// `provider/name`.
         model: Arc<str>,
+        /// The names of the tools that it offers, where it does not offer all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Arc<[Arc<str>]>>,
     },
     /// The model's reply is in the conversation from here on.
     Replied {

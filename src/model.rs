@@ -18,7 +18,7 @@ use crate::tool::ToolSpec;
 /// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
 /// folds the stream.
 pub trait ChatModel: Send + Sync {
-    /// Which model this is, and what is known of it.
+    /// Which model this is, and what is known of it. One that asks several models says what holds whichever answers.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
@@ -48,21 +48,33 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
 }
 
 /// What is known of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
     /// `provider/name`.
     pub id: Arc<str>,
     /// US dollars per million tokens, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// Tokens that fit into a request and its reply, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
+    /// Tokens that fit into a reply, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// Whether it can think before it answers, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<bool>,
+    /// Whether it takes images, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
 }
 
 impl ModelInfo {
     /// A model of which only the name is known, as `provider/name`.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
-        ModelInfo { id: id.into(), prices: None, context_window: None }
+        let id = id.into();
+        ModelInfo { id, prices: None, context_window: None, max_output: None, thinking: None, images: None }
     }
     /// With its prices.
     pub fn with_prices(mut self, prices: Prices) -> Self {
@@ -74,11 +86,38 @@ impl ModelInfo {
         self.context_window = Some(tokens);
         self
     }
+    /// With the most tokens of a reply.
+    pub fn with_max_output(mut self, tokens: u64) -> Self {
+        self.max_output = Some(tokens);
+        self
+    }
+    /// What `usage` costs, in US dollars, if the prices are known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.prices.map(|prices| prices.cost(usage))
+    }
 }
 
 /// US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Prices {
+    /// Input.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
+    /// Input written to the cache.
+    pub cache_write: f64,
+    /// Other prices for a request whose input is long, if the provider has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrices>,
+}
+
+/// US dollars per million tokens of a request whose input is long.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LongPrices {
+    /// With more tokens of input than this, cached ones included, the whole request has these prices.
+    pub over: u64,
     /// Input.
     pub input: f64,
     /// Output.
@@ -90,13 +129,18 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What `usage` costs, in US dollars.
+    /// What one request with this `usage` costs, in US dollars.
     pub fn cost(&self, usage: &Usage) -> f64 {
+        let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+        let [input, output, cache_read, cache_write] = match self.long {
+            Some(long) if prompt > long.over => [long.input, long.output, long.cache_read, long.cache_write],
+            _ => [self.input, self.output, self.cache_read, self.cache_write],
+        };
         let parts = [
-            (usage.input, self.input),
-            (usage.output, self.output),
-            (usage.cache_read, self.cache_read),
-            (usage.cache_write, self.cache_write),
+            (usage.input, input),
+            (usage.output, output),
+            (usage.cache_read, cache_read),
+            (usage.cache_write, cache_write),
         ];
         parts.iter().map(|(tokens, price)| *tokens as f64 * price / 1e6).sum()
     }
@@ -122,7 +166,8 @@ pub enum ThinkingLevel {
 }
 
 /// Which tool the model must call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
     /// The model decides.
@@ -198,9 +243,14 @@ pub struct ChatRequest {
 ///
 /// Blocks are numbered by the adapter, from zero, in the order in which they begin; deltas of
 /// several open blocks may interleave.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelEvent {
+    /// Which model says what follows, until another is named. A decorator over several models names the one that it
+    /// asks at the beginning of each attempt, since replies go back with their signatures to the model that gave them,
+    /// and cost what that one costs. Without it, it is that of [`ChatModel::info`].
+    AnsweredBy(Arc<ModelInfo>),
     /// A block begins.
     BlockStart {
         /// Its number.
@@ -220,6 +270,7 @@ pub enum ModelEvent {
         /// Its number.
         block: u32,
         /// The provider's signature of it, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
     /// The attempt is being retried: everything since the beginning of the reply is void.
@@ -236,7 +287,8 @@ pub enum ModelEvent {
 }
 
 /// What a block of a reply is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockKind {
     /// Text for the user.
     Text,
@@ -249,4 +301,18 @@ pub enum BlockKind {
         /// The tool's name.
         name: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_request_has_prices_of_its_own() {
+        let long = LongPrices { over: 100, input: 2e6, output: 20e6, cache_read: 0.2e6, cache_write: 4e6 };
+        let prices = Prices { input: 1e6, output: 10e6, cache_read: 0.1e6, cache_write: 3e6, long: Some(long) };
+        let cost = |cache_read| prices.cost(&Usage { input: 40, output: 1, cache_read, cache_write: 10, reasoning: 0 });
+        assert_eq!(cost(50), 40.0 + 10.0 + 5.0 + 30.0);
+        assert_eq!(cost(60), 80.0 + 20.0 + 12.0 + 40.0);
+    }
 }

@@ -64,8 +64,9 @@ impl Task {
         self.session.stage(Item::AbortRequested { input: input.clone() });
         let requested = self.session.flush().await;
         if matches!(stop.event, InputEvent::Reset) {
+            let waiting = self.session.waiting();
             self.end(ending).await;
-            return self.stopped(*stop).await;
+            return self.stopped(*stop, waiting).await;
         }
         let _ = stop.ack.send(requested.map(|()| Receipt { id: input, taken_back: Vec::new() }).map_err(refused));
         self.end(ending).await;

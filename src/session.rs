@@ -25,7 +25,7 @@ use crate::hub::{Hub, Subscriber};
 use crate::input::InputEvent;
 use crate::memory::{Item, Memory};
 use crate::message::{Body, InputId, Message, MessageId, Part, StopReason, Usage};
-use crate::model::ToolList;
+use crate::model::{ModelInfo, ToolList};
 use crate::state::AgentState;
 use crate::toolbox::Toolbox;
 
@@ -55,7 +55,8 @@ pub(crate) struct Receipt {
 /// A reply that streams.
 pub(crate) struct Partial {
     pub(crate) id: MessageId,
-    pub(crate) model: Arc<str>,
+    /// The model that says it.
+    pub(crate) model: Arc<ModelInfo>,
     pub(crate) reply: Assembler,
     /// Text of blocks that a hook holds back.
     pub(crate) held: BTreeMap<u32, String>,
@@ -89,7 +90,7 @@ pub(crate) struct Session {
     pub(crate) cancel: CancellationToken,
     /// An interrupted run was found at opening and nothing has been done about it.
     pub(crate) interrupted: bool,
-    /// The tools that the last request of the conversation offered; nothing before the first one.
+    /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
     memory: Arc<dyn Memory>,
     numbered: u64,
@@ -259,7 +260,7 @@ impl Session {
                 self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
             }
         }
-        let Some(mut reply) = reply.finish(stop, model, usage) else {
+        let Some(mut reply) = reply.finish(stop, model.id.clone(), usage) else {
             self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update: Update::Withdrawn });
             return None;
         };

@@ -73,7 +73,7 @@ impl Session {
     }
 
     fn take_event(&mut self, event: ModelEvent, hook: Option<&FnHandleStepTextPart>) -> Result<(), ModelError> {
-        let Some(Partial { id, reply, held, .. }) = &mut self.partial else { return Ok(()) };
+        let Some(Partial { id, model, reply, held }) = &mut self.partial else { return Ok(()) };
         let (id, hub) = (*id, &mut self.hub);
         let mut tell = |update| hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
         match event {
@@ -103,6 +103,7 @@ impl Session {
                 held.clear();
                 tell(Update::Withdrawn);
             }
+            ModelEvent::AnsweredBy(info) => *model = info,
             ModelEvent::Done { .. } | ModelEvent::Error(_) => {}
         }
         Ok(())

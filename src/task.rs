@@ -201,6 +201,7 @@ impl Task {
     /// An abort or a reset of what is open at rest.
     async fn stop_at_rest(&mut self, input: Input) {
         self.late_steer = false;
+        let waiting = self.session.waiting();
         if self.session.interrupted {
             self.end_interrupted(EndKind::Aborted.into()).await;
         } else if self.session.fold.batch.is_some() {
@@ -209,16 +210,21 @@ impl Task {
             }
             self.end(EndKind::Aborted.into()).await;
         }
-        self.stopped(input).await;
+        self.stopped(input, waiting).await;
     }
 
-    /// What remains of an abort or a reset once the run has ended.
-    pub(crate) async fn stopped(&mut self, input: Input) {
-        if matches!(input.event, InputEvent::Reset) {
+    /// What remains of an abort or a reset once the run has ended. `waiting` are the texts that waited before.
+    pub(crate) async fn stopped(&mut self, input: Input, waiting: Vec<String>) {
+        let reset = matches!(input.event, InputEvent::Reset);
+        let taken_back = if reset { waiting } else { Vec::new() };
+        if reset {
             self.session.stage(Item::Reset);
         }
-        let receipt = Receipt { id: self.session.fold.make_input_id(), taken_back: Vec::new() };
+        let receipt = Receipt { id: self.session.fold.make_input_id(), taken_back };
         let done = self.session.flush().await;
+        if reset && done.is_ok() {
+            self.session.riders.clear();
+        }
         self.tell_forgotten();
         let _ = input.ack.send(done.map(|()| receipt).map_err(refused));
     }

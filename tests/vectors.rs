@@ -1,15 +1,27 @@
-//! Tool calls of a public benchmark against the validator: `cargo test --test vectors`, not part of plain `cargo test`.
+//! Tool calls of a public benchmark against the validator, and prefixes of JSON against the view of what streams:
+//! `cargo test --test vectors`, not part of plain `cargo test`.
 //!
-//! Reads `$LOOPWRIGHT_SHARED/vectors/toolcalls.jsonl` (by default `shared` beside the repository) and fails without it.
+//! Reads `$LOOPWRIGHT_SHARED/vectors` (by default `shared` beside the repository) and fails without it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright::testing::TestTool;
-use loopwright::{Tool, ToolSpec, Toolbox};
+use loopwright::{PartialJson, Tool, ToolSpec, Toolbox};
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The lines of a file of vectors.
+fn vectors(name: &str) -> Vec<String> {
+    let shared = std::env::var_os("LOOPWRIGHT_SHARED")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")), PathBuf::from);
+    let path = shared.join("vectors").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+}
 
 /// A tool name as a source would make it legal.
 fn legal(name: &str) -> String {
@@ -40,13 +52,9 @@ fn property(call: &Value) -> &str {
 
 #[test]
 fn calls_validate_invalid_ones_are_refused_and_coercible_ones_become_what_is_meant() {
-    let shared = std::env::var_os("LOOPWRIGHT_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")), PathBuf::from);
-    let path = shared.join("vectors/toolcalls.jsonl");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     let (mut valid, mut invalid, mut coerced, mut wrong) = (0, 0, 0, Vec::new());
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let line: Value = serde_json::from_str(line).unwrap();
+    for line in vectors("toolcalls.jsonl") {
+        let line: Value = serde_json::from_str(&line).unwrap();
         let tools = toolbox(&line);
         let mut say = |what: &str, call: &Value, got: &dyn std::fmt::Debug| {
             wrong.push(format!("{} {what}: {call}\n  {got:?}", line["id"]));
@@ -78,5 +86,76 @@ fn calls_validate_invalid_ones_are_refused_and_coercible_ones_become_what_is_mea
         wrong.len()
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(valid > 0 && invalid > 0 && coerced > 0, "{} holds nothing of some kind", path.display());
+    assert!(valid > 0 && invalid > 0 && coerced > 0, "there is nothing of some kind");
+}
+
+/// What is shown of a text that comes in these pieces.
+fn shown<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Option<Value> {
+    let mut partial = PartialJson::new();
+    pieces.into_iter().for_each(|piece| partial.push(piece));
+    partial.value().cloned()
+}
+
+/// Numbers by their value: `-12.5e3` is -12500, however it is written.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// `value` with no blanks at the end of its strings.
+fn trimmed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => text.trim_end().into(),
+        Value::Array(list) => list.iter().map(trimmed).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), trimmed(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+const BLANK: &str = "a blank at the end of an open string is a part of it, and is shown";
+const HALF: &str = "half a surrogate pair is no text of Rust, and is held back until the other half comes";
+
+/// Nothing where the vector is met, the reason where it is not met on purpose, an error otherwise.
+fn judge(vector: &BTreeMap<String, Box<RawValue>>, input: &str) -> Result<Option<&'static str>, String> {
+    let got = shown([input]);
+    let letters = shown(input.split_inclusive(|_: char| true));
+    if got != letters {
+        return Err(format!("{input:?} shows {got:?}, and letter by letter {letters:?}"));
+    }
+    let raw = vector["expected"].get();
+    let (expected, half) = match serde_json::from_str::<Value>(raw) {
+        Ok(expected) => (expected, false),
+        Err(_) => (serde_json::from_str(&raw.replace("\\ud83d\"", "\"")).map_err(|why| why.to_string())?, true),
+    };
+    match &got {
+        None if vector["no_value"].get() == "true" => Ok(None),
+        Some(got) if vector["no_value"].get() == "false" && same(got, &expected) => Ok(half.then_some(HALF)),
+        Some(got) if input.ends_with(char::is_whitespace) && same(&trimmed(got), &expected) => Ok(Some(BLANK)),
+        _ => Err(format!("{input:?} shows {got:?}, and not {expected}")),
+    }
+}
+
+#[test]
+fn arguments_that_stream_are_shown_as_expected() {
+    let (mut met, mut aside, mut wrong) = (0_usize, BTreeMap::<&str, Vec<String>>::new(), Vec::new());
+    for line in vectors("partial-json.jsonl") {
+        let vector: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&line).unwrap();
+        let input: String = serde_json::from_str(vector["input"].get()).unwrap();
+        match judge(&vector, &input) {
+            Ok(None) => met += 1,
+            Ok(Some(why)) => aside.entry(why).or_default().push(vector["id"].to_string()),
+            Err(why) => wrong.push(format!("{}: {why}", vector["id"])),
+        }
+    }
+    let others: usize = aside.values().map(Vec::len).sum();
+    println!("{met} of {} prefixes are shown as expected", met + others + wrong.len());
+    aside.iter().for_each(|(why, ids)| println!("{}: {why} ({})", ids.len(), ids.join(" ")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(met > 0 && met * 100 >= (met + others) * 95, "fewer than 95 % are met");
 }

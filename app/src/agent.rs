@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loopwright::{AgentError, GenericAgent, ModelError};
-use loopwright_patterns::{GenericPattern, PiPattern};
+use loopwright::{AgentError, BehaviorPattern, GenericAgent, ModelError, ToolChoice};
+use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 use loopwright_tools::{Workspace, WorkspaceError, coding_tools};
 
 use crate::args::{Approve, Options, Pattern};
@@ -68,19 +68,30 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
     for approve in &options.approve {
         match approve {
-            Approve::Tool(name) if !names.contains(&name.as_str()) => return Err(no_such_tool(name, &names)),
+            Approve::Tool(name) if !names.contains(&name.as_str()) => {
+                return Err(no_such_tool("--approve", name, "`all`, `read-only`", &names));
+            }
             Approve::Tool(name) => allowed.add(name),
             Approve::ReadOnly | Approve::All => {}
         }
     }
-    let choice = model::choose(options.model.as_deref(), options.base_url.as_deref()).await?;
+    let mut pattern: Arc<dyn BehaviorPattern> = match options.pattern {
+        Pattern::Generic => Arc::new(GenericPattern),
+        Pattern::Pi => Arc::new(PiPattern),
+    };
+    if let Some(name) = &options.tool_choice {
+        let first = match name.as_str() {
+            "required" => ToolChoice::Required,
+            name if names.contains(&name) => ToolChoice::Tool(name.to_owned()),
+            name => return Err(no_such_tool("--tool-choice", name, "`required`", &names)),
+        };
+        pattern = Arc::new(FirstCall::new(first, pattern));
+    }
+    let choice = model::choose(options).await?;
     if let Some(note) = &choice.note {
         print::tell(note);
     }
-    let mut builder = match options.pattern {
-        Pattern::Generic => GenericAgent::builder(choice.model, GenericPattern),
-        Pattern::Pi => GenericAgent::builder(choice.model, PiPattern),
-    };
+    let mut builder = GenericAgent::builder(choice.model, pattern);
     if options.approve.contains(&Approve::All) {
         builder = builder.auto_all();
     }
@@ -92,9 +103,6 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
     Ok(builder.system(system).thinking(options.thinking.into()).tools(tools).build()?)
 }
 
-fn no_such_tool(name: &str, names: &[&str]) -> StartError {
-    StartError(format!(
-        "--approve {name}: there is no such tool. Write `all`, `read-only` or one of: {}.",
-        names.join(", ")
-    ))
+fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {
+    StartError(format!("{option} {name}: there is no such tool. Write {others} or one of: {}.", names.join(", ")))
 }

@@ -30,6 +30,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Talk to the agent, line by line.
     Chat(Options),
+    /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
+    ///
+    /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
+    Models(ModelsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -44,18 +48,41 @@ pub(crate) struct RunArgs {
     pub(crate) options: Options,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Only those with this in their name, such as `anthropic` or `haiku`, whatever the case.
+    #[arg(value_name = "FILTER", default_value = "", hide_default_value = true)]
+    pub(crate) filter: String,
+    /// Print each model as a line of JSON instead of the table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[arg(long, value_name = "FILE", help = MODELS)]
+    pub(crate) models: Option<PathBuf>,
+}
+
+const MODELS: &str = "A list of your own models, in TOML; else LOOPWRIGHT_MODELS, else loopwright/models.toml in \
+                      $XDG_CONFIG_HOME or ~/.config";
+
 /// What `run` and `chat` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no model.
     ///
-    /// Without it: the provider whose key is in the environment (OPENAI_API_KEY and others), else a server on this
-    /// machine that answers (Ollama, llama.cpp), else offline rules.
+    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together, azure, ollama,
+    /// llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on). openai-chat/NAME and
+    /// openai-responses/NAME choose between OpenAI's two formats. `loopwright models` lists models that are known.
+    ///
+    /// Without it: the provider whose key is in the environment, else a server on this machine that answers (Ollama,
+    /// llama.cpp, vLLM, LM Studio), else offline rules.
     #[arg(long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
-    /// The address of an OpenAI-compatible server, up to but without `/chat/completions`.
+    /// The address of a server of your own, up to but without `/chat/completions`.
+    ///
+    /// It speaks Chat Completions, unless the model is anthropic/NAME, google/NAME or openai-responses/NAME.
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
+    #[arg(long, value_name = "FILE", help = MODELS)]
+    pub(crate) models: Option<PathBuf>,
     /// The directory to work in; tools cannot leave it.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
@@ -68,6 +95,9 @@ pub(crate) struct Options {
     /// The loop: `pi` hears you while it works and takes follow-ups, `generic` is one plain loop.
     #[arg(long, value_enum, default_value = "pi")]
     pub(crate) pattern: Pattern,
+    /// What the first turn of each request must call: a tool's name, or `required` for any.
+    #[arg(long, value_name = "TOOL|required")]
+    pub(crate) tool_choice: Option<String>,
     /// The most turns a request may take; 50 if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,

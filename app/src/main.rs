@@ -1,10 +1,11 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, and `models` to choose from.
 
 mod agent;
 mod args;
 mod chat;
 mod interrupt;
 mod model;
+mod models;
 mod print;
 mod run;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
+        Some(Command::Models(args)) => models::models(&args),
         Some(Command::Chat(options)) => start(chat::chat(&options)),
         None => start(chat::chat(&cli.chat)),
     };

@@ -1,13 +1,17 @@
 //! Which model answers.
 
 use loopwright::{ChatModel, ModelError, ModelErrorKind};
-use loopwright_providers::{Http, Offline, Retry, first_model, from_env, resolve};
+use loopwright_providers::{Catalogue, Http, Offline, Reprompt, Retry, first_model, from_env, resolve_with};
+
+use crate::agent::StartError;
+use crate::args::Options;
+use crate::models;
 
 /// What a newcomer is told.
 const NO_MODEL: &str = "\
 There is no model, so offline rules answer. They are not a language model: they call the tools that a prompt names,
 and quote what these return. For a real model, set OPENAI_API_KEY or another provider's key, or start Ollama or
-llama.cpp on this machine, or choose with --model PROVIDER/NAME.";
+llama.cpp on this machine, or choose with --model PROVIDER/NAME; `loopwright models` lists some.";
 
 /// A model, and what the user should know about the choice.
 pub(crate) struct Choice {
@@ -18,23 +22,31 @@ pub(crate) struct Choice {
 /// The model that was asked for, without a look at anything else. Without a name: that of the
 /// first provider whose key is in the environment, else that of a server on this machine, else
 /// offline rules.
-pub(crate) async fn choose(id: Option<&str>, base_url: Option<&str>) -> Result<Choice, ModelError> {
-    match (id, base_url) {
-        (Some("offline" | "offline/rules"), None) => {
-            Ok(offline("Offline rules answer, as chosen; they are not a language model."))
-        }
-        (Some(id), _) => Ok(Choice { model: Box::new(Retry::new(resolve(id, base_url)?)), note: None }),
-        (None, Some(url)) => {
-            let Some(name) = first_model(&Http::new(), url).await else { return Err(silent(url)) };
-            Ok(found(resolve(&format!("custom/{name}"), Some(url))?))
-        }
-        (None, None) => Ok(from_env(&Http::new()).await?.map_or_else(|| offline(NO_MODEL), found)),
+pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
+    let base_url = options.base_url.as_deref();
+    if let (Some("offline" | "offline/rules"), None) = (options.model.as_deref(), base_url) {
+        return Ok(offline("Offline rules answer, as chosen; they are not a language model."));
     }
+    let catalogue = models::catalogue(options.models.as_ref())?;
+    match (&options.model, base_url) {
+        (Some(id), _) => {
+            Ok(Choice { model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url, &catalogue)?))), note: None })
+        }
+        (None, Some(url)) => {
+            let Some(name) = first_model(&Http::new(), url).await else { return Err(silent(url).into()) };
+            Ok(found(resolve(&format!("custom/{name}"), base_url, &catalogue)?))
+        }
+        (None, None) => Ok(from_env(&Http::new(), &catalogue).await?.map_or_else(|| offline(NO_MODEL), found)),
+    }
+}
+
+fn resolve(id: &str, base_url: Option<&str>, catalogue: &Catalogue) -> Result<Box<dyn ChatModel>, ModelError> {
+    resolve_with(id, base_url, catalogue, |name| std::env::var(name).ok())?.build()
 }
 
 fn found(model: impl ChatModel + 'static) -> Choice {
     let note = format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
-    Choice { model: Box::new(Retry::new(model)), note: Some(note) }
+    Choice { model: Box::new(Retry::new(Reprompt::new(model))), note: Some(note) }
 }
 
 fn offline(note: &str) -> Choice {

@@ -1,7 +1,9 @@
 //! The Anthropic Messages format. Pure: no I/O.
 
+mod answer;
 mod decode;
 mod encode;
+mod pause;
 mod profile;
 mod wire;
 
@@ -14,7 +16,7 @@ use crate::error::Place;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Profile, Thinks};
+pub use profile::{Answers, Profile, Thinks};
 
 /// What a body needs besides the request.
 pub type Settings = crate::codec::Settings<Profile>;

@@ -59,6 +59,13 @@ impl<D: Decode> ReplyBody<D> {
         decoder.finish(out);
     }
 
+    /// The body of the request that goes on with the reply, if the provider has only paused: see [`Decode::go_on`].
+    pub fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        let more = self.decoder.go_on(sent)?;
+        self.parser = SseParser::new();
+        Some(more)
+    }
+
     /// How many bytes of an unfinished event are kept.
     pub fn buffered(&self) -> usize {
         self.parser.buffered()

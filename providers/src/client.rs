@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Legacy, Error as LegacyError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reqwest::redirect;
+use reqwest::{Proxy, redirect};
 
 use crate::http::{Target, Way};
 
@@ -25,12 +25,12 @@ const IDLE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub(crate) enum Client {
     /// To this machine, where what reqwest does for redirects and proxies would be a seventh of a short turn's work.
-    Local(Legacy<HttpConnector, Full<Bytes>>),
+    Local(Box<Legacy<HttpConnector, Full<Bytes>>>),
     Far(reqwest::Client),
 }
 
 impl Client {
-    pub(crate) fn new(way: Way, connect: Duration) -> Result<Client, Broken> {
+    pub(crate) fn new(way: Way, connect: Duration, proxy: Option<Proxy>) -> Result<Client, Broken> {
         if let Way::Local = way {
             let mut connector = HttpConnector::new();
             connector.set_connect_timeout(Some(connect));
@@ -38,7 +38,7 @@ impl Client {
             connector.set_keepalive(Some(KEEP_ALIVE));
             let mut builder = Legacy::builder(TokioExecutor::new());
             builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-            return Ok(Client::Local(builder.build(connector)));
+            return Ok(Client::Local(Box::new(builder.build(connector))));
         }
         // Fails if the program has installed a provider already, which is then the one to use.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -50,14 +50,15 @@ impl Client {
             .redirect(redirect::Policy::none()) // a key must not follow a redirect
             .retry(reqwest::retry::never()); // it would copy each request; `Retry` is for that
         let client = if let Way::Plain = way { client.tls_certs_only([]) } else { client };
+        let client = if let Some(proxy) = proxy { client.proxy(proxy) } else { client };
         Ok(Client::Far(client.build()?))
     }
 
     /// Sends a request and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, method: Method, target: &Target, body: Vec<u8>) -> Result<Response<Body>, Broken> {
+    pub(crate) async fn send(&self, method: Method, target: &Target, body: Bytes) -> Result<Response<Body>, Broken> {
         match self {
             Client::Local(client) => {
-                let mut request = Request::new(Full::new(Bytes::from(body)));
+                let mut request = Request::new(Full::new(body));
                 *request.method_mut() = method;
                 *request.uri_mut() = target.uri.clone();
                 *request.headers_mut() = target.headers.clone();

@@ -64,6 +64,8 @@ pub struct Settings<P> {
     pub id: Arc<str>,
     /// What the server does in its own way.
     pub profile: P,
+    /// Tokens that fit into a reply, where that is known: the limit of formats that must have one.
+    pub max_output: Option<u32>,
     /// Further fields of the body, such as `top_p`.
     pub options: Map<String, Value>,
 }
@@ -72,7 +74,8 @@ impl<P: Default> Settings<P> {
     /// Settings for a model of this name, of no known provider.
     pub fn new(model: impl Into<String>) -> Self {
         let model = model.into();
-        Settings { id: model.as_str().into(), model, profile: P::default(), options: Map::new() }
+        let id = model.as_str().into();
+        Settings { id, model, profile: P::default(), max_output: None, options: Map::new() }
     }
 }
 
@@ -81,6 +84,12 @@ pub trait Decode: Send {
     /// Reads the payload of one event and appends what it tells to `out`.
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
+    /// The body of the request that goes on with a reply which the provider has only paused, made of the body that began
+    /// it. What that request gives is decoded as more of the same reply. Most providers never pause.
+    fn go_on(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The stream has ended: appends the event that ends the reply, unless it was there already.
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
@@ -88,6 +97,9 @@ pub trait Decode: Send {
 impl<D: Decode + ?Sized> Decode for Box<D> {
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
         (**self).decode(data, out)
+    }
+    fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        (**self).go_on(sent)
     }
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         (**self).finish(out);

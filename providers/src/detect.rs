@@ -1,143 +1,185 @@
-//! Which provider to use: by the model's id, by the keys in the environment, or by what runs on
-//! this machine.
+//! Which model to use: by its id, by the keys in the environment, or by what runs on this machine.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright::{ModelError, ModelErrorKind};
+use loopwright::{ChatModel, ModelError, ModelErrorKind, Prices};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
+use crate::anthropic::Messages;
+use crate::builder::ModelBuilder;
+use crate::catalogue::{Catalogue, Facts, Wire};
+use crate::codec::WireFormat;
 use crate::error::Place;
+use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
-use crate::model::{OpenAiChat, OpenAiChatBuilder};
-
-/// A provider that speaks Chat Completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Provider {
-    /// Its name, the first half of a model's id.
-    pub name: &'static str,
-    /// Its base URL.
-    pub base_url: &'static str,
-    /// The environment variable with its key; `None` for a server on this machine.
-    pub key_var: Option<&'static str>,
-    /// A model to begin with; empty for a server on this machine, which is asked for what it has.
-    pub default_model: &'static str,
-}
-
-/// The providers that are known by name, in the order in which [`from_env`] looks for them.
-pub const PROVIDERS: &[Provider] = &[
-    hosted("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-4o-mini"),
-    hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-4o-mini"),
-    hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "llama-3.3-70b-versatile"),
-    hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-chat"),
-    hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-small-latest"),
-    hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-3-mini"),
-    hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
-    local("ollama", "http://127.0.0.1:11434/v1"),
-    local("llamacpp", "http://127.0.0.1:8080/v1"),
-];
+use crate::openai_chat::ChatCompletions;
+use crate::openai_responses::Responses;
+use crate::provider::{PROVIDERS, Provider, with_path};
 
 /// How long a server on this machine may take to say what models it has.
 const PROBE: Duration = Duration::from_millis(300);
 
-const fn hosted(
-    name: &'static str,
-    base_url: &'static str,
-    key_var: &'static str,
-    default_model: &'static str,
-) -> Provider {
-    Provider { name, base_url, key_var: Some(key_var), default_model }
-}
-
-const fn local(name: &'static str, base_url: &'static str) -> Provider {
-    Provider { name, base_url, key_var: None, default_model: "" }
-}
-
-/// The model called `id`, which is `provider/name`, with its key from the environment.
+/// The model called `id`, which is `provider/name`, with its key from the environment, and with what the built-in
+/// [`Catalogue`] knows of it.
 ///
-/// `base_url` takes the place of the provider's own, makes the key optional, and allows providers
-/// that are not [known](PROVIDERS); the key of one called `acme` is looked for in `ACME_API_KEY`.
+/// `base_url` takes the place of the provider's own address, makes the key optional, and allows providers that are not
+/// [known](PROVIDERS); the key of one called `acme` is looked for in `ACME_API_KEY`. The provider's usual variable for
+/// an address, such as `ANTHROPIC_BASE_URL`, does the same.
+///
+/// The catalogue says how a model is spoken to, else its provider. At an address of one's own, `openai/…` and what is not
+/// known are spoken to in Chat Completions, as compatible servers are. `openai-chat/…` and `openai-responses/…` are
+/// OpenAI's models, or a server of one's own, in that format and no other.
 ///
 /// # Errors
 /// [`ModelErrorKind::Auth`] if the key of a hosted provider is missing,
 /// [`ModelErrorKind::InvalidRequest`] if the provider is unknown or the base URL is none.
-pub fn resolve(id: &str, base_url: Option<&str>) -> Result<OpenAiChat, ModelError> {
-    resolve_with(id, base_url, env)?.build()
+pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
 
-/// [`resolve`], with another place to look for keys, and before the model is built: for prices,
-/// shared connections, more headers.
+/// [`resolve`], with a catalogue of one's own, with another place to look for environment variables, and before the model
+/// is built.
 ///
 /// # Errors
 /// Those of [`resolve`].
 pub fn resolve_with(
     id: &str,
     base_url: Option<&str>,
-    key: impl Fn(&str) -> Option<String>,
-) -> Result<OpenAiChatBuilder, ModelError> {
-    let known = || PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
-    let wrong = |why: String| ModelError::new(ModelErrorKind::InvalidRequest, why);
-    let (name, model) = match (id.split_once('/'), base_url) {
-        (Some((name, model)), _) if !name.is_empty() && !model.is_empty() => (name, model),
+    catalogue: &Catalogue,
+    var: impl Fn(&str) -> Option<String>,
+) -> Result<Resolved, ModelError> {
+    let (first, model) = match (id.split_once('/'), base_url) {
+        (Some((first, model)), _) if !first.is_empty() && !model.is_empty() => (first, model),
         (None, Some(_)) if !id.is_empty() => ("custom", id),
-        _ => {
-            return Err(wrong(format!(
-                "`{id}` does not name a model: write PROVIDER/NAME, such as openai/gpt-4o-mini. Known providers: {}.",
-                known()
-            )));
-        }
+        _ => return Err(no_id(id, catalogue)),
     };
-    let provider = PROVIDERS.iter().find(|provider| provider.name == name);
-    let Some(url) = base_url.or(provider.map(|provider| provider.base_url)) else {
-        return Err(wrong(format!(
-            "The provider `{name}` is not known. Known are {}; for any other one, give its address with --base-url.",
-            known()
-        )));
+    let told = [Wire::OpenAiChat, Wire::OpenAiResponses].into_iter().find(|wire| wire.name() == first);
+    let provider = Provider::named(if told.is_some() { "openai" } else { first });
+    let name = provider.map_or(first, |provider| provider.name);
+    let known = catalogue.get(&format!("{name}/{model}")).copied().unwrap_or_default();
+
+    let home = provider.and_then(|provider| provider.address(&var));
+    let elsewhere =
+        base_url.is_some() || home.as_deref().is_some_and(|url| provider.is_some_and(|p| p.base_url != url));
+    let compatible = (name == "openai" && elsewhere).then_some(Wire::OpenAiChat);
+    let usual = provider.map_or(Wire::OpenAiChat, |provider| provider.wire);
+    let wire = told.or(compatible).or(known.wire).unwrap_or(usual);
+    let Some(address) = base_url.map(|url| with_path(url.trim(), base_path(wire, provider))).or(home) else {
+        return Err(no_address(name, provider));
     };
+
     let guessed = format!("{}_API_KEY", name.to_uppercase().replace(['-', '.'], "_"));
-    let var = match provider {
-        Some(provider) => provider.key_var,
-        None => Some(guessed.as_str()),
+    let vars = provider.map_or_else(|| vec![guessed.as_str()], |provider| provider.key_vars.to_vec());
+    let local = provider.is_some_and(|provider| provider.local);
+    let found = vars.iter().find_map(|name| Some((*name, var(name).filter(|key| !key.trim().is_empty())?)));
+    if found.is_none() && !local && !elsewhere {
+        return Err(no_key(name, &vars));
+    }
+    let free = Facts { prices: local.then(Prices::default), ..Facts::default() };
+    Ok(Resolved {
+        provider: name.to_owned(),
+        model: model.to_owned(),
+        wire,
+        address,
+        key_var: found.as_ref().map(|(name, _)| *name).or(vars.first().copied()).map(str::to_owned),
+        key: found.map(|(_, key)| key),
+        facts: known.over(free),
+        http: Http::new(),
+    })
+}
+
+/// What follows a server's address in front of what the format adds.
+fn base_path(wire: Wire, provider: Option<&Provider>) -> &'static str {
+    let owner = match wire {
+        Wire::Anthropic => Provider::named("anthropic"),
+        Wire::Gemini => Provider::named("google"),
+        Wire::OpenAiChat | Wire::OpenAiResponses => provider,
     };
-    let mut builder = OpenAiChat::builder(model).provider(name).base_url(url);
-    if let Some(var) = var {
-        builder = builder.key_var(var);
-        match key(var) {
-            Some(key) => builder = builder.api_key(key),
-            None if base_url.is_some() => {}
-            None => {
-                let why = format!(
-                    "There is no key for {name}: set {var}, or choose another model with --model, or give the \
-                     address of a server of your own with --base-url."
-                );
-                return Err(ModelError::new(ModelErrorKind::Auth, why));
-            }
+    owner.map_or("", |provider| provider.base_path)
+}
+
+/// A model that has been found, and not been built yet. Its `Debug` does not show the key.
+#[must_use = "call build()"]
+pub struct Resolved {
+    provider: String,
+    model: String,
+    wire: Wire,
+    address: String,
+    key: Option<String>,
+    key_var: Option<String>,
+    facts: Facts,
+    http: Http,
+}
+
+impl Resolved {
+    /// How it is spoken to.
+    pub fn wire(&self) -> Wire {
+        self.wire
+    }
+    /// What is known of it.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    /// Connections and timeouts, to be shared with other models.
+    pub fn http(mut self, http: Http) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// A builder in the format `F`, whatever [`wire`](Resolved::wire) says: for more headers, options, a profile.
+    pub fn builder<F: WireFormat>(self) -> ModelBuilder<F> {
+        let builder = ModelBuilder::new(self.model).provider(self.provider).base_url(self.address);
+        let builder = builder.facts(self.facts).http(self.http).api_key(self.key.unwrap_or_default());
+        match self.key_var {
+            Some(var) => builder.key_var(var),
+            None => builder,
         }
     }
-    Ok(builder)
+
+    /// The model. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Those of [`ModelBuilder::build`].
+    pub fn build(self) -> Result<Box<dyn ChatModel>, ModelError> {
+        Ok(match self.wire {
+            Wire::OpenAiChat => Box::new(self.builder::<ChatCompletions>().build()?),
+            Wire::OpenAiResponses => Box::new(self.builder::<Responses>().build()?),
+            Wire::Anthropic => Box::new(self.builder::<Messages>().build()?),
+            Wire::Gemini => Box::new(self.builder::<GenerateContent>().build()?),
+        })
+    }
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Resolved");
+        shown.field("provider", &self.provider).field("model", &self.model).field("wire", &self.wire);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// The first model that can be used without being told: that of the first provider whose key is in
 /// the environment, else that of the first server that answers on this machine.
 ///
 /// # Errors
-/// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have.
-pub async fn from_env(http: &Http) -> Result<Option<OpenAiChat>, ModelError> {
-    let has_key = |provider: &&Provider| provider.key_var.is_some_and(|var| env(var).is_some());
-    if let Some(provider) = PROVIDERS.iter().find(has_key) {
-        let id = format!("{}/{}", provider.name, provider.default_model);
-        return resolve_with(&id, None, env)?.http(http.clone()).build().map(Some);
+/// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have, or an address in the environment
+/// is none.
+pub async fn from_env(http: &Http, catalogue: &Catalogue) -> Result<Option<Box<dyn ChatModel>>, ModelError> {
+    let build = |id: &str| resolve_with(id, None, catalogue, env)?.http(http.clone()).build().map(Some);
+    let has_key = |provider: &&Provider| provider.key_vars.iter().any(|var| env(var).is_some());
+    let hosted = PROVIDERS.iter().filter(|provider| !provider.local && !provider.default_model.is_empty());
+    if let Some(provider) = hosted.clone().find(has_key) {
+        return build(&format!("{}/{}", provider.name, provider.default_model));
     }
-    let local = PROVIDERS.iter().filter(|provider| provider.key_var.is_none());
-    let asked = local.map(|provider| async move { Some((provider, first_model(http, provider.base_url).await?)) });
+    let local = PROVIDERS.iter().filter(|provider| provider.local);
+    let asked =
+        local.map(|provider| async move { Some((provider, first_model(http, &provider.address(env)?).await?)) });
     match futures::future::join_all(asked).await.into_iter().flatten().next() {
-        Some((provider, model)) => {
-            let builder = OpenAiChat::builder(model).provider(provider.name).base_url(provider.base_url);
-            builder.http(http.clone()).build().map(Some)
-        }
+        Some((provider, model)) => build(&format!("{}/{model}", provider.name)),
         None => Ok(None),
     }
 }
@@ -164,32 +206,40 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-#[cfg(test)]
-mod tests {
-    use loopwright::ChatModel;
-
-    use super::*;
-
-    fn resolved(id: &str, base_url: Option<&str>, keys: &[&str]) -> Result<OpenAiChat, ModelError> {
-        resolve_with(id, base_url, |var| keys.contains(&var).then(|| "sk-of-the-test".into()))?.build()
-    }
-
-    #[test]
-    fn a_known_provider_needs_its_key_only() {
-        let model = resolved("openrouter/openai/gpt-4o", None, &["OPENROUTER_API_KEY"]).unwrap();
-        assert_eq!(&*model.info().id, "openrouter/openai/gpt-4o");
-        let error = resolved("openai/gpt-4o-mini", None, &[]).unwrap_err();
-        assert_eq!(error.kind, ModelErrorKind::Auth);
-        assert!(error.message.contains("OPENAI_API_KEY"), "{error}");
-        assert!(resolved("ollama/qwen3", None, &[]).is_ok());
-    }
-
-    #[test]
-    fn an_unknown_provider_needs_an_address() {
-        let error = resolved("acme/big", None, &[]).unwrap_err();
-        assert!(error.message.contains("openrouter"), "{error}");
-        assert_eq!(&*resolved("acme/big", Some("http://h/v1"), &[]).unwrap().info().id, "acme/big");
-        assert_eq!(&*resolved("big", Some("http://h/v1"), &[]).unwrap().info().id, "custom/big");
-        assert!(resolved("big", None, &[]).unwrap_err().message.contains("PROVIDER/NAME"));
-    }
+fn no_id(id: &str, catalogue: &Catalogue) -> ModelError {
+    let same = |known: &&str| known.split_once('/').is_some_and(|(_, name)| name == id);
+    let meant = catalogue.search(id).map(|(known, _)| known).find(same).unwrap_or("openai/gpt-4o-mini");
+    wrong(format!("`{id}` does not name a model: write PROVIDER/NAME, such as {meant}. Known providers: {}.", names()))
 }
+
+fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
+    wrong(match provider.and_then(|provider| provider.base_url_var) {
+        Some(var) => {
+            format!("{name} gives each customer an address of their own: set {var}, or give it with --base-url.")
+        }
+        None => format!(
+            "The provider `{name}` is not known. Known are {}; for any other one, give its address with --base-url.",
+            names()
+        ),
+    })
+}
+
+fn no_key(name: &str, vars: &[&str]) -> ModelError {
+    let why = format!(
+        "There is no key for {name}: set {}, or choose another model with --model, or give the address of a server of \
+         your own with --base-url.",
+        vars.join(" or ")
+    );
+    ModelError::new(ModelErrorKind::Auth, why)
+}
+
+fn names() -> String {
+    PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ")
+}
+
+fn wrong(why: String) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, why)
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use loopwright::{ModelError, ModelErrorKind};
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
+
+use crate::wait;
 
 /// As much of a provider's own words as goes into a sentence of ours.
 const EXCERPT: usize = 600;
@@ -20,6 +22,8 @@ pub(crate) struct Failure {
     pub(crate) codes: String,
     /// How long it asks to wait.
     pub(crate) retry_after: Option<Duration>,
+    /// Headers of another server's answer, which the body passes on.
+    pub(crate) headers: HeaderMap,
 }
 
 impl Failure {
@@ -31,13 +35,15 @@ impl Failure {
             _ => failure.message = excerpt(&plain_text(&String::from_utf8_lossy(body))),
         }
         let words = failure.message.to_lowercase();
-        failure.retry_after = failure.retry_after.or_else(|| wait_in_words(&words));
+        failure.retry_after = failure.retry_after.or_else(|| wait::in_words(&words));
         failure
     }
 
     /// Takes the wait that the headers ask for, which counts more than the body's.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
-        self.retry_after = wait_in_headers(headers, now).or(self.retry_after);
+        let limited = self.status == Some(429);
+        let told = [headers, &self.headers].into_iter().find_map(|headers| wait::in_headers(headers, now, limited));
+        self.retry_after = told.or(self.retry_after);
         self
     }
 
@@ -52,6 +58,15 @@ impl Failure {
         if let Some(raw) = inner.pointer("/metadata/raw").and_then(words) {
             self.message = excerpt(&format!("{}: {raw}", self.message));
         }
+        if let Some(written) = inner.get("failed_generation").and_then(words) {
+            self.message = excerpt(&format!("{} The model wrote: {written}", self.message));
+        }
+        for (name, value) in inner.pointer("/metadata/headers").and_then(Value::as_object).into_iter().flatten() {
+            let value = words(value).and_then(|value| HeaderValue::try_from(value).ok());
+            if let (Ok(name), Some(value)) = (HeaderName::try_from(name), value) {
+                self.headers.insert(name, value);
+            }
+        }
         for key in ["type", "code", "status"] {
             for value in [inner.get(key), body.get(key)].into_iter().flatten() {
                 if let Some(code) = value.as_str() {
@@ -63,8 +78,18 @@ impl Failure {
         let numbers = ["code", "status_code", "status"].into_iter().filter_map(|key| inner.get(key)?.as_u64());
         let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
         self.status = self.status.or(status);
-        let details = inner.get("details").and_then(Value::as_array).into_iter().flatten();
-        self.retry_after = details.filter_map(|d| d.get("retryDelay")?.as_str()).find_map(duration);
+        for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
+            let delay = detail.get("retryDelay").and_then(Value::as_str).and_then(wait::duration);
+            self.retry_after = self.retry_after.or(delay);
+            let violations = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
+            let quotas = violations
+                .filter_map(|violation| violation.get("quotaId"))
+                .chain(detail.pointer("/metadata/quota_limit"));
+            for quota in quotas.filter_map(Value::as_str) {
+                self.codes.push_str(&quota.to_lowercase());
+                self.codes.push(' ');
+            }
+        }
     }
 
     /// What kind of failure it is. The provider's words count where its status is too general.
@@ -80,6 +105,7 @@ impl Failure {
             Some(413) => ContextOverflow,
             Some(429) if unpaid => Auth,
             Some(429) if message.starts_with("request too large") => InvalidRequest,
+            Some(429) if coded(&["perday"]) || said(DAILY) => QuotaExhausted,
             Some(429) => RateLimited,
             Some(400) if message.is_empty() && codes.is_empty() => ContextOverflow,
             _ if coded(OVERFLOW_CODES) || said(OVERFLOW) => ContextOverflow,
@@ -89,7 +115,8 @@ impl Failure {
             Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
             Some(_) => InvalidRequest,
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => InvalidRequest,
-            None if coded(&["rate_limit", "ratelimit", "resource_exhausted"]) => RateLimited,
+            None if coded(LIMITED) && (coded(&["perday"]) || said(DAILY)) => QuotaExhausted,
+            None if coded(LIMITED) => RateLimited,
             None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
             None => Overloaded,
         }
@@ -101,6 +128,7 @@ impl Failure {
         let what = match kind {
             ModelErrorKind::Auth => "did not accept the key or does not allow this request",
             ModelErrorKind::RateLimited => "has had too many requests or tokens",
+            ModelErrorKind::QuotaExhausted => "says that the quota is used up",
             ModelErrorKind::ContextOverflow => "says that the request is larger than the model's context window",
             ModelErrorKind::ContentFiltered => "refused by its content filter",
             ModelErrorKind::Timeout => "took too long",
@@ -117,6 +145,7 @@ impl Failure {
                 Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
                 None => "Try again later.".into(),
             },
+            ModelErrorKind::QuotaExhausted => "Wait until it is renewed, or use another model or account.".into(),
             ModelErrorKind::ContextOverflow => {
                 "Shorten the conversation, or use a model with a larger context window.".into()
             }
@@ -134,6 +163,12 @@ impl Failure {
     }
 }
 
+/// The error of a model whose stream just ended.
+pub(crate) fn cut_short(model: &str) -> ModelError {
+    let why = format!("The reply of `{model}` ended before it was complete. Try again.");
+    ModelError::new(ModelErrorKind::Network, why)
+}
+
 /// Where a request went, for sentences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Place {
@@ -147,8 +182,8 @@ pub struct Place {
 
 impl Place {
     /// A payload that the decoder cannot read: `what` says what it should have been.
-    pub(crate) fn not_understood(&self, what: &str, text: &str, why: &serde_json::Error) -> ModelError {
-        let excerpt: String = text.chars().take(120).collect();
+    pub(crate) fn not_understood(&self, what: &str, data: &str, why: &serde_json::Error) -> ModelError {
+        let excerpt: String = data.chars().take(120).collect();
         let why = format!("{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL.");
         ModelError::new(ModelErrorKind::Protocol, why)
     }
@@ -198,6 +233,9 @@ const OVERFLOW: &[&str] = &[
 ];
 const AUTH_CODES: &[&str] = &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
 const AUTH: &[&str] = &["incorrect api key", "api key not valid", "invalid api key"];
+const LIMITED: &[&str] = &["rate_limit", "ratelimit", "resource_exhausted"];
+/// Of quotas that a short wait does not renew.
+const DAILY: &[&str] = &["per day", "per-day", "daily limit", "daily quota", "daily free"];
 const UNPAID_CODES: &[&str] = &["insufficient_quota", "insufficient_credits", "billing"];
 const UNPAID: &[&str] = &["credit balance", "insufficient balance", "insufficient credits"];
 
@@ -240,46 +278,6 @@ fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn wait_in_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-    let positive = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero());
-    let millis = text("retry-after-ms").and_then(|ms| positive(ms.parse::<f64>().ok()? / 1e3));
-    millis.or_else(|| {
-        let wait = text("retry-after")?;
-        match wait.parse::<f64>() {
-            Ok(seconds) => positive(seconds),
-            Err(_) => httpdate::parse_http_date(wait).ok()?.duration_since(now).ok(),
-        }
-    })
-}
-
-/// A wait that the message names, as in "try again in 1m30.5s".
-fn wait_in_words(message: &str) -> Option<Duration> {
-    let (_, after) = message.split_once("try again in ")?;
-    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(after.len());
-    duration(after[..end].trim_end_matches('.'))
-}
-
-/// A length of time such as `45.8s`, `20ms` or `114h18m0s`.
-fn duration(text: &str) -> Option<Duration> {
-    let (mut seconds, mut rest) = (0.0, text);
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
-        let (unit, after) = after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
-        let scale = match unit {
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * scale;
-        rest = after;
-    }
-    Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,20 +306,42 @@ mod tests {
     #[test]
     fn a_wait_is_found_wherever_it_is() {
         let wait = |headers: &[(&'static str, &'static str)], body: &str| {
-            let headers = headers.iter().map(|(name, value)| {
-                (reqwest::header::HeaderName::from_static(name), reqwest::header::HeaderValue::from_static(value))
-            });
+            let headers =
+                headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
             let failure = Failure::read(Some(429), body.as_bytes());
             failure.with_headers(&headers.collect(), SystemTime::UNIX_EPOCH).retry_after
         };
         let millis = |ms| Some(Duration::from_millis(ms));
-        assert_eq!(wait(&[("retry-after", "7")], ""), millis(7000));
-        assert_eq!(wait(&[("retry-after", "1"), ("retry-after-ms", "0")], ""), millis(1000));
-        assert_eq!(wait(&[("retry-after", "1"), ("retry-after-ms", "250")], ""), millis(250));
-        assert_eq!(wait(&[("retry-after", "Thu, 01 Jan 1970 00:01:00 GMT")], ""), millis(60_000));
+        assert_eq!(wait(&[("retry-after", "7")], r#"{"error":{"message":"try again in 9s"}}"#), millis(7000));
         assert_eq!(wait(&[], r#"{"error":{"message":"Please try again in 1m3.5s. Bye"}}"#), millis(63_500));
-        assert_eq!(wait(&[], r#"{"error":{"details":[{"retryDelay":"20ms"}]}}"#), millis(20));
+        assert_eq!(wait(&[], r#"{"error":{"details":[{}, {"retryDelay":"20ms"}]}}"#), millis(20));
+        let passed_on = r#"{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":9000}}}}"#;
+        assert_eq!(wait(&[], passed_on), millis(9_000_000));
         assert_eq!(wait(&[("retry-after", "soon")], "no"), None);
+    }
+
+    #[test]
+    fn quirk_23_a_quota_of_a_day_is_final_whatever_wait_is_told() {
+        let gemini = |quota: &str| {
+            let violations = format!(r#"[{{"quotaId":"x"}},{{"quotaId":"{quota}"}}]"#);
+            format!(
+                r#"{{"error":{{"code":429,"message":"You exceeded your current quota. Please retry in 45.8s.",
+                "status":"RESOURCE_EXHAUSTED","details":[{{"violations":{violations}}},{{"retryDelay":"45.8s"}}]}}}}"#
+            )
+        };
+        let (day, minute) =
+            ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "GenerateRequestsPerMinutePerProject");
+        for status in [Some(429), None] {
+            let kind = |body: String| Failure::read(status, body.as_bytes()).kind();
+            assert_eq!((kind(gemini(day)), kind(gemini(minute))), (QuotaExhausted, RateLimited), "{status:?}");
+        }
+        for message in
+            ["Limit reached on requests per day (RPD): Limit 200", "Rate limit exceeded: free-models-per-day"]
+        {
+            let body = format!(r#"{{"error":{{"message":"{message}","code":429}}}}"#);
+            assert_eq!(Failure::read(Some(429), body.as_bytes()).kind(), QuotaExhausted, "{message}");
+        }
+        assert!(!QuotaExhausted.is_retryable());
     }
 
     #[test]

@@ -4,14 +4,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Response, Uri};
 use loopwright::{ModelError, ModelErrorKind};
-use reqwest::Url;
+use reqwest::{NoProxy, Proxy, Url};
 
 use crate::client::{Body, Broken, Client, Fault};
 use crate::error::Place;
+use crate::key::KeySource;
 
 /// As much of an error body as is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -46,6 +48,7 @@ impl Default for Timeouts {
 #[derive(Debug, Clone, Default)]
 pub struct Http {
     timeouts: Timeouts,
+    proxy: Option<Proxy>,
     clients: Arc<[OnceLock<Client>; 3]>,
 }
 
@@ -83,6 +86,21 @@ impl Http {
         Http { timeouts, ..Self::default() }
     }
 
+    /// Goes to servers that are not on this machine through this proxy, `http://HOST:PORT` or
+    /// `http://USER:PASSWORD@HOST:PORT`, with connections of its own. Without one, the proxies that the environment
+    /// names count (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] if that is no address.
+    pub fn proxy(self, url: &str) -> Result<Self, ModelError> {
+        let wrong = |_| {
+            let why = "The proxy's address is not valid. Give one such as `http://127.0.0.1:3128`.";
+            ModelError::new(ModelErrorKind::InvalidRequest, why)
+        };
+        let proxy = Proxy::all(url).map_err(wrong)?.no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
+        Ok(Http { proxy: Some(proxy), clients: Arc::default(), ..self })
+    }
+
     /// The timeouts.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
@@ -94,23 +112,31 @@ impl Http {
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = Client::new(way, self.timeouts.connect)?;
+                let client = Client::new(way, self.timeouts.connect, self.proxy.clone())?;
                 Ok(slot.get_or_init(|| client))
             }
         }
     }
 
     /// Sends `body` and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, target: &Target, body: Vec<u8>) -> Result<Response<Body>, ModelError> {
+    pub(crate) async fn send(&self, target: &Target, body: Bytes) -> Result<Response<Body>, ModelError> {
         let client = self.client(target.way).map_err(|why| target.broken(&why))?;
-        client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why))
+        let Some(source) = &target.key else {
+            return client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why));
+        };
+        let mut keyed = target.clone();
+        let secret = source.put(&mut keyed.headers, &target.place).await?;
+        let answer = client.send(Method::POST, &keyed, body).await;
+        let mut response = answer.map_err(|why| secret.clean(target.broken(&why)))?;
+        response.extensions_mut().insert(secret);
+        Ok(response)
     }
 
     /// Gets a small JSON document, within `time`.
     pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
         let client = self.client(target.way).map_err(|why| target.broken(&why))?;
         let answer = async {
-            let response = client.send(Method::GET, target, Vec::new()).await.map_err(|why| target.broken(&why))?;
+            let response = client.send(Method::GET, target, Bytes::new()).await.map_err(|why| target.broken(&why))?;
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
@@ -129,6 +155,9 @@ pub(crate) struct Target {
     way: Way,
     pub(crate) headers: HeaderMap,
     pub(crate) place: Arc<Place>,
+    /// Where each request gets its key, if it is not in `headers`. The answer carries the
+    /// [`Secret`](crate::key::Secret) that was used.
+    pub(crate) key: Option<KeySource>,
     /// What must not appear in an error, even if the server repeats it.
     pub(crate) secrets: Vec<String>,
 }
@@ -143,7 +172,7 @@ impl Target {
         let ours = HeaderValue::from_static(concat!("loopwright/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(ours);
         let (uri, way) = (url.as_str().parse()?, Way::to(&url));
-        Ok(Target { url, uri, way, headers, place: place.into(), secrets })
+        Ok(Target { url, uri, way, headers, place: place.into(), key: None, secrets })
     }
 
     /// What a server said instead of an event stream.

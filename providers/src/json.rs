@@ -1,7 +1,53 @@
 //! Writing JSON piece by piece, as the encoders do.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// The further fields of a body. One that the user's own options name is theirs, so that no field is there twice.
+pub(crate) struct Fields<'a> {
+    body: &'a mut Vec<u8>,
+    options: &'a Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    /// Adds to `body`, an object that has begun and has a field already.
+    pub(crate) fn new(body: &'a mut Vec<u8>, options: &'a Map<String, Value>) -> Self {
+        Fields { body, options }
+    }
+    /// Adds a field of ours.
+    pub(crate) fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        if !self.options.contains_key(name) {
+            field(self.body, name, value);
+        }
+    }
+    /// Adds a list: ours, which is JSON already, and after it what the user's own of that name has.
+    pub(crate) fn add_list(&mut self, name: &str, ours: Option<Cow<'_, [u8]>>) {
+        let ours = ours.as_deref().and_then(|list| list.strip_prefix(b"[")?.strip_suffix(b"]"));
+        let more = match self.options.get(name) {
+            Some(Value::Array(list)) => list.iter().map(bytes).collect(),
+            Some(other) => vec![bytes(other)],
+            None => Vec::new(),
+        };
+        let lists: Vec<&[u8]> =
+            ours.into_iter().chain(more.iter().map(Vec::as_slice)).filter(|l| !l.is_empty()).collect();
+        if !lists.is_empty() {
+            self.body.push(b',');
+            put(self.body, name);
+            self.body.extend_from_slice(b":[");
+            self.body.extend_from_slice(&lists.join(&b','));
+            self.body.push(b']');
+        }
+    }
+    /// Adds the user's own, but for those of these names.
+    pub(crate) fn add_options(&mut self, but: &[&str]) {
+        for (name, value) in self.options.iter().filter(|(name, _)| !but.contains(&name.as_str())) {
+            field(self.body, name, value);
+        }
+    }
+}
 
 /// A further field of the object that `body` is in.
 pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
@@ -27,8 +73,10 @@ pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     let raw = raw.map_or("", RawValue::get);
     match raw.as_bytes().first() {
-        Some(b'"') if raw.contains('\\') => serde_json::from_str(raw).unwrap_or_default(),
-        Some(b'"') => raw[1..raw.len() - 1].to_owned(),
+        Some(b'"') if !raw.contains('\\') => raw[1..raw.len() - 1].to_owned(),
+        Some(b'"') => {
+            serde_json::from_str(raw).or_else(|why| serde_json::from_str(&mended(raw).ok_or(why)?)).unwrap_or_default()
+        }
         _ => raw.to_owned(),
     }
 }
@@ -36,4 +84,54 @@ pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
 /// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate is none.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
+}
+
+/// JSON with a replacement character for each escaped half of a surrogate pair, which no text can have in it: a server
+/// sends them that cuts text without looking. Nothing if there was none.
+pub(crate) fn mended(json: &str) -> Option<String> {
+    let mut out = String::new();
+    let (mut rest, mut changed) = (json, false);
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let length = match (half(escape), escape.get(6..).and_then(half)) {
+            (Some(true), Some(false)) => 12,
+            (Some(_), _) => {
+                out.push_str("\\ufffd");
+                changed = true;
+                rest = &escape[6..];
+                continue;
+            }
+            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    out.push_str(rest);
+    changed.then_some(out)
+}
+
+/// Whether what begins here is an escaped half of a pair: its first one, or its second.
+fn half(text: &str) -> Option<bool> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(true),
+        0xdc00..=0xdfff => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_pair_is_mended_and_a_whole_one_stays() {
+        assert_eq!(mended(r#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
+        assert_eq!(mended(r#"["\ud83d","\ude00"]"#).unwrap(), r#"["\ufffd","\ufffd"]"#);
+        assert_eq!(mended(r#""\ud83d\ud83d\ude00""#).unwrap(), r#""\ufffd\ud83d\ude00""#);
+        assert_eq!(mended(r#""\"#), None);
+        let raw = serde_json::value::RawValue::from_string(r#""{\"a\":\"\ud83d\"}""#.into()).unwrap();
+        assert_eq!(json_text(Some(&raw)), "{\"a\":\"\u{fffd}\"}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The Chat Completions format, spoken by OpenAI and by most other servers. Pure: no I/O.
 
 mod decode;
+mod details;
 mod encode;
 mod profile;
 mod wire;
@@ -14,7 +15,7 @@ use crate::error::Place;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Profile, Replay};
+pub use profile::{Answers, Asks, Profile, Replay};
 
 /// What a body needs besides the request.
 pub type Settings = crate::codec::Settings<Profile>;
@@ -30,8 +31,8 @@ impl WireFormat for ChatCompletions {
     const PROVIDER: &'static str = "openai";
     const BASE_URL: &'static str = "https://api.openai.com/v1";
 
-    fn profile(host: &str, _: &str) -> Profile {
-        Profile::of_host(host)
+    fn profile(host: &str, model: &str) -> Profile {
+        Profile::of(host, model)
     }
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header

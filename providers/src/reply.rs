@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use hyper::Response;
@@ -17,6 +18,8 @@ use crate::body::ReplyBody;
 use crate::client::{Body, Broken};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
+use crate::key::Secret;
+use crate::prompt;
 
 /// How long extras may come after everything was said.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -27,7 +30,12 @@ const LARGEST_EVENT: usize = 64 << 20;
 
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct Reply<'a, D> {
+    http: &'a Http,
     target: &'a Target,
+    /// The request's body, for a reply that is only paused and for what the server says that it read.
+    sent: Bytes,
+    /// The key that was asked for, if one was.
+    secret: Option<Secret>,
     body: ReplyBody<D>,
     /// Decoded, and not yet given out.
     ready: VecDeque<ModelEvent>,
@@ -50,17 +58,24 @@ enum State<'a> {
 impl<'a, D: Decode + Unpin> Reply<'a, D> {
     /// Posts `body`; nothing happens until the stream is polled.
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
+        let sent = Bytes::from(body);
         Reply {
+            http,
             target,
+            sent: sent.clone(),
+            secret: None,
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
-            state: State::Sending(Box::pin(http.send(target, body))),
+            state: State::Sending(Box::pin(http.send(target, sent))),
             clock: Clock::new(http),
             stepped_back: false,
         }
     }
 
-    fn begin(&mut self, response: Response<Body>) {
+    fn begin(&mut self, mut response: Response<Body>) {
+        if self.target.key.is_some() {
+            self.secret = response.extensions_mut().remove();
+        }
         if !response.status().is_success() {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
@@ -88,9 +103,18 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                 let error = self.target.broken(why);
                 self.fail(error);
             }
-            _ => self.body.finish(&mut self.ready),
+            _ => match self.body.go_on(&self.sent) {
+                Some(more) => return self.go_on(more),
+                None => self.body.finish(&mut self.ready),
+            },
         }
         self.state = State::Over;
+    }
+
+    /// The provider has only paused: `more` is the request that goes on with the reply.
+    fn go_on(&mut self, more: Vec<u8>) {
+        self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
+        self.clock.restart(self.http);
     }
 
     /// The last event is decoded.
@@ -119,8 +143,14 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     fn fail(&mut self, error: ModelError) {
-        self.ready.push_back(ModelEvent::Error(self.target.clean(error)));
+        self.ready.push_back(ModelEvent::Error(error)); // cleaned when it is given out
         self.state = State::Over;
+    }
+
+    /// `error` without what is secret.
+    fn clean(&self, error: ModelError) -> ModelError {
+        let error = self.target.clean(error);
+        self.secret.iter().fold(error, |error, secret| secret.clean(error))
     }
 
     /// Reads from the network until there is something to give.
@@ -156,6 +186,10 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             ready!(this.clock.poll_expired(cx));
             if this.clock.complete {
                 this.end(None);
+                if matches!(this.state, State::Sending(_)) {
+                    cx.waker().wake_by_ref(); // it goes on with another request
+                    return Poll::Pending;
+                }
             } else {
                 let error = this.target.too_slow("sent nothing", this.clock.limit);
                 this.fail(error);
@@ -170,7 +204,11 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             this.drain();
         }
         Poll::Ready(this.ready.pop_front().map(|event| match event {
-            ModelEvent::Error(error) => ModelEvent::Error(this.target.clean(error)),
+            ModelEvent::Error(error) => ModelEvent::Error(this.clean(error)),
+            ModelEvent::Done { usage, .. } => {
+                prompt::warn_if_cut(&this.sent, &usage, &this.target.place);
+                event
+            }
             event => event,
         }))
     }
@@ -201,6 +239,13 @@ impl Clock {
         }
     }
 
+    /// Another request is sent.
+    fn restart(&mut self, http: &Http) {
+        let waits = (self.sleep.take(), self.waits.take());
+        *self = Clock::new(http);
+        (self.sleep, self.waits) = waits;
+    }
+
     fn progress(&mut self, progress: Progress) {
         self.last = Some(Instant::now());
         self.complete = progress != Progress::Open;
@@ -212,8 +257,8 @@ impl Clock {
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
         // Set to ring early, most replies are over before it must be set again: that wakes a thread.
-        let early = until.min(Instant::now() + AFTERMATH);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early)));
+        let early = || until.min(Instant::now() + AFTERMATH);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
         } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {

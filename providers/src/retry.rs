@@ -9,8 +9,12 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
-/// A model that is asked again after an error that
-/// [may pass](loopwright::ModelErrorKind::is_retryable).
+use crate::error::cut_short;
+
+/// A model that is asked again after an error that [may pass](loopwright::ModelErrorKind::is_retryable): a limit that
+/// was reached for now, a server that has too much to do or an error of its own, a connection that broke, no answer in
+/// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and a request that the
+/// provider refuses are final.
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
 /// twice as much. A wait that the provider asks for comes on top; one that is longer than
@@ -130,30 +134,31 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                     this.number += 1;
                     this.state = State::Attempt(this.retry.model.stream(this.request.clone()));
                 }
-                State::Attempt(stream) => match ready!(stream.poll_next_unpin(cx)) {
-                    Some(ModelEvent::Error(error)) => {
-                        let Some(delay) = this.retry.delay(this.number, &error) else {
-                            this.state = State::Over;
-                            return Poll::Ready(Some(ModelEvent::Error(error)));
-                        };
-                        tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
-                        this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                        if std::mem::take(&mut this.shown) {
-                            return Poll::Ready(Some(ModelEvent::Withdrawn));
+                State::Attempt(stream) => {
+                    let event = ready!(stream.poll_next_unpin(cx));
+                    match event.unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id))) {
+                        ModelEvent::Error(error) => {
+                            let Some(delay) = this.retry.delay(this.number, &error) else {
+                                this.state = State::Over;
+                                return Poll::Ready(Some(ModelEvent::Error(error)));
+                            };
+                            tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
+                            this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
+                            if std::mem::take(&mut this.shown) {
+                                return Poll::Ready(Some(ModelEvent::Withdrawn));
+                            }
+                        }
+                        event => {
+                            match event {
+                                ModelEvent::AnsweredBy(_) => {}
+                                ModelEvent::Withdrawn => this.shown = false,
+                                ModelEvent::Done { .. } => this.state = State::Over,
+                                _ => this.shown = true,
+                            }
+                            return Poll::Ready(Some(event));
                         }
                     }
-                    Some(event) => {
-                        this.shown = event != ModelEvent::Withdrawn;
-                        if matches!(event, ModelEvent::Done { .. }) {
-                            this.state = State::Over;
-                        }
-                        return Poll::Ready(Some(event));
-                    }
-                    None => {
-                        this.state = State::Over;
-                        return Poll::Ready(None);
-                    }
-                },
+                }
             }
         }
     }
@@ -214,10 +219,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_cannot_pass_is_not_retried() {
-        for last in [error(ModelErrorKind::Auth, None), error(ModelErrorKind::RateLimited, Some(3600))] {
+        use ModelErrorKind::*;
+        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered] {
+            let last = error(kind, Some(1));
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);
         }
+        for kind in [RateLimited, Overloaded, Network, Timeout, Protocol] {
+            let model = retry(vec![vec![error(kind, Some(1))], vec![done()]]);
+            assert_eq!(events(&model).await, [done()]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quirk_22_a_wait_of_hours_is_not_waited_for() {
+        let begin = Instant::now();
+        let last = error(ModelErrorKind::RateLimited, Some(114 * 3600));
+        let model = retry(vec![vec![last.clone()], vec![done()]]);
+        assert_eq!(events(&model).await, std::slice::from_ref(&last));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        let patient = retry(vec![vec![last], vec![done()]]).max_wait(Duration::from_secs(115 * 3600));
+        assert_eq!(events(&patient).await, [done()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_just_ends_is_asked_again_and_never_a_reply() {
+        let model = retry(vec![vec![begun()], vec![], vec![begun(), done()]]);
+        assert_eq!(events(&model).await, [begun(), ModelEvent::Withdrawn, begun(), done()]);
+        let model = retry(vec![vec![]]).attempts(1);
+        assert!(matches!(&events(&model).await[..], [ModelEvent::Error(e)] if e.kind == ModelErrorKind::Network));
     }
 
     #[tokio::test(start_paused = true)]

@@ -94,7 +94,9 @@ async fn a_reset_begins_the_conversation_anew() {
     let mut rig = pi([slow(9, ms(10)), Script::text("new")], &[]).await;
     send(&rig, "go").await;
     let mut events = rig.until(is_delta).await;
-    rig.handle.reset().await.unwrap();
+    rig.handle.follow_up("later").await.unwrap();
+    send(&rig, "next").await;
+    assert_eq!(rig.handle.reset().await.unwrap(), ["later", "next"], "what waited is given back");
     assert_eq!(rig.transcript().await, Vec::<String>::new());
     rig.handle.prompt("hello").await.unwrap();
     assert_eq!(rig.transcript().await, ["U:hello", "A:new/Stop"]);

@@ -220,6 +220,22 @@ async fn a_tool_that_was_not_offered_does_not_run() {
     assert_eq!(hidden.ran(), 0);
 }
 
+/// C38 C50: what was offered is in the log: a restart does not open a tool that was hidden.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
+    let hidden = TestTool::new("hidden");
+    let tools = [hidden.clone(), TestTool::new("shown")];
+    let hide = |a: AgentBuilder| a.prepare_tools(|_, spec| &*spec.name != "hidden");
+    let rig = pi_with([calls(&["hidden"]), Script::text("ok")], &tools, hide).await;
+    rig.handle.prompt("go").await.unwrap();
+    let log = rig.memory.items();
+    let replied = log.iter().position(|item| matches!(item, Item::Replied { .. })).unwrap();
+    let rig = pi_with([Script::text("ok")], &tools, hide).await.restart_from(log[..=replied].to_vec()).await;
+    rig.handle.continue_run().await.unwrap();
+    assert!(result_of(&rig, "a").await.contains("not offered"));
+    assert_eq!(hidden.ran(), 0);
+}
+
 /// C38: `prepare_tools` chooses the tools of each request, and is told which turn it is.
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {

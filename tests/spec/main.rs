@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod aborts;
+mod answering;
 mod bad_memory;
 mod batches;
 mod behaviours;
@@ -12,8 +13,10 @@ mod confirmation;
 mod crash;
 mod events;
 mod examples;
+mod first_call;
 mod hooks;
 mod kit;
+mod recorded;
 mod reentry;
 mod sources;
 mod steering;

@@ -146,6 +146,24 @@ fn every_claim_has_a_test_that_names_it() {
     );
 }
 
+/// What servers do otherwise than documented is a list of 44 rows; each has a test named after its number, or a line in
+/// `ARCHITECTURE.md` that says why not.
+#[test]
+fn every_quirk_has_a_test_or_a_line_that_says_why_not() {
+    let number = |text: &str| text.get(..2).and_then(|digits| digits.parse::<u32>().ok());
+    let mut minded: BTreeSet<u32> =
+        read("ARCHITECTURE.md").lines().filter_map(|line| number(line.strip_prefix("- quirk ")?)).collect();
+    for file in rust_files().iter().filter(|file| file.starts_with("providers")) {
+        let mut is_test = false;
+        for line in read(file).lines().map(str::trim) {
+            let name = line.trim_start_matches("async ").strip_prefix("fn quirk_");
+            minded.extend(name.filter(|_| is_test).and_then(number));
+            is_test = line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        }
+    }
+    assert_eq!(minded, (1..=44).collect(), "rows 1 to 44");
+}
+
 /// No sleeps in tests: what waits does so for an event or a gate, or under paused time.
 #[test]
 fn tests_do_not_sleep() {

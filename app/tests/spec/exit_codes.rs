@@ -53,6 +53,21 @@ fn a_model_that_fails_is_5() {
 
 #[test]
 #[cfg(unix)]
+fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
+    let (server, project) = (Server::start(), project());
+    let mut run = Process::unread(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
+    let mut reply = server.request();
+    reply.begin();
+    reply.text(&"So far ".repeat(1 << 17)); // more than a pipe holds
+    run.interrupt();
+    reply.until_hung_up();
+    assert!(run.is_alive(), "one Ctrl-C only aborts the run");
+    run.interrupt();
+    assert_eq!(run.code(), 130);
+}
+
+#[test]
+#[cfg(unix)]
 fn ctrl_c_is_130_and_keeps_what_was_said() {
     let (server, project) = (Server::start(), project());
     for json in [false, true] {

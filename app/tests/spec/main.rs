@@ -7,6 +7,7 @@ mod confirmation;
 mod exit_codes;
 mod json;
 mod model;
+mod models;
 mod process;
 mod prompt;
 mod server;

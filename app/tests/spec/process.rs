@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
+    unread: Option<ChildStdout>,
     pub(crate) out: Output,
     pub(crate) err: Output,
 }
@@ -50,13 +51,29 @@ pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
 
 impl Process {
     pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Process {
+        Process::start_with(dir, args, &[])
+    }
+
+    /// With these environment variables, and no others.
+    pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
+        let mut process = Process::spawn(dir, args, vars);
+        process.out = Output::of(process.unread.take().unwrap());
+        process
+    }
+
+    /// Without any, and with nobody who reads its standard output.
+    pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
+        Process::spawn(dir, args, &[])
+    }
+
+    fn spawn(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(args).current_dir(dir.path()).env_clear();
+        command.args(args).current_dir(dir.path()).env_clear().envs(vars.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let out = Output::of(child.stdout.take().unwrap());
+        let (unread, out) = (child.stdout.take(), Output::of(std::io::empty()));
         let err = Output::of(child.stderr.take().unwrap());
-        Process { stdin: child.stdin.take(), child, out, err }
+        Process { stdin: child.stdin.take(), unread, child, out, err }
     }
 
     /// Writes a line to its standard input.
@@ -70,6 +87,20 @@ impl Process {
     pub(crate) fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The exit code of one whose output nobody reads.
+    pub(crate) fn code(&mut self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        while self.is_alive() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::yield_now();
+        }
+        self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
     /// Ends its standard input and waits.

@@ -74,6 +74,15 @@ impl Exchange {
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
+    /// Waits until the client closes the connection.
+    pub(crate) fn until_hung_up(mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        match self.stream.read(&mut [0]) {
+            Ok(0) => {}
+            Err(why) if why.kind() == std::io::ErrorKind::ConnectionReset => {}
+            other => panic!("the client has not hung up: {other:?}"),
+        }
+    }
     /// Ends a reply.
     pub(crate) fn end(mut self, reason: &str) {
         self.delta(json!({}), json!(reason));
@@ -84,6 +93,14 @@ impl Exchange {
         self.begin();
         self.text(text);
         self.end("stop");
+    }
+    /// Replies with this text, and says that it took so many tokens.
+    pub(crate) fn say_and_count(mut self, text: &str, input: u64, output: u64) {
+        self.begin();
+        self.text(text);
+        self.delta(json!({}), json!("stop"));
+        let usage = json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } });
+        self.stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes()).unwrap();
     }
     /// Replies with tool calls.
     pub(crate) fn call(mut self, calls: &[(&str, Value)]) {

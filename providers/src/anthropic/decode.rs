@@ -7,16 +7,20 @@ use std::sync::Arc;
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
 
 use super::REDACTED;
+use super::pause::Said;
 use super::wire::{Block, Delta, Event};
+use crate::answer::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
+use crate::json::mended;
 
 type Out = VecDeque<ModelEvent>;
 
 /// Reads one Messages stream.
 ///
 /// What the provider runs itself (its own tools and their results, a compaction) is no part of the reply. A second
-/// beginning withdraws the first. Whether the model wants tools is decided by the calls, not by the `stop_reason`.
+/// beginning withdraws the first. Whether the model wants tools is decided by the calls, not by the `stop_reason`. A
+/// turn that the provider paused goes on with [`Decode::go_on`]; where nobody does so, it is over.
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
@@ -24,8 +28,16 @@ pub struct Decoder {
     blocks: u32,
     open: Vec<OpenBlock>,
     calls: bool,
+    /// All that was said, for a turn that is paused.
+    said: Said,
+    /// The turn is paused.
+    paused: bool,
+    /// The turn goes on after a pause: the next beginning withdraws nothing.
+    goes_on: bool,
     stop: String,
     usage: Usage,
+    /// What was used before a pause.
+    used: Usage,
     ended: bool,
 }
 
@@ -51,13 +63,30 @@ impl Decode for Decoder {
             _ => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok(event) => self.event(event, data, out),
-                Err(why) => self.fail(self.place.not_understood("no event of a message", data, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(&text, out),
+                    None => self.fail(self.place.not_understood("no event of a message", data, &why), out),
+                },
             },
         }
-        if self.ended { Progress::Ended } else { Progress::Open }
+        match (self.ended, self.paused) {
+            (true, _) => Progress::Ended,
+            (false, true) => Progress::Complete,
+            (false, false) => Progress::Open,
+        }
+    }
+
+    fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        let body = self.said.go_on(sent).filter(|_| self.paused)?;
+        (self.paused, self.goes_on) = (false, true);
+        self.used += take(&mut self.usage);
+        Some(body)
     }
 
     fn finish(&mut self, out: &mut Out) {
+        if self.paused {
+            return self.end(out);
+        }
         let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
         self.fail(ModelError::new(ModelErrorKind::Network, why), out);
     }
@@ -71,8 +100,12 @@ impl Decoder {
             blocks: 0,
             open: Vec::new(),
             calls: false,
+            said: Said::default(),
+            paused: false,
+            goes_on: false,
             stop: String::new(),
             usage: Usage::default(),
+            used: Usage::default(),
             ended: false,
         }
     }
@@ -83,11 +116,13 @@ impl Decoder {
             "message_start" => self.begin(out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
+                    self.said.begin(event.index.0, data);
                     self.start(event.index.0, *block, out);
                 }
             }
             "content_block_delta" => {
                 if let Some(delta) = event.delta {
+                    self.said.add(event.index.0, &delta, data);
                     self.delta(event.index.0, &delta, out);
                 }
             }
@@ -114,23 +149,31 @@ impl Decoder {
         if let Some(usage) = usage {
             usage.tell(&mut self.usage);
         }
-        if matches!(&*event.kind.0, "message" | "message_stop") {
-            self.end(out);
+        match &*event.kind.0 {
+            "message_stop" if self.stop == "pause_turn" => self.pause(out),
+            "message" | "message_stop" => self.end(out),
+            _ => {}
         }
     }
 
-    /// The message begins; what there was of another one is void.
+    /// The message begins; what there was of another one is void, unless it goes on.
     fn begin(&mut self, out: &mut Out) {
+        self.open.clear();
+        self.said.clear();
+        self.stop.clear();
+        if take(&mut self.goes_on) {
+            return;
+        }
         if self.blocks > 0 {
             out.push_back(ModelEvent::Withdrawn);
         }
-        (self.blocks, self.calls, self.usage) = (0, false, Usage::default());
-        self.open.clear();
+        (self.blocks, self.calls, self.usage, self.paused) = (0, false, Usage::default(), false);
     }
 
     fn start(&mut self, index: u64, begun: Block<'_>, out: &mut Out) {
         let kind = match &*begun.kind.0 {
             "text" => BlockKind::Text,
+            "tool_use" if is_answer(&begun.name.0) => BlockKind::Text,
             "thinking" | "redacted_thinking" => BlockKind::Thinking,
             "tool_use" => BlockKind::ToolCall { id: begun.id.0.into_owned(), name: begun.name.0.into_owned() },
             _ => return,
@@ -141,8 +184,7 @@ impl Decoder {
             index,
             block: self.blocks,
             signature: redacted + &begun.signature.0,
-            input: matches!(kind, BlockKind::ToolCall { .. })
-                .then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
+            input: (begun.kind.0 == "tool_use").then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
         };
         self.blocks += 1;
         out.push_back(ModelEvent::BlockStart { block: open.block, kind });
@@ -168,6 +210,12 @@ impl Decoder {
         }
     }
 
+    /// The provider rests in the middle of its own tools; what is open is complete.
+    fn pause(&mut self, out: &mut Out) {
+        take(&mut self.open).into_iter().for_each(|open| open.end(out));
+        self.paused = true;
+    }
+
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
         let stop = match &*self.stop {
@@ -186,7 +234,8 @@ impl Decoder {
         };
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
         self.ended = true;
-        out.push_back(ModelEvent::Done { stop, usage: self.usage });
+        self.used += self.usage;
+        out.push_back(ModelEvent::Done { stop, usage: self.used });
     }
 
     fn fail(&mut self, error: ModelError, out: &mut Out) {

@@ -4,15 +4,18 @@
 //! become one.
 
 use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, Part, ThinkingLevel, ToolCall, ToolChoice,
-    ToolList, ToolResult,
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
+    ToolResult,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::profile::Thinks;
 use super::{REDACTED, Settings};
 use crate::call_id::CallIds;
-use crate::json::{bytes, field, is_object, put};
+use crate::json::{Fields, bytes, field, is_object, put};
+use crate::pairs::paired;
+use crate::schema::{in_words, parameters};
 
 /// Names the bytes that are kept with tools, and with messages without thinking.
 const CODEC: &str = "anthropic";
@@ -24,53 +27,56 @@ const LEAST: u32 = 1024;
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let thinking = Thinking::of(request, settings);
+    let answer = Answer::of(request, settings, thinking != Thinking::Off);
     let mut body = Vec::with_capacity(4096);
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
-    if !settings.options.contains_key("max_tokens") {
-        field(&mut body, "max_tokens", &thinking.max_tokens(request, settings));
-    }
-    let system = system(request, settings.profile.cache);
-    if !system.is_empty() {
-        field(&mut body, "system", &system);
-    }
     body.extend_from_slice(b",\"messages\":[");
     messages(&mut body, request, settings);
     body.push(b']');
-    if !request.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
-        match &request.tool_choice {
-            ToolChoice::None => field(&mut body, "tool_choice", &json!({"type": "none"})),
-            ToolChoice::Required => field(&mut body, "tool_choice", &json!({"type": "any"})),
-            ToolChoice::Tool(name) => field(&mut body, "tool_choice", &json!({"type": "tool", "name": name})),
-            _ => {}
-        }
+    let mut fields = Fields::new(&mut body, &settings.options);
+    fields.add("max_tokens", &thinking.max_tokens(request, settings));
+    let system = system(request, settings.profile.cache, &answer);
+    if !system.is_empty() {
+        fields.add("system", &system);
     }
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    fields.add_list("tools", answer.beside(ours));
+    match (&request.tool_choice, &answer) {
+        (_, Answer::Tool(_)) => fields.add("tool_choice", &json!({"type": "any"})),
+        _ if request.tools.is_empty() => {}
+        (ToolChoice::None, _) => fields.add("tool_choice", &json!({"type": "none"})),
+        (ToolChoice::Required, _) => fields.add("tool_choice", &json!({"type": "any"})),
+        (ToolChoice::Tool(name), _) => fields.add("tool_choice", &json!({"type": "tool", "name": name})),
+        _ => {}
+    }
+    let mut config = Map::new();
     match thinking {
         Thinking::Off => {}
-        Thinking::Budget(tokens) => {
-            field(&mut body, "thinking", &json!({"type": "enabled", "budget_tokens": tokens}));
-        }
+        Thinking::Budget(tokens) => fields.add("thinking", &json!({"type": "enabled", "budget_tokens": tokens})),
         Thinking::Effort(effort) => {
-            field(&mut body, "thinking", &json!({"type": "adaptive", "display": "summarized"}));
-            field(&mut body, "output_config", &json!({"effort": effort}));
+            fields.add("thinking", &json!({"type": "adaptive", "display": "summarized"}));
+            config.insert("effort".into(), effort.into());
         }
+    }
+    if let Answer::Schema(schema) = &answer {
+        config.insert("format".into(), json!({"type": "json_schema", "schema": schema}));
+    }
+    if !config.is_empty() {
+        fields.add("output_config", &config);
     }
     // A model that thinks takes no temperature, and one that is told an effort never does.
     if let (Some(temperature), Thinking::Off, Thinks::Budget) = (request.temperature, thinking, settings.profile.thinks)
     {
-        field(&mut body, "temperature", &temperature);
+        fields.add("temperature", &temperature.clamp(0.0, 1.0));
     }
-    for (name, value) in &settings.options {
-        field(&mut body, name, value);
-    }
+    fields.add_options(&["model", "messages", "tools", "stream"]);
     body.extend_from_slice(b",\"stream\":true}");
     body
 }
 
 /// How much the model is told to think.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Thinking {
     Off,
     Budget(u32),
@@ -93,7 +99,7 @@ impl Thinking {
             ThinkingLevel::High => (16_384, "high"),
             ThinkingLevel::XHigh => (32_768, "max"),
         };
-        let most = request.max_tokens.map_or(u32::MAX, |max| max.saturating_sub(1));
+        let most = request.max_tokens.or(settings.max_output).map_or(u32::MAX, |max| max.saturating_sub(1));
         match settings.profile.thinks {
             Thinks::Effort => Thinking::Effort(effort),
             Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
@@ -108,7 +114,8 @@ impl Thinking {
             Thinking::Budget(tokens) => tokens,
             Thinking::Effort(_) => 8192,
         };
-        request.max_tokens.unwrap_or(settings.profile.max_tokens.saturating_add(room))
+        let usual = || settings.profile.max_tokens.saturating_add(room);
+        request.max_tokens.or(settings.max_output).unwrap_or_else(usual)
     }
 }
 
@@ -123,8 +130,11 @@ fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     })
 }
 
-fn system(request: &ChatRequest, cache: bool) -> Vec<Value> {
-    let asked = request.output.as_ref().map(|output| answer_in(output));
+fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
+    let asked = match (answer, &request.output) {
+        (Answer::Words, Some(output)) => Some(in_words(&output.schema)),
+        _ => None,
+    };
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
     let mut blocks: Vec<Value> =
         texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
@@ -134,19 +144,12 @@ fn system(request: &ChatRequest, cache: bool) -> Vec<Value> {
     blocks
 }
 
-/// Asks for JSON in words: not every model knows the field for it, and the field not every schema.
-fn answer_in(output: &OutputSchema) -> String {
-    format!(
-        "Give your final answer as one JSON value that fits this JSON Schema, with nothing before or after it:\n{}",
-        output.schema
-    )
-}
-
 /// The messages, those of one role in a row as one, the last two of the user marked for the cache.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let mut open: Option<bool> = None;
     let mut ends = [None, None];
-    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
         let (codec, own) = if keeps_thinking(message, settings) { (OWN, true) } else { (CODEC, false) };
         let blocks = message.encode_once(codec, || encode_message(message, own));
         if blocks.is_empty() {
@@ -281,9 +284,9 @@ fn tool_result(result: &ToolResult) -> Value {
 }
 
 fn tools(tools: &ToolList) -> Vec<u8> {
-    let list = tools
-        .iter()
-        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "input_schema": tool.schema}));
+    let list = tools.iter().map(
+        |tool| json!({"name": &*tool.name, "description": tool.description, "input_schema": parameters(&tool.schema)}),
+    );
     bytes(&list.collect::<Vec<_>>())
 }
 

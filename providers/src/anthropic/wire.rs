@@ -62,6 +62,8 @@ pub(super) struct Block<'a> {
 /// More of a block, or of the message.
 #[derive(Deserialize)]
 pub(super) struct Delta<'a> {
+    #[serde(borrow, rename = "type", default)]
+    pub(super) kind: Text<'a>,
     #[serde(borrow, default)]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]

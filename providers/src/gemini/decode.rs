@@ -9,8 +9,10 @@ use serde_json::value::RawValue;
 use super::MADE_UP;
 use super::arguments::Arguments;
 use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
+use crate::answer::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
+use crate::json::mended;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -91,7 +93,10 @@ impl Decoder {
         match serde_json::from_str::<Chunk<'_>>(data) {
             _ if self.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
-            Err(why) => self.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
+            Err(why) => match mended(data) {
+                Some(text) => self.payload(&text, out),
+                None => self.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
+            },
         }
     }
 
@@ -199,8 +204,10 @@ impl Decoder {
 
     fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
         let id = if id.is_empty() { format!("{MADE_UP}{response}-{}", self.calls) } else { id };
-        self.calls += 1;
-        let block = self.start(BlockKind::ToolCall { id, name }, out);
+        let kind = if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
+        self.answered |= kind == BlockKind::Text;
+        self.calls += u32::from(kind != BlockKind::Text);
+        let block = self.start(kind, out);
         OpenCall { block, whole: None, pieces: Arguments::default(), signature: String::new() }
     }
 

@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 
 use super::profile::Thinks;
 use super::{MADE_UP, Settings};
+use crate::answer::{tool, with};
 use crate::call_id::CallIds;
-use crate::json::{bytes, field, is_object, put};
+use crate::json::{Fields, bytes, field, is_object, put};
+use crate::pairs::paired;
+use crate::schema::{in_words, parameters};
 
 /// Names the bytes that are kept with tools, and with messages that are the same for every model.
 const CODEC: &str = "gemini";
@@ -27,24 +30,30 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     contents(&mut body, request, settings);
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
-    let asked = request.output.as_ref().filter(|_| !by_schema).map(|output| in_words(&output.schema));
-    let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), asked.as_deref()];
+    let asked = request.output.as_ref().filter(|_| !by_schema);
+    // Where the field for the schema is refused beside tools, another tool takes the answer, if none is forced already.
+    let free = request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
+    let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
+    let words = asked.filter(|_| by_tool.is_none()).map(|output| in_words(&output.schema));
+    let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), words.as_deref()];
     let system: Vec<Value> = texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
+    let mut fields = Fields::new(&mut body, &settings.options);
     if !system.is_empty() {
-        field(&mut body, "systemInstruction", &json!({"parts": system}));
+        fields.add("systemInstruction", &json!({"parts": system}));
     }
-    if !request.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
-        let mode = match &request.tool_choice {
-            ToolChoice::None => Some(json!({"mode": "NONE"})),
-            ToolChoice::Required => Some(json!({"mode": "ANY"})),
-            ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
-            _ => None,
-        };
-        if let Some(mode) = mode {
-            field(&mut body, "toolConfig", &json!({"functionCallingConfig": mode}));
-        }
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    let ours = if let Some(tool) = &by_tool { Some(with(ours, tool)) } else { ours };
+    fields.add_list("tools", ours.map(|list| [br#"[{"functionDeclarations":"#, &*list, b"}]"].concat().into()));
+    let mode = match &request.tool_choice {
+        _ if by_tool.is_some() => Some(json!({"mode": "ANY"})),
+        _ if request.tools.is_empty() => None,
+        ToolChoice::None => Some(json!({"mode": "NONE"})),
+        ToolChoice::Required => Some(json!({"mode": "ANY"})),
+        ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+        _ => None,
+    };
+    if let Some(mode) = mode {
+        fields.add("toolConfig", &json!({"functionCallingConfig": mode}));
     }
     let config = config(request, settings, by_schema);
     if let Some((_comma, fields)) = config.split_first() {
@@ -52,9 +61,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         body.extend_from_slice(fields);
         body.push(b'}');
     }
-    for (name, value) in settings.options.iter().filter(|(name, _)| *name != CONFIG) {
-        field(&mut body, name, value);
-    }
+    Fields::new(&mut body, &settings.options).add_options(&["contents", "tools", CONFIG]);
     body.push(b'}');
     body
 }
@@ -118,15 +125,11 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
     }
 }
 
-/// Asks for JSON where the field for it is refused.
-fn in_words(schema: &Value) -> String {
-    format!("When you give your final answer, write nothing but one JSON value that is valid by this schema:\n{schema}")
-}
-
 /// The messages, those of one role in a row as one.
 fn contents(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let mut open: Option<bool> = None;
-    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
         let how = How::of(message, settings);
         let parts = message.encode_once(how.codec(), || how.encode(message));
         if parts.is_empty() {
@@ -307,11 +310,12 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     joined(std::iter::once(part).chain(after))
 }
 
+/// The tools, a list.
 fn tools(tools: &ToolList) -> Vec<u8> {
     let list = tools
         .iter()
-        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}));
-    bytes(&json!([{"functionDeclarations": list.collect::<Vec<_>>()}]))
+        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": parameters(&tool.schema)}));
+    bytes(&list.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub struct Profile {
     pub signed_calls: bool,
     /// Whether the images of a result may be inside the result; else they go beside it.
     pub images_in_results: bool,
-    /// Whether it takes a schema for its answer beside tools; else it is asked in words.
+    /// Whether it takes a schema for its answer beside tools; else a tool takes the answer, and its call becomes text.
     pub schema_beside_tools: bool,
 }
 

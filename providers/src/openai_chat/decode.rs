@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
 
+use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
-use crate::json::is_object;
+use crate::json::{is_object, mended};
 
 type Out = VecDeque<ModelEvent>;
 
@@ -24,6 +25,8 @@ pub struct Decoder {
     blocks: u32,
     /// The open block of text or thinking.
     prose: Option<(u32, BlockKind)>,
+    /// Reasoning that is signed or sealed, until a block ends that can carry it.
+    details: Details,
     calls: Vec<OpenCall>,
     finish: Option<String>,
     usage: Usage,
@@ -54,7 +57,10 @@ impl Decode for Decoder {
             b"[DONE]" => self.end(out),
             _ => match serde_json::from_str::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
-                Err(why) => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(&text, out),
+                    None => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+                },
             },
         }
         match (self.ended, &self.finish) {
@@ -80,6 +86,7 @@ impl Decoder {
             place: place.into(),
             blocks: 0,
             prose: None,
+            details: Details::default(),
             calls: Vec::new(),
             finish: None,
             usage: Usage::default(),
@@ -93,8 +100,7 @@ impl Decoder {
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            let error = Failure::read(None, data.as_bytes()).into_error(&self.place);
-            return self.fail(error, out);
+            return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
         let Some(choice) = chunk.choices.0 else { return };
         if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
@@ -109,6 +115,9 @@ impl Decoder {
     fn delta(&mut self, delta: Delta<'_>, out: &mut Out) {
         let content = text(delta.reasoning_content);
         let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
+        if let Some(raw) = delta.reasoning_details {
+            self.details.add(raw.0.get());
+        }
         self.prose(BlockKind::Thinking, thinking.into_owned(), out);
         match delta.content {
             Content::Text(text) => self.prose(BlockKind::Text, text.into_owned(), out),
@@ -134,6 +143,12 @@ impl Decoder {
             Some((block, open)) if *open == kind => *block,
             _ => {
                 self.end_prose(out);
+                if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
+                    let place = &self.place;
+                    tracing::warn!(
+                        "{place}: the model writes a call as text. With `calls_in_text` such calls are run."
+                    );
+                }
                 let block = self.start(kind.clone(), out);
                 self.prose = Some((block, kind));
                 block
@@ -143,8 +158,9 @@ impl Decoder {
     }
 
     fn end_prose(&mut self, out: &mut Out) {
-        if let Some((block, _)) = self.prose.take() {
-            out.push_back(ModelEvent::BlockEnd { block, signature: None });
+        if let Some((block, kind)) = self.prose.take() {
+            let signature = if kind == BlockKind::Thinking { self.details.take() } else { None };
+            out.push_back(ModelEvent::BlockEnd { block, signature });
         }
     }
 
@@ -236,6 +252,11 @@ impl Decoder {
                 self.start_call(at, "", out);
             }
             self.calls[at].end(out);
+        }
+        if let Some(signature) = self.details.take() {
+            // Sealed reasoning without a word, or that came late: a thought that is all signature.
+            let block = self.start(BlockKind::Thinking, out);
+            out.push_back(ModelEvent::BlockEnd { block, signature: Some(signature) });
         }
         self.ended = true;
         out.push_back(ModelEvent::Done { stop, usage: self.usage });

@@ -4,18 +4,23 @@
 //! encoding.
 
 use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, OutputSchema, Part, ThinkingLevel, ToolChoice, ToolList,
-    ToolResult, UserMessage,
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolChoice, ToolList, ToolResult,
+    UserMessage,
 };
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::profile::{Profile, Replay};
+use super::profile::{Answers, Asks, Profile, Replay};
+use super::{Settings, details};
 use crate::call_id::CallIds;
-use crate::json::{bytes, field, is_object, put};
+use crate::json::{Fields, bytes, field, is_object, put};
+use crate::pairs::paired;
+use crate::schema::{in_words, parameters};
 
 /// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
 const CODEC: &str = "openai-chat";
+
+/// Stands between results and what the user says, for servers that take no message of the user's there.
+const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -26,41 +31,76 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.extend_from_slice(b",\"messages\":[");
     messages(&mut body, request, settings);
     body.push(b']');
-    if !request.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(&request.tools.encode_once(CODEC, || tools(&request.tools)));
-        match &request.tool_choice {
-            ToolChoice::None => field(&mut body, "tool_choice", "none"),
-            ToolChoice::Required => field(&mut body, "tool_choice", "required"),
-            ToolChoice::Tool(name) => {
-                field(&mut body, "tool_choice", &json!({"type": "function", "function": {"name": name}}))
+    let mut fields = Fields::new(&mut body, &settings.options);
+    tools_and_choice(&mut fields, request);
+    if let Some(output) = &request.output {
+        match settings.profile.answers {
+            _ if answers_in_words(request, settings) => {}
+            Answers::Schema => {
+                let schema = json!({"name": output.name, "schema": output.schema});
+                fields.add("response_format", &json!({"type": "json_schema", "json_schema": schema}));
             }
-            _ => {}
+            Answers::Object => fields.add("response_format", &json!({"type": "json_object"})),
         }
     }
-    if let Some(output) = &request.output {
-        field(&mut body, "response_format", &response_format(output));
-    }
     if let Some(max) = request.max_tokens {
-        field(&mut body, settings.profile.max_tokens, &max);
+        fields.add(settings.profile.max_tokens, &max);
     }
-    if let Some(temperature) = request.temperature {
-        field(&mut body, "temperature", &temperature);
+    if let Some(temperature) = request.temperature.filter(|_| settings.profile.temperature) {
+        fields.add("temperature", &temperature);
     }
-    if request.thinking != ThinkingLevel::Off {
-        field(&mut body, "reasoning_effort", &request.thinking);
-    }
+    thinking(&mut fields, request.thinking, &settings.profile);
     if let Some(name) = settings.profile.cache_key.filter(|_| (1..=64).contains(&request.session.len())) {
-        field(&mut body, name, &request.session);
-    }
-    for (name, value) in &settings.options {
-        field(&mut body, name, value);
+        fields.add(name, &request.session);
     }
     if settings.profile.ask_usage {
-        body.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
+        fields.add("stream_options", &json!({"include_usage": true}));
     }
+    fields.add_options(&["model", "messages", "tools", "stream"]);
     body.extend_from_slice(b",\"stream\":true}");
     body
+}
+
+fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest) {
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    fields.add_list("tools", ours);
+    if request.tools.is_empty() {
+        return;
+    }
+    match &request.tool_choice {
+        ToolChoice::None => fields.add("tool_choice", "none"),
+        ToolChoice::Required => fields.add("tool_choice", "required"),
+        ToolChoice::Tool(name) => {
+            fields.add("tool_choice", &json!({"type": "function", "function": {"name": name}}));
+        }
+        _ => {}
+    }
+}
+
+/// How much to think; without a level it is left to the server.
+fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
+    match (profile.asks, profile.effort(level)) {
+        (Asks::Never, _) | (_, None) => {}
+        (Asks::Effort, Some(effort)) => fields.add("reasoning_effort", &effort),
+        (Asks::Reasoning, Some(effort)) => fields.add("reasoning", &json!({"effort": effort})),
+        (Asks::Switch, Some(_)) => fields.add("thinking", &json!({"type": "enabled"})),
+    }
+}
+
+/// Whether the schema of the answer is told in words, in the system prompt.
+fn answers_in_words(request: &ChatRequest, settings: &Settings) -> bool {
+    let profile = &settings.profile;
+    request.output.is_some() && !request.tools.is_empty() && !profile.answers_beside_tools
+}
+
+/// The system prompt, with the schema of the answer where no field takes it.
+fn system(request: &ChatRequest, settings: &Settings) -> String {
+    let words = settings.profile.answers == Answers::Object || answers_in_words(request, settings);
+    match request.output.as_ref().filter(|_| words) {
+        Some(output) if request.system.is_empty() => in_words(&output.schema),
+        Some(output) => format!("{}\n\n{}", request.system, in_words(&output.schema)),
+        None => request.system.to_string(),
+    }
 }
 
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
@@ -74,23 +114,32 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
         }
         body.extend_from_slice(message);
     };
-    if !request.system.is_empty() {
-        let mut system = b"{\"role\":\"system\",\"content\":".to_vec();
-        put(&mut system, &request.system);
-        system.push(b'}');
-        add(&system);
+    let system = system(request, settings);
+    if !system.is_empty() {
+        add(&bytes(&json!({"role": "system", "content": system})));
     }
     // The protocol has no images in tool results, and nothing may stand between the results of a
     // batch: their images follow them, as a message of the user.
     let mut images: Vec<Value> = Vec::new();
-    for message in request.messages.iter().filter(|message| message.is_for_model()) {
-        let result = message.as_tool_result();
-        if result.is_none() && !images.is_empty() {
+    let bridges = settings.profile.words_after_results;
+    let mut after_results = false;
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
+        let (result, way) = (message.as_tool_result(), Way::of(message, settings));
+        let encoded = message.encode_once(way.codec(), || encode_message(message, way));
+        if result.is_none() {
+            let says = matches!(message.body, Body::User(_)) && !encoded.is_empty();
+            if bridges && after_results && (says || !images.is_empty()) {
+                add(AFTER_RESULTS);
+            }
             add(&images_message(&mut images));
         }
-        let way = Way::of(message, settings);
-        add(&message.encode_once(way.codec(), || encode_message(message, way)));
+        add(&encoded);
         images.extend(result.into_iter().flat_map(result_images));
+        after_results = result.is_some() || after_results && encoded.is_empty();
+    }
+    if bridges && !images.is_empty() {
+        add(AFTER_RESULTS);
     }
     add(&images_message(&mut images));
 }
@@ -192,15 +241,32 @@ fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
     } else if text.is_empty() {
         return Vec::new();
     }
-    if let Some(name) = way.replay.field() {
-        let thinking = assistant.parts.iter().filter_map(|part| match part {
-            Part::Thinking { text, .. } => Some(text.as_str()),
-            _ => None,
-        });
-        field(&mut message, name, &thinking.collect::<String>());
-    }
+    replay(assistant, way.replay, &mut message);
     message.push(b'}');
     message
+}
+
+/// Puts the thinking back where the server wants it.
+fn replay(assistant: &AssistantMessage, replay: Replay, message: &mut Vec<u8>) {
+    let thoughts = || {
+        assistant.parts.iter().filter_map(|part| {
+            if let Part::Thinking { text, signature } = part { Some((text, signature)) } else { None }
+        })
+    };
+    let text = || thoughts().map(|(text, _)| text.as_str()).collect::<String>();
+    match replay {
+        Replay::Never => {}
+        Replay::ReasoningContent => field(message, "reasoning_content", &text()),
+        Replay::Reasoning => {
+            let signed = thoughts().filter_map(|(_, signature)| signature.as_deref());
+            let details: Vec<Value> = signed.flat_map(details::of_signature).collect();
+            if !details.is_empty() {
+                field(message, "reasoning_details", &details);
+            } else if thoughts().next().is_some() {
+                field(message, "reasoning", &text());
+            }
+        }
+    }
 }
 
 fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {
@@ -235,143 +301,12 @@ fn tools(tools: &ToolList) -> Vec<u8> {
         .iter()
         .map(|tool| {
             json!({"type": "function", "function": {
-                "name": &*tool.name, "description": tool.description, "parameters": tool.schema,
+                "name": &*tool.name, "description": tool.description, "parameters": parameters(&tool.schema),
             }})
         })
         .collect();
     bytes(&list)
 }
 
-fn response_format(output: &OutputSchema) -> Value {
-    json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}})
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use loopwright::{MessageId, ResultStatus, StopReason, ToolCall, ToolSpec};
-
-    use super::*;
-
-    fn image() -> Content {
-        Content::Image { media_type: "image/png".into(), data: "AAAA".into() }
-    }
-
-    fn call(id: &str, arguments: &str) -> Part {
-        Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
-    }
-
-    fn result(id: &str, content: Vec<Content>) -> Body {
-        let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
-        Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
-    }
-
-    fn request(bodies: Vec<Body>) -> ChatRequest {
-        let mut request = ChatRequest::default();
-        let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
-        request.messages = Arc::new(messages.collect());
-        request
-    }
-
-    fn encoded(request: &ChatRequest) -> Value {
-        serde_json::from_slice(&encode(request, &Settings::new("m"))).unwrap()
-    }
-
-    #[test]
-    fn a_batch_keeps_its_results_together_and_its_images_follow() {
-        let thinking = Part::Thinking { text: "hm".into(), signature: None };
-        let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
-        let request = request(vec![
-            UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
-            AssistantMessage { parts, ..Default::default() }.into(),
-            result("c1", vec![image()]),
-            result("c2", vec![]),
-            AssistantMessage { stop: StopReason::Aborted, ..Default::default() }.into(),
-            UserMessage::from("go on").into(),
-        ]);
-        let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
-        let function = |arguments| json!({"name": "f", "arguments": arguments});
-        let expected = json!([
-            {"role": "user", "content": [{"type": "text", "text": "look"}, url]},
-            {"role": "assistant", "content": null, "tool_calls": [
-                {"id": "c1", "type": "function", "function": function("{\"a\":1}")},
-                {"id": "c2", "type": "function", "function": function("{}")},
-            ]},
-            {"role": "tool", "tool_call_id": "c1", "content": "(an image, see below)"},
-            {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
-            {"role": "user", "content": [{"type": "text", "text": "(images that the tools returned)"}, url]},
-            {"role": "user", "content": "go on"},
-        ]);
-        assert_eq!(encoded(&request)["messages"], expected);
-    }
-
-    #[test]
-    fn what_is_asked_for_is_in_the_body() {
-        let mut request = request(vec![UserMessage::from("hi").into()]);
-        let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"}));
-        request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
-        request.tool_choice = ToolChoice::Tool("f".into());
-        request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
-        request.max_tokens = Some(9);
-        request.temperature = Some(0.7);
-        request.thinking = ThinkingLevel::XHigh;
-        request.session = "s1".into();
-        let body = encoded(&request);
-        assert_eq!(
-            body["tools"][0]["function"],
-            json!({"name": "f", "description": "Does f.", "parameters": {"type": "object"}})
-        );
-        assert_eq!(body["tool_choice"]["function"]["name"], "f");
-        assert_eq!(body["response_format"]["json_schema"]["name"], "Out");
-        assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(9), &json!("xhigh")));
-        let text = String::from_utf8(encode(&request, &Settings::new("m"))).unwrap();
-        assert!(text.contains("\"temperature\":0.7,"), "{text}");
-        assert_eq!(body["stream_options"]["include_usage"], true);
-        assert!(body.get("prompt_cache_key").is_none());
-        let settings = Settings { profile: Profile::of_host("api.openai.com"), ..Settings::new("m") };
-        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
-        assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
-    }
-
-    #[test]
-    fn a_message_is_encoded_once() {
-        let request = request(vec![UserMessage::from("hi").into()]);
-        let first = encode(&request, &Settings::new("m"));
-        let kept = request.messages[0].encode_once(CODEC, || unreachable!());
-        assert!(first.windows(kept.len()).any(|part| part == &*kept));
-    }
-    #[test]
-    fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
-        let thinking = || Part::Thinking { text: "hm".into(), signature: None };
-        let said = |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
-        let text = Part::Text { text: "a".into(), signature: None };
-        let request = request(vec![
-            said("m", vec![thinking(), call("c", "{}")]).into(),
-            said("other", vec![thinking(), call("c", "{}")]).into(),
-            said("m", vec![thinking(), text]).into(),
-        ]);
-        let replayed = |host: &str, field: &str| {
-            let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
-            let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
-            [0, 1, 2].map(|at| body["messages"][at][field].as_str().map(str::to_owned))
-        };
-        assert_eq!(replayed("api.deepseek.com", "reasoning_content"), [Some("hm".into()), None, None]);
-        assert_eq!(replayed("openrouter.ai", "reasoning"), [Some("hm".into()), None, None]);
-        assert_eq!(replayed("localhost", "reasoning_content"), [None, None, None]);
-    }
-
-    #[test]
-    fn a_call_and_its_result_have_the_same_id_for_every_server() {
-        let id = "call|".repeat(12);
-        let assistant = AssistantMessage { parts: vec![call(&id, "{}")], ..Default::default() };
-        let request = request(vec![assistant.into(), result(&id, vec![])]);
-        for (host, most) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
-            let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
-            let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
-            let sent = &body["messages"][0]["tool_calls"][0]["id"];
-            assert_eq!(*sent, body["messages"][1]["tool_call_id"]);
-            assert!(sent.as_str().unwrap().len() <= most, "{sent}");
-        }
-    }
-}
+mod tests;

@@ -70,10 +70,16 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) reasoning: Rare<'a>,
     #[serde(borrow, default)]
+    pub(super) reasoning_details: Option<Box<RawDetails<'a>>>,
+    #[serde(borrow, default)]
     pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
     pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
 }
+
+/// Reasoning that is signed or sealed, which most servers do not have: read in a second step.
+#[derive(Deserialize)]
+pub(super) struct RawDetails<'a>(#[serde(borrow)] pub(super) &'a RawValue);
 
 /// More of one tool call.
 #[derive(Deserialize)]

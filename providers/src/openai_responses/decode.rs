@@ -10,7 +10,7 @@ use super::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
-use crate::json::json_text;
+use crate::json::{json_text, mended};
 
 type Out = VecDeque<ModelEvent>;
 
@@ -79,7 +79,10 @@ impl Decode for Decoder {
             _ => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => return Progress::Waiting,
                 Ok(event) => self.event(&event, data, out),
-                Err(why) => self.fail(self.place.not_understood("no event of a response", data, &why), out),
+                Err(why) => match mended(data) {
+                    Some(text) => return self.decode(&text, out),
+                    None => self.fail(self.place.not_understood("no event of a response", data, &why), out),
+                },
             },
         }
         if self.ended { Progress::Ended } else { Progress::Open }

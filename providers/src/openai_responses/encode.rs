@@ -6,19 +6,23 @@
 use loopwright::{
     AssistantMessage, Body, ChatRequest, Content, Message, Part, ToolCall, ToolChoice, ToolList, ToolResult,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::profile::Reasons;
 use super::wire::Item;
 use super::{PHASE, Settings};
 use crate::call_id::CallIds;
-use crate::json::{bytes, field, is_object, put};
+use crate::json::{Fields, bytes, field, is_object, put};
+use crate::pairs::paired;
+use crate::schema::parameters;
 
 /// Names the bytes that are kept with tools, and with messages in which nothing was signed.
 const CODEC: &str = "openai-responses";
 /// Names those of messages with what was signed in them, which only the model that said it gets.
 const OWN: &str = "openai-responses, with reasoning";
+
+/// The smallest output limit that is taken.
+const LEAST: u32 = 16;
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -32,8 +36,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.extend_from_slice(b",\"input\":[");
     input(&mut body, request, settings);
     body.push(b']');
-    tools(&mut body, request, settings);
-    let mut fields = Fields { body: &mut body, settings };
+    let mut fields = Fields::new(&mut body, &settings.options);
+    tools(&mut fields, request);
     let effort = profile.effort(request.thinking);
     if let Some(effort) = effort {
         fields.add("reasoning", &json!({"effort": effort, "summary": "auto"}));
@@ -46,7 +50,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("text", &json!({"format": format}));
     }
     if let Some(max) = request.max_tokens {
-        fields.add("max_output_tokens", &max);
+        fields.add("max_output_tokens", &max.max(LEAST));
     }
     if let Some(temperature) = request.temperature.filter(|_| effort.is_none() && profile.reasons != Reasons::Always) {
         fields.add("temperature", &temperature);
@@ -55,30 +59,15 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("prompt_cache_key", &request.session);
     }
     fields.add("store", &false);
-    for (name, value) in settings.options.iter().filter(|(name, _)| *name != "tools") {
-        field(&mut body, name, value);
-    }
+    fields.add_options(&["model", "input", "tools", "stream"]);
     body.extend_from_slice(b",\"stream\":true}");
     body
 }
 
-/// The fields of a body that the user's options replace.
-struct Fields<'a> {
-    body: &'a mut Vec<u8>,
-    settings: &'a Settings,
-}
-
-impl Fields<'_> {
-    fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
-        if !self.settings.options.contains_key(name) {
-            field(self.body, name, value);
-        }
-    }
-}
-
 fn input(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let begin = body.len();
-    for message in request.messages.iter().filter(|message| message.is_for_model()) {
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
         let own = message.as_assistant().is_some_and(|said| said.model == settings.id && said.parts.iter().any(signed));
         let items = message.encode_once(if own { OWN } else { CODEC }, || encode_message(message, own));
         if !items.is_empty() && body.len() > begin {
@@ -169,23 +158,12 @@ fn call_output(result: &ToolResult) -> Value {
 }
 
 /// The tools, and after them what the user's options add: tools that the provider runs itself.
-fn tools(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
+fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
-    let more = settings.options.get("tools").map(|more| match more {
-        Value::Array(list) => list.iter().map(bytes).collect(),
-        other => vec![bytes(other)],
-    });
-    let lists = ours.iter().map(|list| list.to_vec()).chain(more.into_iter().flatten());
-    let lists: Vec<Vec<u8>> = lists.filter(|list| !list.is_empty()).collect();
-    if !lists.is_empty() {
-        body.extend_from_slice(b",\"tools\":[");
-        body.extend_from_slice(&lists.join(&b','));
-        body.push(b']');
-    }
+    fields.add_list("tools", ours);
     if request.tools.is_empty() {
         return;
     }
-    let mut fields = Fields { body, settings };
     match &request.tool_choice {
         ToolChoice::None => fields.add("tool_choice", "none"),
         ToolChoice::Required => fields.add("tool_choice", "required"),
@@ -194,15 +172,15 @@ fn tools(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     }
 }
 
-/// The tools, separated by commas. Unless it is told otherwise, this API makes every parameter required.
+/// The tools, a list. Unless it is told otherwise, this API makes every parameter required.
 fn functions(tools: &ToolList) -> Vec<u8> {
     let functions = tools.iter().map(|tool| {
-        bytes(&json!({
-            "type": "function", "name": &*tool.name, "description": tool.description, "parameters": tool.schema,
-            "strict": false,
-        }))
+        json!({
+            "type": "function", "name": &*tool.name, "description": tool.description,
+            "parameters": parameters(&tool.schema), "strict": false,
+        })
     });
-    functions.collect::<Vec<_>>().join(&b',')
+    bytes(&functions.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

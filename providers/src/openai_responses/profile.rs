@@ -47,6 +47,7 @@ const PROFILES: &[(&str, Profile)] = &[
     ("gpt-5.1-codex-max", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
     ("gpt-5.1", Profile { efforts: (Low, High), ..UNKNOWN }),
     ("gpt-5.", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
+    ("gpt-6", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
     ("gpt-5", Profile { efforts: (Minimal, High), ..ALWAYS }),
     ("o1", ALWAYS),
     ("o3", ALWAYS),
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(effort("openai/gpt-5.1", XHigh), Some(High));
         assert_eq!(effort("gpt-5.6", XHigh), Some(XHigh));
         assert_eq!(effort("gpt-5.6", ThinkingLevel::Off), None);
+        assert_eq!(effort("gpt-6.1-sol", Minimal), Some(Low));
         assert_eq!(effort("qwen3:8b", Minimal), Some(Minimal));
         assert_eq!(Profile::of("me.openai.azure.com", "o3").key_header, KeyHeader::Named("api-key"));
     }

@@ -1,9 +1,21 @@
-//! The providers over a real socket.
+//! The providers over a real socket, and the decorators of any model.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod choice;
+mod fallback;
 mod gemini;
+mod handover;
+mod keys;
+mod kit;
 mod openai_chat;
 mod openai_responses;
+mod options;
+mod proxy;
+mod quirks;
+mod rate_limit;
+mod recorded;
+#[path = "../rules/rules.rs"]
+mod rules;
 mod server;

@@ -10,6 +10,8 @@ pub(crate) struct Server(TcpListener);
 pub(crate) struct Exchange {
     /// Its head, as it came.
     pub(crate) head: String,
+    /// Its body, as it came.
+    pub(crate) raw: String,
     /// Its JSON.
     pub(crate) body: serde_json::Value,
     stream: TcpStream,
@@ -23,6 +25,14 @@ impl Server {
     /// Its base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
+    }
+    /// Takes a new connection and the head of its first request.
+    pub(crate) async fn accept_head(&self) -> (String, TcpStream) {
+        let (mut stream, mut bytes) = (self.0.accept().await.unwrap().0, Vec::new());
+        while !bytes.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the client hung up");
+        }
+        (String::from_utf8_lossy(&bytes).to_lowercase(), stream)
     }
     /// Takes a new connection and its first request.
     pub(crate) async fn accept(&self) -> Exchange {
@@ -41,8 +51,9 @@ impl Exchange {
             let length =
                 head.split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse::<usize>().unwrap();
             if body.len() == length {
+                let raw = body.to_owned();
                 let body = serde_json::from_str(body).unwrap();
-                return Exchange { head, body, stream };
+                return Exchange { head, raw, body, stream };
             }
         }
     }

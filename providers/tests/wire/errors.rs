@@ -17,8 +17,12 @@ fn kind(expected: &Value) -> ModelErrorKind {
         ("auth", _) => Auth,
         ("context_overflow", _) => ContextOverflow,
         ("invalid_request" | "not_found", _) => InvalidRequest,
-        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault.
-        ("rate_limit", false) => InvalidRequest,
+        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault. Any other
+        // limit that no wait helps with is a quota.
+        ("rate_limit", false) if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) => {
+            InvalidRequest
+        }
+        ("rate_limit", false) => QuotaExhausted,
         ("rate_limit", true) => RateLimited,
         ("overloaded" | "server_error", _) => Overloaded,
         (other, _) => panic!("`{other}` is new to this test"),
@@ -64,7 +68,7 @@ fn as_it_comes(example: &Value) -> ModelError {
         // Not an error's words, but how a stream finished.
         let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
         let (mut decoder, mut out) = (Decoder::new(place()), Default::default());
-        decoder.decode(chunk.as_bytes(), &mut out);
+        decoder.decode(&chunk, &mut out);
         decoder.finish(&mut out);
         let Some(ModelEvent::Error(error)) = out.pop_back() else { panic!("{message} is no error") };
         return error;

@@ -1,4 +1,4 @@
-//! Recorded traffic against the codecs: `cargo test --test wire`, not part of plain `cargo test`.
+//! Recorded traffic against the codecs, and recorded sessions against a whole agent: `cargo test --test wire`, not part of plain `cargo test`.
 //!
 //! Reads `$LOOPWRIGHT_SHARED/wire` and `/vectors` (by default `shared` beside the repository) and fails where they
 //! hold nothing. A line for each recording is shown with `-- --nocapture`. `LOOPWRIGHT_SEED` repeats the random
@@ -10,5 +10,8 @@ mod errors;
 mod formats;
 mod recordings;
 mod reply;
+#[path = "../rules/rules.rs"]
+mod rules;
+mod sessions;
 mod sse;
 mod streams;

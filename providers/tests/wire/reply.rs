@@ -118,7 +118,20 @@ impl Reply {
             // Before what the provider runs itself there is none, as that is not sent back.
             of_thoughts.retain(|one| got.contains(one));
         }
-        check("signatures of thoughts", format!("{got:?}"), format!("{of_thoughts:?}"));
+        let details: Vec<String> = list(expected, "thinking_blocks")
+            .iter()
+            .flat_map(|block| list(block, "reasoning_details"))
+            .map(detail)
+            .collect();
+        if details.is_empty() {
+            check("signatures of thoughts", format!("{got:?}"), format!("{of_thoughts:?}"));
+        } else {
+            let got = got.iter().filter_map(|signature| signature.strip_prefix("reasoning_details:"));
+            let got = got.flat_map(|list| serde_json::from_str::<Vec<Value>>(list).unwrap_or_default());
+            // Recordings list what is signed or sealed.
+            let got: Vec<String> = got.map(|one| detail(&one)).filter(|one| !one.ends_with(' ')).collect();
+            check("details of thoughts", format!("{got:?}"), format!("{details:?}"));
+        }
         let calls = list(expected, "tool_calls");
         let of_calls: Vec<String> = calls.iter().filter_map(signature).collect();
         let got = self.signatures(|kind| matches!(kind, BlockKind::ToolCall { .. }));
@@ -199,12 +212,18 @@ fn signature(block: &Value) -> Option<String> {
     }
 }
 
+/// A detail of a thought: its kind, its id, its signature or what is sealed in it.
+fn detail(detail: &Value) -> String {
+    let sealed = detail["signature"].as_str().or(detail["data"].as_str()).unwrap_or("");
+    format!("{} {} {sealed}", words(&detail["type"]), words(&detail["id"]))
+}
+
 fn item_id(signature: &str) -> String {
     let item: Value = serde_json::from_str(signature).unwrap_or_default();
     item["id"].as_str().unwrap_or(signature).to_owned()
 }
 
-fn reported(usage: &Value) -> Reported {
+pub(crate) fn reported(usage: &Value) -> Reported {
     let tokens = |key: &str| usage[key].as_u64().unwrap_or(0);
     Reported {
         input: tokens("input_tokens"),
@@ -216,10 +235,10 @@ fn reported(usage: &Value) -> Reported {
     }
 }
 
-fn words(value: &Value) -> String {
+pub(crate) fn words(value: &Value) -> String {
     value.as_str().unwrap_or("").to_owned()
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }

@@ -211,8 +211,8 @@ async fn asked_to_wait(headers: &str) -> Option<Duration> {
     }
 }
 
-/// B41: the wait that a provider asks for is understood in seconds, milliseconds and as a date. `x-ratelimit-reset` and
-/// its kin say when a window ends, in units that differ from provider to provider, and are not read.
+/// B41: the wait that a provider asks for is understood in seconds, milliseconds, as a date and by when its limits are
+/// renewed; what it says of a retry counts more than what it says of its limits.
 #[tokio::test]
 async fn the_wait_that_a_provider_asks_for_is_understood() {
     let seconds = Duration::from_secs;
@@ -220,7 +220,10 @@ async fn the_wait_that_a_provider_asks_for_is_understood() {
     assert_eq!(asked_to_wait("retry-after-ms: 250\r\nretry-after: 1\r\n").await, Some(ms(250)));
     let date = asked_to_wait("retry-after: Tue, 31 Dec 2199 23:59:59 GMT\r\n").await;
     assert!(date.is_some_and(|wait| wait > seconds(3600)), "{date:?}");
-    assert_eq!(asked_to_wait("x-ratelimit-reset-after: 9\r\n").await, None);
+    let both = "retry-after: Tue, 31 Dec 2199 23:59:59 GMT\r\nretry-after: 7\r\nx-ratelimit-reset-after: 9\r\n";
+    assert_eq!(asked_to_wait(both).await, Some(seconds(7)));
+    assert_eq!(asked_to_wait("x-ratelimit-reset-after: 9\r\n").await, Some(seconds(9)));
+    assert_eq!(asked_to_wait("x-ratelimit-reset: 9\r\n").await, Some(seconds(9)));
 }
 
 /// B42: a reply is over when its format says so, not when the body closes, and a cut reply says `length`. Shown for

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright::{MessageId, ResultStatus, ToolSpec, UserMessage};
+use loopwright::{MessageId, OutputSchema, ResultStatus, ToolSpec, UserMessage};
 
 use super::*;
 use crate::anthropic::Profile;
@@ -134,7 +134,7 @@ fn what_is_asked_for_is_in_the_body() {
     let mut request = request(vec![user("hi")]);
     let body = encoded(&request);
     assert_eq!((&body["max_tokens"], body.get("system"), body.get("thinking")), (&json!(8192), None, None));
-    let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"}));
+    let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
     request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
@@ -142,7 +142,10 @@ fn what_is_asked_for_is_in_the_body() {
     request.temperature = Some(0.5);
     request.thinking = ThinkingLevel::High;
     let body = encoded(&request);
-    assert_eq!(body["tools"], json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object"}}]));
+    assert_eq!(
+        body["tools"],
+        json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object", "properties": {}}}])
+    );
     assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "f"}));
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(9), &json!(0.5)));
     assert!(body["system"][0]["text"].as_str().unwrap().ends_with("{\"type\":\"object\"}"));
@@ -165,6 +168,18 @@ fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
     assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1999);
     request.max_tokens = Some(1000);
     assert!(encoded(&request).get("thinking").is_none());
+}
+
+#[test]
+fn without_a_limit_in_the_request_it_is_that_of_the_model() {
+    let settings = |max_output| Settings { max_output, ..Settings::new("m") };
+    let mut request = request(vec![user("hi")]);
+    assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 64_000);
+    request.thinking = ThinkingLevel::High;
+    let body = encoded_with(&request, &settings(Some(4096)));
+    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(4096), &json!(4095)));
+    request.max_tokens = Some(2000);
+    assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 2000);
 }
 
 #[test]

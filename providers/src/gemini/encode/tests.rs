@@ -143,7 +143,7 @@ fn what_is_asked_for_is_in_the_body() {
     let mut request = request(vec![user("hi")]);
     let body = encoded(&request, NEW);
     assert_eq!(body, json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}));
-    let schema = json!({"type": "object", "additionalProperties": false});
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
     request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("f", "Does f.", schema.clone()))]));
     request.tool_choice = ToolChoice::Tool("f".into());
     request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: schema.clone() }));

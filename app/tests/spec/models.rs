@@ -1,0 +1,120 @@
+//! `models`, the user's own list of models, and what it is good for: `run` knows what a reply costs.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Exit, Process, loopwright, project};
+use crate::server::Server;
+
+const ACME: &str = "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 1.0, output = 4.0 }\n";
+
+/// A project with a list of models at `path`.
+fn project_with(path: &str, list: &str) -> TempDir {
+    let project = project();
+    let file = project.path().join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, list).unwrap();
+    project
+}
+
+fn listed(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
+    Process::start_with(project, &[&["models"], args].concat(), vars).end()
+}
+
+#[test]
+fn a_table_of_what_is_known() {
+    let exit = loopwright(&project(), &["models", "CLAUDE-HAIKU-4"]);
+    assert_eq!((exit.code, exit.err.as_str()), (0, ""));
+    let rows: Vec<Vec<&str>> = exit.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0].join(" "), "MODEL WIRE CONTEXT OUTPUT $ IN $ OUT THINKS IMAGES");
+    assert_eq!(rows[1], ["anthropic/claude-haiku-4-5", "anthropic", "200k", "64k", "1.00", "5.00", "yes", "yes"]);
+    assert_eq!(rows.len(), 2);
+    let all = loopwright(&project(), &["models"]);
+    assert!(all.out.lines().count() > 60 && all.out.contains("\nxai/grok-4.3 "), "{}", all.out);
+    assert!(all.out.lines().all(|line| !line.ends_with(' ')));
+}
+
+#[test]
+fn json_has_a_model_on_each_line() {
+    let exit = loopwright(&project(), &["models", "--json", "mistral-large"]);
+    let models: Vec<Value> = exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ids: Vec<&Value> = models.iter().map(|model| &model["id"]).collect();
+    assert_eq!(ids, ["mistral/mistral-large-2512", "mistral/mistral-large-4"]);
+    assert_eq!((&models[0]["provider"], &models[0]["wire"]), (&"mistral".into(), &"openai-chat".into()));
+    assert_eq!(models[0]["prices"]["output"], 1.5);
+    assert_eq!((&models[1]["prices"], &models[1]["max_output"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn no_model_that_fits_is_1_and_a_sentence() {
+    let exit = loopwright(&project(), &["models", "no-such-model"]);
+    assert_eq!((exit.code, exit.out.as_str()), (1, ""));
+    assert!(exit.err.contains("no model that is known has `no-such-model` in its name"), "{exit:?}");
+}
+
+#[test]
+fn ones_own_list_is_found_wherever_it_may_be() {
+    for (path, args, vars) in [
+        ("mine.toml", &["--models", "mine.toml"][..], &[][..]),
+        ("mine.toml", &[], &[("LOOPWRIGHT_MODELS", "mine.toml")]),
+        ("mine.toml", &["--models", "mine.toml"], &[("LOOPWRIGHT_MODELS", "no-such-file")]),
+        ("etc/loopwright/models.toml", &[], &[("XDG_CONFIG_HOME", "etc"), ("HOME", "home")]),
+        ("home/.config/loopwright/models.toml", &[], &[("HOME", "home")]),
+    ] {
+        let exit = listed(&project_with(path, ACME), &[&["acme"], args].concat(), vars);
+        let row = exit.out.lines().nth(1).unwrap_or_else(|| panic!("{path}: {exit:?}"));
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "acme/big openai-chat 32k ? 1.00 4.00 ? ?");
+        assert_eq!((exit.code, exit.err.as_str()), (0, ""));
+    }
+}
+
+#[test]
+fn a_bad_list_that_was_asked_for_is_2_and_names_entry_and_field() {
+    let project = project_with("mine.toml", "[\"acme/big\"]\ncontxt = 1");
+    for args in
+        [&["models", "--models", "mine.toml"][..], &["run", "--models", "mine.toml", "--model", "acme/big", "x"]]
+    {
+        let exit = loopwright(&project, args);
+        assert!(exit.code == 2 && exit.out.is_empty(), "{exit:?}");
+        for word in ["mine.toml", "`acme/big`", "`contxt`", "`context_window`"] {
+            assert!(exit.err.contains(word), "{exit:?}");
+        }
+    }
+    let exit = loopwright(&project, &["models", "--models", "nowhere.toml"]);
+    assert!(exit.code == 2 && exit.err.contains("The model list nowhere.toml cannot be read"), "{exit:?}");
+}
+
+#[test]
+fn a_bad_list_in_the_usual_place_costs_nothing_but_a_complaint() {
+    let project = project_with("etc/loopwright/models.toml", "[acme/big]");
+    let exit = listed(&project, &["gpt-4o-mini"], &[("XDG_CONFIG_HOME", "etc")]);
+    assert!(exit.code == 0 && exit.out.contains("openai/gpt-4o-mini"), "{exit:?}");
+    assert!(
+        exit.err.contains("models.toml cannot be read at line 1") && exit.err.contains("counts for nothing"),
+        "{exit:?}"
+    );
+}
+
+/// What the run cost, by its last event.
+fn cost(id: &str, input: u64, output: u64) -> f64 {
+    let (server, project) = (Server::start(), project_with("mine.toml", ACME));
+    let args = ["run", "--json", "--model", id, "--base-url", &server.url, "--models", "mine.toml", "Hello"];
+    let run = Process::start(&project, &args);
+    server.request().say_and_count("Hi.", input, output);
+    let exit = run.end();
+    assert_eq!(exit.code, 0, "{exit:?}");
+    let end: Value = serde_json::from_str(exit.out.lines().last().unwrap()).unwrap();
+    assert_eq!((&end["type"], &end["usage"]["input"]), (&"agent_end".into(), &input.into()));
+    end["cost"].as_f64().unwrap()
+}
+
+#[test]
+fn a_run_says_what_it_cost() {
+    let near = |told: f64, expected: f64| assert!((told - expected).abs() < 1e-12, "{told} instead of {expected}");
+    near(cost("openai/gpt-4o-mini", 1000, 100), 1000.0 * 0.15e-6 + 100.0 * 0.6e-6);
+    near(cost("acme/big", 1000, 100), 1000.0 * 1e-6 + 100.0 * 4e-6);
+    near(cost("openai/gpt-6-sol", 300_000, 100), 300_000.0 * 4e-6 + 100.0 * 15e-6);
+    near(cost("openai/unheard-of", 1000, 100), 0.0);
+}

@@ -1,0 +1,111 @@
+//! A turn that the provider paused in the middle of its own tools: what was said so far is sent back, and it goes on.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::wire::Delta;
+use crate::json::{bytes, put};
+
+/// A turn is gone on with so many times; more would be a loop.
+const MOST: u32 = 16;
+
+/// All blocks of the turn as the provider wrote them, its own tools included.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// Those of the parts before a pause, JSON separated by commas.
+    before: Vec<u8>,
+    blocks: Vec<Block>,
+    pauses: u32,
+}
+
+/// A block as it began, and what was added to it.
+#[derive(Debug)]
+struct Block {
+    index: u64,
+    begun: Box<RawValue>,
+    text: String,
+    thinking: String,
+    signature: String,
+    input: String,
+    citations: Vec<Value>,
+}
+
+impl Said {
+    /// Forgets all: the message begins anew.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    /// A block begins, in the event `data`.
+    pub(super) fn begin(&mut self, index: u64, data: &str) {
+        #[derive(Deserialize)]
+        struct Start<'a> {
+            #[serde(borrow)]
+            content_block: &'a RawValue,
+        }
+        if let Ok(start) = serde_json::from_str::<Start<'_>>(data) {
+            let (text, thinking, signature, input) = Default::default();
+            let begun = start.content_block.to_owned();
+            self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
+        }
+    }
+
+    /// More of a block, in the event `data`.
+    pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>, data: &str) {
+        let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
+        block.text.push_str(&delta.text.0);
+        block.thinking.push_str(&delta.thinking.0);
+        block.signature.push_str(&delta.signature.0);
+        block.input.push_str(&delta.partial_json.0);
+        if delta.kind.0 == "citations_delta"
+            && let Ok(event) = serde_json::from_str::<Value>(data)
+        {
+            block.citations.push(event["delta"]["citation"].clone());
+        }
+    }
+
+    /// The body that goes on with the turn, made of the one that began it.
+    pub(super) fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        self.pauses += 1;
+        if self.pauses > MOST {
+            return None;
+        }
+        for block in self.blocks.drain(..).filter_map(Block::whole) {
+            if !self.before.is_empty() {
+                self.before.push(b',');
+            }
+            put(&mut self.before, &block);
+        }
+        let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(sent).ok()?;
+        let messages = fields.get("messages")?.get().trim_end().strip_suffix(']')?;
+        let said = std::str::from_utf8(&self.before).ok()?;
+        let longer = format!(r#"{messages},{{"role":"assistant","content":[{said}]}}]"#);
+        fields.insert("messages".into(), RawValue::from_string(longer).ok()?);
+        Some(bytes(&fields))
+    }
+}
+
+impl Block {
+    /// All of it; nothing for a text that is blank, which is refused.
+    fn whole(self) -> Option<Value> {
+        let mut block: Map<String, Value> = serde_json::from_str(self.begun.get()).ok()?;
+        for (key, more) in [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)] {
+            match block.get_mut(key) {
+                Some(Value::String(begun)) => begun.push_str(&more),
+                _ if more.is_empty() => {}
+                _ => drop(block.insert(key.into(), more.into())),
+            }
+        }
+        if !self.input.is_empty() {
+            block.insert("input".into(), serde_json::from_str(&self.input).unwrap_or_else(|_| json!({})));
+        }
+        if !self.citations.is_empty() {
+            block.insert("citations".into(), self.citations.into());
+        }
+        let blank = block.get("type")? == "text" && block.get("text")?.as_str()?.trim().is_empty();
+        (!blank).then_some(Value::Object(block))
+    }
+}

@@ -1,0 +1,298 @@
+//! What is known of models: a list that is built in, and files that add to it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use loopwright::{LongPrices, ModelError, ModelErrorKind, Prices};
+use serde::{Deserialize, Serialize};
+
+/// The wire formats, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Wire {
+    /// [OpenAI Chat Completions](crate::openai_chat), which most other servers speak too: `openai-chat`.
+    #[serde(rename = "openai-chat")]
+    OpenAiChat,
+    /// [OpenAI Responses](crate::openai_responses): `openai-responses`.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// [Anthropic Messages](crate::anthropic): `anthropic`.
+    Anthropic,
+    /// [Gemini](crate::gemini): `gemini`.
+    Gemini,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Wire; 4] = [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
+
+    /// Its name, as a catalogue has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::OpenAiChat => "openai-chat",
+            Wire::OpenAiResponses => "openai-responses",
+            Wire::Anthropic => "anthropic",
+            Wire::Gemini => "gemini",
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What is known of one model; what is not known is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Facts {
+    /// How it is spoken to, if not as its provider's models usually are.
+    pub wire: Option<Wire>,
+    /// Tokens that fit into a request and its reply.
+    pub context_window: Option<u64>,
+    /// Tokens that fit into a reply.
+    pub max_output: Option<u64>,
+    /// US dollars per million tokens.
+    pub prices: Option<Prices>,
+    /// Whether it can think before it answers.
+    pub thinking: Option<bool>,
+    /// Whether it takes images.
+    pub images: Option<bool>,
+}
+
+impl Facts {
+    /// These facts, and `others` where these say nothing.
+    pub(crate) fn over(self, others: Facts) -> Facts {
+        Facts {
+            wire: self.wire.or(others.wire),
+            context_window: self.context_window.or(others.context_window),
+            max_output: self.max_output.or(others.max_output),
+            prices: self.prices.or(others.prices),
+            thinking: self.thinking.or(others.thinking),
+            images: self.images.or(others.images),
+        }
+    }
+}
+
+/// What is known of models, by their ids.
+///
+/// A list of one's own, to [add](Catalogue::add), is TOML: a table for each model, named by its id, in which every field
+/// may be left out. Prices are US dollars per million tokens; a price of the cache that is left out is that of input.
+///
+/// ```toml
+/// ["acme/big"]
+/// wire = "openai-chat"    # or openai-responses, anthropic, gemini
+/// context_window = 400_000
+/// max_output = 65_536
+/// prices = { input = 0.5, output = 2.0, cache_read = 0.05, cache_write = 0.6 }
+/// long_prices = { over = 200_000, input = 1.0, output = 4.0 }    # for requests with more input than that
+/// thinking = true
+/// images = false
+/// ```
+///
+/// ```
+/// use loopwright_providers::Catalogue;
+///
+/// let mut catalogue = Catalogue::built_in();
+/// catalogue.add("[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 0.5, output = 2.0 }", "acme.toml")?;
+/// assert_eq!(catalogue.get("acme/big").and_then(|facts| facts.context_window), Some(32_768));
+/// # Ok::<(), loopwright::ModelError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Catalogue {
+    models: BTreeMap<String, Facts>,
+}
+
+/// The built-in list, which explains itself.
+const BUILT_IN: &str = include_str!("models.toml");
+
+impl Catalogue {
+    /// The models that this version knows. It is read with each call, which takes less than a millisecond.
+    pub fn built_in() -> Self {
+        // It always parses: a test sees to that.
+        Catalogue { models: parse(BUILT_IN, "the built-in list").unwrap_or_default() }
+    }
+
+    /// No models.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the entries of a list; `name` stands for it in errors. What an entry says of a model that is known already
+    /// counts more than what was known, field by field.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] with the entry and the field that are wrong; the catalogue stays as it was.
+    pub fn add(&mut self, list: &str, name: &str) -> Result<(), ModelError> {
+        for (id, facts) in parse(list, name)? {
+            let known = self.models.entry(id).or_default();
+            *known = facts.over(*known);
+        }
+        Ok(())
+    }
+
+    /// [Adds](Catalogue::add) the entries of a file.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or as [`add`](Catalogue::add) has it; the catalogue
+    /// stays as it was.
+    pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<(), ModelError> {
+        let path = path.as_ref();
+        let list = std::fs::read_to_string(path).map_err(|why| {
+            let (path, why) = (path.display(), cause(&why));
+            wrong(format!("The model list {path} cannot be read: {why}. Check that it is there, and that it is text."))
+        })?;
+        self.add(&list, &path.display().to_string())
+    }
+
+    /// What is known of the model called `id`, which is `provider/name`. A name that ends with a date, such as
+    /// `-2025-04-14` or `-20251001`, may do without an entry of its own.
+    pub fn get(&self, id: &str) -> Option<&Facts> {
+        self.models.get(id).or_else(|| self.models.get(undated(id)?))
+    }
+
+    /// The models whose id has `filter` in it, whatever the case, in alphabetical order; all of them if it is empty.
+    pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &Facts)> {
+        let filter = filter.to_lowercase();
+        let models = self.models.iter().map(|(id, facts)| (id.as_str(), facts));
+        models.filter(move |(id, _)| id.to_lowercase().contains(&filter))
+    }
+}
+
+/// `id` without the date at its end, if there is one.
+fn undated(id: &str) -> Option<&str> {
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (rest, last) = id.rsplit_once('-')?;
+    if digits(last, 8) {
+        return Some(rest);
+    }
+    let (rest, month) = rest.rsplit_once('-')?;
+    let (rest, year) = rest.rsplit_once('-')?;
+    (digits(year, 4) && digits(month, 2) && digits(last, 2)).then_some(rest)
+}
+
+fn parse(list: &str, name: &str) -> Result<BTreeMap<String, Facts>, ModelError> {
+    let table: toml::Table = toml::from_str(list).map_err(|why| {
+        let line = why.span().map_or(1, |span| 1 + list[..span.start.min(list.len())].matches('\n').count());
+        let why = why.message().replace('\n', ", ");
+        wrong(format!(
+            "The model list {name} cannot be read at line {line}: {why}. An entry begins with its model's id, in \
+             brackets and quotes, such as [\"openai/gpt-4o\"]."
+        ))
+    })?;
+    let entry = |(id, value): (String, toml::Value)| match id.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => match read(value) {
+            Ok(facts) => Ok((id, facts)),
+            Err(why) => Err(wrong(format!("The model list {name} is wrong at the entry `{id}`: {why}."))),
+        },
+        _ => Err(wrong(format!(
+            "The model list {name} is wrong at the entry `{id}`: that is no model's id. Write PROVIDER/NAME, in quotes, \
+             such as [\"openai/gpt-4o\"]."
+        ))),
+    };
+    table.into_iter().map(entry).collect()
+}
+
+/// An entry as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of fields")]
+struct Entry {
+    wire: Option<Wire>,
+    context_window: Option<u64>,
+    max_output: Option<u64>,
+    prices: Option<PriceEntry>,
+    long_prices: Option<LongEntry>,
+    thinking: Option<bool>,
+    images: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table such as { input = 1.0, output = 2.0 }")]
+struct PriceEntry {
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table such as { over = 200_000, input = 2.0, output = 4.0 }")]
+struct LongEntry {
+    over: u64,
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+/// What an entry says, or what is wrong with it and what to do.
+fn read(value: toml::Value) -> Result<Facts, String> {
+    let entry = Entry::deserialize(value).map_err(|why| {
+        let why = why.to_string().replace(" u64", " a whole number").replace(" f64", " a number");
+        format!("{}. Correct it, or leave it out", why.trim().replace("\nin ", ", in ").replace('\n', ", "))
+    })?;
+    for (field, tokens) in [("context_window", entry.context_window), ("max_output", entry.max_output)] {
+        if tokens == Some(0) {
+            return Err(format!("`{field}` is 0. Leave it out if it is not known"));
+        }
+    }
+    let prices = entry.prices.map(|prices| Prices {
+        input: prices.input,
+        output: prices.output,
+        cache_read: prices.cache_read.unwrap_or(prices.input),
+        cache_write: prices.cache_write.unwrap_or(prices.input),
+        long: entry.long_prices.as_ref().map(|prices| LongPrices {
+            over: prices.over,
+            input: prices.input,
+            output: prices.output,
+            cache_read: prices.cache_read.unwrap_or(prices.input),
+            cache_write: prices.cache_write.unwrap_or(prices.input),
+        }),
+    });
+    match &prices {
+        None if entry.long_prices.is_some() => return Err("`long_prices` needs `prices` beside it. Add them".into()),
+        Some(prices) if !all(prices).into_iter().all(|price| price.is_finite() && price >= 0.0) => {
+            return Err("a price is below zero or no number. Give US dollars per million tokens".into());
+        }
+        _ => {}
+    }
+    Ok(Facts {
+        wire: entry.wire,
+        context_window: entry.context_window,
+        max_output: entry.max_output,
+        prices,
+        thinking: entry.thinking,
+        images: entry.images,
+    })
+}
+
+fn all(prices: &Prices) -> [f64; 8] {
+    let long = prices.long.unwrap_or_default();
+    [
+        prices.input,
+        prices.output,
+        prices.cache_read,
+        prices.cache_write,
+        long.input,
+        long.output,
+        long.cache_read,
+        long.cache_write,
+    ]
+}
+
+fn cause(why: &std::io::Error) -> String {
+    match why.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".into(),
+        _ => why.to_string(),
+    }
+}
+
+fn wrong(why: String) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, why)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! `Fallback`: asks the next model when one fails.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::stream::{BoxStream, Stream, StreamExt};
+use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+
+use crate::error::cut_short;
+
+/// A failure of one model that need not be one of another: of the server, the line, the key or the account.
+const KINDS: [ModelErrorKind; 7] = [
+    ModelErrorKind::Auth,
+    ModelErrorKind::RateLimited,
+    ModelErrorKind::QuotaExhausted,
+    ModelErrorKind::Overloaded,
+    ModelErrorKind::Network,
+    ModelErrorKind::Timeout,
+    ModelErrorKind::Protocol,
+];
+
+/// Models of which the next is asked when one fails.
+///
+/// Each request begins with the first model. The next one is asked after an error of a kind that
+/// [`Fallback::on`] names; an attempt that had begun to stream is [withdrawn](ModelEvent::Withdrawn). The reply names
+/// the model that gave it, so signatures go back to that one only, and the cost is what that one costs. After the last
+/// model the error says what each of them said.
+///
+/// ```
+/// use loopwright_providers::{Fallback, Offline, Retry};
+///
+/// let model = Fallback::new(Retry::new(Offline::new())).or(Offline::new());
+/// ```
+///
+/// Put [`Retry`](crate::Retry) around each model, so that one is asked again before the next one is, or around
+/// the whole, so that all are asked in turn before any is asked again.
+pub struct Fallback {
+    choices: Vec<Choice>,
+    kinds: Vec<ModelErrorKind>,
+    info: ModelInfo,
+}
+
+struct Choice {
+    model: Box<dyn ChatModel>,
+    info: Arc<ModelInfo>,
+}
+
+impl Fallback {
+    /// The model that is asked first, and the only one until [`Fallback::or`] adds others.
+    ///
+    /// The next one is asked where the key, the account, a limit, the server, the connection or the form of the answer
+    /// is at fault. A request that is too large, is refused as it is or meets a filter goes to no other model,
+    /// unless [`Fallback::on`] says so.
+    pub fn new(first: impl ChatModel + 'static) -> Self {
+        let info = first.info().clone();
+        let choice = Choice { info: Arc::new(info.clone()), model: Box::new(first) };
+        Fallback { choices: vec![choice], kinds: KINDS.to_vec(), info }
+    }
+
+    /// The model that is asked when those before it have failed. Under a cost limit each model needs its prices.
+    pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
+        let info = Arc::new(next.info().clone());
+        // What holds for any of them: a budget needs each model's prices, and a request must suit each model.
+        self.info.prices = self.info.prices.filter(|_| info.prices.is_some());
+        let windows = [self.info.context_window, info.context_window];
+        self.info.context_window = windows.into_iter().flatten().min();
+        self.info.max_output = [self.info.max_output, info.max_output].into_iter().flatten().min();
+        self.info.thinking = both(self.info.thinking, info.thinking);
+        self.info.images = both(self.info.images, info.images);
+        self.choices.push(Choice { info, model: Box::new(next) });
+        self
+    }
+
+    /// The kinds of error after which the next model is asked, instead of the usual ones.
+    pub fn on(mut self, kinds: impl IntoIterator<Item = ModelErrorKind>) -> Self {
+        self.kinds = kinds.into_iter().collect();
+        self
+    }
+}
+
+/// Whether both can do it.
+fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+impl ChatModel for Fallback {
+    /// The first model's name; its prices, if those of all are known; the smallest sizes that are known; what all can do.
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        let mut asked =
+            Asked { fallback: self, request, stream: None, ready: VecDeque::new(), shown: false, errors: Vec::new() };
+        asked.ask();
+        asked.boxed()
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<_> = self.choices.iter().map(|choice| &choice.info.id).collect();
+        f.debug_struct("Fallback").field("models", &models).field("kinds", &self.kinds).finish()
+    }
+}
+
+/// One request, and the models that have failed it so far.
+struct Asked<'a> {
+    fallback: &'a Fallback,
+    request: ChatRequest,
+    /// What the present model says; nothing once the last event is out or in `ready`.
+    stream: Option<BoxStream<'a, ModelEvent>>,
+    /// To be given out before anything else.
+    ready: VecDeque<ModelEvent>,
+    /// The present model has said something that would have to be withdrawn.
+    shown: bool,
+    errors: Vec<ModelError>,
+}
+
+impl Asked<'_> {
+    /// Asks the model whose turn it is.
+    fn ask(&mut self) {
+        if let Some(choice) = self.fallback.choices.get(self.errors.len()) {
+            self.ready.push_back(ModelEvent::AnsweredBy(choice.info.clone()));
+            self.stream = Some(choice.model.stream(self.request.clone()));
+        }
+    }
+
+    /// The present model has failed.
+    fn failed(&mut self, error: ModelError) {
+        self.stream = None;
+        let goes_on = self.fallback.kinds.contains(&error.kind);
+        self.errors.push(error);
+        if !goes_on || self.errors.len() == self.fallback.choices.len() {
+            let error = self.error(goes_on);
+            self.ready.push_back(ModelEvent::Error(error));
+            return;
+        }
+        if std::mem::take(&mut self.shown) {
+            self.ready.push_back(ModelEvent::Withdrawn);
+        }
+        tracing::debug!(failed = self.errors.len(), "the next model is asked");
+        self.ask();
+    }
+
+    /// All errors as one: of the kind that may pass soonest, if another model would have been asked, or of the last.
+    fn error(&self, all: bool) -> ModelError {
+        let soonest = |error: &&ModelError| error.retry_after.unwrap_or_default();
+        let passing = self.errors.iter().filter(|error| all && error.kind.is_retryable()).min_by_key(soonest);
+        let Some(mut error) = passing.or(self.errors.last()).cloned() else { return cut_short(&self.fallback.info.id) };
+        if self.errors.len() > 1 {
+            error.message = format!("None of {} models could answer.", self.errors.len());
+            for (choice, said) in self.fallback.choices.iter().zip(&self.errors) {
+                error.message.push_str(&format!(" `{}`: {}", choice.info.id, said.message));
+            }
+        }
+        error
+    }
+}
+
+impl Stream for Asked<'_> {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        let this = &mut *self;
+        loop {
+            if let Some(event) = this.ready.pop_front() {
+                return Poll::Ready(Some(event));
+            }
+            let Some(stream) = &mut this.stream else { return Poll::Ready(None) };
+            match ready!(stream.poll_next_unpin(cx)) {
+                Some(ModelEvent::Error(error)) => this.failed(error),
+                None => {
+                    let id = this.fallback.choices.get(this.errors.len()).map_or("", |choice| &choice.info.id);
+                    this.failed(cut_short(id));
+                }
+                Some(event) => {
+                    match event {
+                        ModelEvent::AnsweredBy(_) => {}
+                        ModelEvent::Withdrawn => this.shown = false,
+                        ModelEvent::Done { .. } => this.stream = None,
+                        _ => this.shown = true,
+                    }
+                    return Poll::Ready(Some(event));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Tests of the encoder.
+
+use std::sync::Arc;
+
+use loopwright::{MessageId, OutputSchema, ResultStatus, StopReason, ToolCall, ToolSpec};
+
+use super::*;
+
+fn image() -> Content {
+    Content::Image { media_type: "image/png".into(), data: "AAAA".into() }
+}
+
+fn call(id: &str, arguments: &str) -> Part {
+    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+}
+
+fn result(id: &str, content: Vec<Content>) -> Body {
+    let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
+    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+}
+
+fn request(bodies: Vec<Body>) -> ChatRequest {
+    let mut request = ChatRequest::default();
+    let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+    request.messages = Arc::new(messages.collect());
+    request
+}
+
+fn encoded(request: &ChatRequest) -> Value {
+    serde_json::from_slice(&encode(request, &Settings::new("m"))).unwrap()
+}
+
+#[test]
+fn a_batch_keeps_its_results_together_and_its_images_follow() {
+    let thinking = Part::Thinking { text: "hm".into(), signature: None };
+    let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
+    let request = request(vec![
+        UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
+        AssistantMessage { parts, ..Default::default() }.into(),
+        result("c1", vec![image()]),
+        result("c2", vec![]),
+        AssistantMessage { stop: StopReason::Aborted, ..Default::default() }.into(),
+        UserMessage::from("go on").into(),
+    ]);
+    let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let function = |arguments| json!({"name": "f", "arguments": arguments});
+    let expected = json!([
+        {"role": "user", "content": [{"type": "text", "text": "look"}, url]},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": function("{\"a\":1}")},
+            {"id": "c2", "type": "function", "function": function("{}")},
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": "(an image, see below)"},
+        {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
+        {"role": "user", "content": [{"type": "text", "text": "(images that the tools returned)"}, url]},
+        {"role": "user", "content": "go on"},
+    ]);
+    assert_eq!(encoded(&request)["messages"], expected);
+}
+
+#[test]
+fn what_is_asked_for_is_in_the_body() {
+    let mut request = request(vec![UserMessage::from("hi").into()]);
+    let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
+    request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
+    request.tool_choice = ToolChoice::Tool("f".into());
+    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.max_tokens = Some(9);
+    request.temperature = Some(0.7);
+    request.thinking = ThinkingLevel::XHigh;
+    request.session = "s1".into();
+    let body = encoded(&request);
+    assert_eq!(
+        body["tools"][0]["function"],
+        json!({"name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}}})
+    );
+    assert_eq!(body["tool_choice"]["function"]["name"], "f");
+    assert_eq!(body["response_format"]["json_schema"]["name"], "Out");
+    assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(9), &json!("high")));
+    let text = String::from_utf8(encode(&request, &Settings::new("m"))).unwrap();
+    assert!(text.contains("\"temperature\":0.7,"), "{text}");
+    assert_eq!(body["stream_options"]["include_usage"], true);
+    assert!(body.get("prompt_cache_key").is_none());
+    let settings = Settings { profile: Profile::of_host("api.openai.com"), ..Settings::new("m") };
+    let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+    assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
+}
+
+#[test]
+fn a_message_is_encoded_once() {
+    let request = request(vec![UserMessage::from("hi").into()]);
+    let first = encode(&request, &Settings::new("m"));
+    let kept = request.messages[0].encode_once(CODEC, || unreachable!());
+    assert!(first.windows(kept.len()).any(|part| part == &*kept));
+}
+#[test]
+fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
+    let thinking = || Part::Thinking { text: "hm".into(), signature: None };
+    let said = |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
+    let text = Part::Text { text: "a".into(), signature: None };
+    let request = request(vec![
+        said("m", vec![thinking(), call("c", "{}")]).into(),
+        said("other", vec![thinking(), call("c", "{}")]).into(),
+        said("m", vec![thinking(), text]).into(),
+    ]);
+    let replayed = |host: &str, field: &str| {
+        let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
+        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+        [0, 1, 2].map(|at| body["messages"][at][field].as_str().map(str::to_owned))
+    };
+    assert_eq!(replayed("api.deepseek.com", "reasoning_content"), [Some("hm".into()), None, None]);
+    assert_eq!(replayed("openrouter.ai", "reasoning"), [Some("hm".into()), None, None]);
+    assert_eq!(replayed("localhost", "reasoning_content"), [None, None, None]);
+}
+
+#[test]
+fn a_call_and_its_result_have_the_same_id_for_every_server() {
+    let id = "call|".repeat(12);
+    let assistant = AssistantMessage { parts: vec![call(&id, "{}")], ..Default::default() };
+    let request = request(vec![assistant.into(), result(&id, vec![])]);
+    for (host, most) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
+        let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
+        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+        let sent = &body["messages"][0]["tool_calls"][0]["id"];
+        assert_eq!(*sent, body["messages"][1]["tool_call_id"]);
+        assert!(sent.as_str().unwrap().len() <= most, "{sent}");
+    }
+}

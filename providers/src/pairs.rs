@@ -1,0 +1,114 @@
+//! Calls and results as pairs: strict servers refuse a call without a result and a result without a call.
+//!
+//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, nor one that was kept by
+//! somebody else.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use loopwright::{Content, Message, MessageId, ResultStatus, ToolCall, ToolResult};
+
+/// Stands for the result of a call that has none.
+const NO_RESULT: &str = "No result of this call was kept.";
+
+/// The conversation with exactly one result for each call, directly after its message and in source order. A result
+/// without a call is left out, a call without a result gets one that says so; most conversations stay as they are.
+pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
+    if is_paired(messages) {
+        return Cow::Borrowed(messages);
+    }
+    let mut pairs = Vec::with_capacity(messages.len());
+    let mut rest = messages.iter().filter(|message| message.is_for_model()).peekable();
+    while let Some(message) = rest.next() {
+        if message.as_tool_result().is_some() {
+            continue; // those of the calls before it have been taken
+        }
+        pairs.push(message.clone());
+        let Some(said) = message.as_assistant() else { continue };
+        let mut results = Vec::new();
+        while let Some(result) = rest.next_if(|message| message.as_tool_result().is_some()) {
+            results.push(result);
+        }
+        for call in said.calls() {
+            let own = results.iter().position(|m| m.as_tool_result().is_some_and(|result| result.call == call.id));
+            pairs.push(own.map_or_else(|| missing(call), |at| results.remove(at).clone()));
+        }
+    }
+    Cow::Owned(pairs)
+}
+
+fn is_paired(messages: &[Arc<Message>]) -> bool {
+    let mut rest = messages.iter().filter(|message| message.is_for_model());
+    while let Some(message) = rest.next() {
+        if message.as_tool_result().is_some() {
+            return false;
+        }
+        for call in message.as_assistant().into_iter().flat_map(|said| said.calls()) {
+            let result = rest.next().and_then(|message| message.as_tool_result());
+            if result.is_none_or(|result| result.call != call.id) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn missing(call: &ToolCall) -> Arc<Message> {
+    let result = ToolResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        status: ResultStatus::OutcomeUnknown,
+        content: vec![Content::text(NO_RESULT)],
+        details: None,
+        terminate: false,
+    };
+    Arc::new(Message::new(MessageId::default(), result))
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright::testing::check_transcript;
+    use loopwright::{AssistantMessage, Part, StopReason, UserMessage};
+
+    use super::*;
+
+    fn said(ids: &[&str], stop: StopReason) -> Arc<Message> {
+        let call = |id: &&str| {
+            Part::ToolCall(ToolCall { id: (*id).into(), name: "f".into(), arguments: "{}".into(), signature: None })
+        };
+        let parts = ids.iter().map(call).collect();
+        Arc::new(Message::new(MessageId(1), AssistantMessage { parts, stop, ..Default::default() }))
+    }
+    fn result(id: &str) -> Arc<Message> {
+        let call = ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None };
+        missing(&call)
+    }
+    fn user() -> Arc<Message> {
+        Arc::new(Message::new(MessageId(1), UserMessage::from("hi")))
+    }
+
+    #[test]
+    fn a_conversation_of_pairs_stays_as_it_is() {
+        let good = [user(), said(&["a", "b"], StopReason::ToolCalls), result("a"), result("b"), user()];
+        assert!(matches!(paired(&good), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn every_other_one_becomes_one() {
+        let calls = || said(&["a", "b"], StopReason::ToolCalls);
+        for broken in [
+            vec![result("a"), user()],
+            vec![user(), calls(), result("b"), result("a")],
+            vec![user(), calls(), result("b"), user(), result("a")],
+            vec![user(), calls(), result("x"), result("a"), result("a")],
+            vec![user(), calls()],
+            vec![user(), said(&["a"], StopReason::Aborted), result("a")],
+        ] {
+            let pairs = paired(&broken);
+            check_transcript(&pairs).unwrap();
+            let texts =
+                |list: &[Arc<Message>]| list.iter().filter(|m| matches!(m.body, loopwright::Body::User(_))).count();
+            assert_eq!(texts(&pairs), texts(&broken));
+        }
+    }
+}

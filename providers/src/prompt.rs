@@ -1,0 +1,54 @@
+//! Whether a server read all of a prompt: some cut it without a word where it is longer than their context.
+
+use loopwright::Usage;
+
+use crate::error::Place;
+
+/// Prompts shorter than this, in bytes, are not judged.
+const SHORT: usize = 16 << 10;
+/// More bytes than this in each token are not text that was read.
+const BYTES: u64 = 12;
+/// A run of at least so many letters of base64 is an image, not text.
+const RUN: usize = 256;
+
+/// Warns if `usage` counts far fewer tokens than the body that was `sent` has.
+pub(crate) fn warn_if_cut(sent: &[u8], usage: &Usage, place: &Place) {
+    let read = usage.input + usage.cache_read + usage.cache_write;
+    if is_cut(sent, read) {
+        tracing::warn!(
+            bytes = sent.len(),
+            tokens = read,
+            "{place} seems to have read only a part of the prompt. Give the model a larger context window: with \
+             Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile; its /v1 takes no such field."
+        );
+    }
+}
+
+/// Whether so many bytes cannot be so few tokens. A server that counts none says nothing.
+fn is_cut(sent: &[u8], tokens: u64) -> bool {
+    let fits = |bytes: usize| bytes < SHORT || tokens.saturating_mul(BYTES) >= bytes as u64;
+    tokens > 0 && !fits(sent.len()) && !fits(text_bytes(sent))
+}
+
+/// How many bytes are no image in base64.
+fn text_bytes(body: &[u8]) -> usize {
+    let of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
+    let runs = body.split(|byte| !of_base64(byte)).map(<[u8]>::len);
+    body.len() - runs.filter(|run| *run >= RUN).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quirk_42_a_prompt_that_was_cut_is_told_from_one_that_was_read() {
+        let prompt = "The quick brown fox. ".repeat(4000);
+        assert!(is_cut(prompt.as_bytes(), 4096));
+        assert!(!is_cut(prompt.as_bytes(), 20_000), "some four bytes are a token");
+        assert!(!is_cut(prompt.as_bytes(), 0), "nothing was counted");
+        assert!(!is_cut(&prompt.as_bytes()[..SHORT - 1], 10), "too short to tell");
+        let image = format!("look: {}", "iVBORw0KGgo".repeat(9000));
+        assert!(!is_cut(image.as_bytes(), 900), "an image is few tokens");
+    }
+}

@@ -1,0 +1,231 @@
+//! The providers that are known by name: data, not code.
+
+use crate::catalogue::Wire;
+
+/// A provider of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Provider {
+    /// Its name, the first half of a model's id.
+    pub name: &'static str,
+    /// Other names for it.
+    pub also: &'static [&'static str],
+    /// How its models are spoken to, where the catalogue does not say.
+    pub wire: Wire,
+    /// Its base URL; empty for one that gives each customer their own.
+    pub base_url: &'static str,
+    /// The environment variable with another address.
+    pub base_url_var: Option<&'static str>,
+    /// What follows the address in that variable, and in front of what the format adds.
+    pub base_path: &'static str,
+    /// The environment variables that its key is looked for in, in this order.
+    pub key_vars: &'static [&'static str],
+    /// Whether it is a server on this machine: it needs no key, and its tokens cost nothing.
+    pub local: bool,
+    /// A model to begin with; empty where only the customer knows one, or the server.
+    pub default_model: &'static str,
+}
+
+const HOSTED: Provider = Provider {
+    name: "",
+    also: &[],
+    wire: Wire::OpenAiChat,
+    base_url: "",
+    base_url_var: None,
+    base_path: "",
+    key_vars: &[],
+    local: false,
+    default_model: "",
+};
+const LOCAL: Provider = Provider { local: true, ..HOSTED };
+
+/// The providers that are known by name, in the order in which [`from_env`](crate::from_env) looks for them.
+pub const PROVIDERS: &[Provider] = &[
+    Provider {
+        name: "openai",
+        wire: Wire::OpenAiResponses,
+        base_url: "https://api.openai.com/v1",
+        base_url_var: Some("OPENAI_BASE_URL"),
+        key_vars: &["OPENAI_API_KEY"],
+        default_model: "gpt-6-luna",
+        ..HOSTED
+    },
+    Provider {
+        name: "anthropic",
+        wire: Wire::Anthropic,
+        base_url: "https://api.anthropic.com/v1",
+        base_url_var: Some("ANTHROPIC_BASE_URL"),
+        base_path: "/v1",
+        key_vars: &["ANTHROPIC_API_KEY"],
+        default_model: "claude-haiku-4-5",
+        ..HOSTED
+    },
+    Provider {
+        name: "google",
+        also: &["gemini"],
+        wire: Wire::Gemini,
+        base_url: "https://generativelanguage.googleapis.com/v1beta",
+        base_url_var: Some("GOOGLE_GEMINI_BASE_URL"),
+        base_path: "/v1beta",
+        key_vars: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        default_model: "gemini-3.5-flash-lite",
+        ..HOSTED
+    },
+    Provider {
+        name: "openrouter",
+        base_url: "https://openrouter.ai/api/v1",
+        key_vars: &["OPENROUTER_API_KEY"],
+        default_model: "openai/gpt-6-luna",
+        ..HOSTED
+    },
+    Provider {
+        name: "groq",
+        base_url: "https://api.groq.com/openai/v1",
+        key_vars: &["GROQ_API_KEY"],
+        default_model: "openai/gpt-oss-120b",
+        ..HOSTED
+    },
+    Provider {
+        name: "deepseek",
+        base_url: "https://api.deepseek.com/v1",
+        key_vars: &["DEEPSEEK_API_KEY"],
+        default_model: "deepseek-flash",
+        ..HOSTED
+    },
+    Provider {
+        name: "mistral",
+        base_url: "https://api.mistral.ai/v1",
+        key_vars: &["MISTRAL_API_KEY"],
+        default_model: "mistral-small-latest",
+        ..HOSTED
+    },
+    Provider {
+        name: "xai",
+        base_url: "https://api.x.ai/v1",
+        key_vars: &["XAI_API_KEY"],
+        default_model: "grok-4.3",
+        ..HOSTED
+    },
+    Provider {
+        name: "together",
+        base_url: "https://api.together.xyz/v1",
+        key_vars: &["TOGETHER_API_KEY"],
+        default_model: "openai/gpt-oss-120b",
+        ..HOSTED
+    },
+    Provider {
+        name: "azure",
+        base_url_var: Some("AZURE_OPENAI_ENDPOINT"),
+        base_path: "/openai/v1",
+        key_vars: &["AZURE_OPENAI_API_KEY"],
+        ..HOSTED
+    },
+    Provider {
+        name: "ollama",
+        base_url: "http://127.0.0.1:11434/v1",
+        base_url_var: Some("OLLAMA_HOST"),
+        base_path: "/v1",
+        ..LOCAL
+    },
+    Provider {
+        name: "llamacpp",
+        also: &["llama.cpp"],
+        base_url: "http://127.0.0.1:8080/v1",
+        key_vars: &["LLAMA_API_KEY"],
+        ..LOCAL
+    },
+    Provider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_vars: &["VLLM_API_KEY"], ..LOCAL },
+    Provider { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", ..LOCAL },
+];
+
+impl Provider {
+    /// The one called `name`, if it is known.
+    pub fn named(name: &str) -> Option<&'static Provider> {
+        PROVIDERS.iter().find(|provider| provider.name == name || provider.also.contains(&name))
+    }
+
+    /// Its address: the one that its environment variable tells, else its own; `None` if there is neither.
+    pub fn address(&self, var: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let told = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());
+        match told {
+            Some(told) if self.local => Some(with_path(&self.with_host(told.trim()), self.base_path)),
+            Some(told) => Some(with_path(told.trim(), self.base_path)),
+            None => Some(self.base_url.to_owned()).filter(|url| !url.is_empty()),
+        }
+    }
+
+    /// What a server on this machine listens on, such as `0.0.0.0:11434`, made an address that it answers at.
+    fn with_host(&self, told: &str) -> String {
+        let (scheme, told) = told.split_once("://").unwrap_or(("http", told));
+        let (host, path) =
+            told.split_once('/').map_or((told, String::new()), |(host, path)| (host, format!("/{path}")));
+        let host = host.replacen("0.0.0.0", "127.0.0.1", 1);
+        let host = if host.starts_with(':') { format!("127.0.0.1{host}") } else { host };
+        let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+        let port = self.base_url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        match has_port || scheme == "https" {
+            true => format!("{scheme}://{host}{path}"),
+            false => format!("{scheme}://{host}:{port}{path}"),
+        }
+    }
+}
+
+/// `url` with as much of `path` behind it as is not there yet; an address that ends with a version, such as `v1`, is left
+/// as it is. It is the habit of some providers' users to leave out what is the same for everyone.
+pub(crate) fn with_path(url: &str, path: &str) -> String {
+    let url = url.trim_end_matches('/');
+    let last = url.split('/').skip(3).last().unwrap_or_default();
+    if last.strip_prefix('v').is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
+        return url.to_owned();
+    }
+    let end = path.rfind('/').filter(|end| *end > 0 && url.ends_with(&path[..*end])).unwrap_or(0);
+    format!("{url}{}", &path[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(provider: &str, url: &str) -> Option<String> {
+        Provider::named(provider)?.address(|_| Some(url.into()))
+    }
+
+    #[test]
+    fn an_address_is_completed_as_its_variable_is_used() {
+        for (provider, told_url, expected) in [
+            ("anthropic", "https://gateway.test", "https://gateway.test/v1"),
+            ("anthropic", "https://gateway.test/anthropic/v1/", "https://gateway.test/anthropic/v1"),
+            ("anthropic", "https://gateway.test/anthropic", "https://gateway.test/anthropic/v1"),
+            ("anthropic", "https://gateway.test/v1/of/us", "https://gateway.test/v1/of/us/v1"),
+            ("google", "https://gateway.test", "https://gateway.test/v1beta"),
+            ("google", "https://gateway.test/v1alpha", "https://gateway.test/v1alpha"),
+            ("openai", "https://gateway.test/of/us", "https://gateway.test/of/us"),
+            ("azure", "https://me.openai.azure.com/", "https://me.openai.azure.com/openai/v1"),
+            ("azure", "https://me.openai.azure.com/openai/v1", "https://me.openai.azure.com/openai/v1"),
+            ("azure", "https://gateway.test/openai", "https://gateway.test/openai/v1"),
+            ("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1"),
+            ("ollama", ":1234", "http://127.0.0.1:1234/v1"),
+            ("ollama", "box.lan:5000", "http://box.lan:5000/v1"),
+            ("ollama", "https://ollama.test", "https://ollama.test/v1"),
+            ("ollama", "http://[::1]", "http://[::1]:11434/v1"),
+        ] {
+            assert_eq!(told(provider, told_url).as_deref(), Some(expected), "{provider} {told_url}");
+        }
+    }
+
+    #[test]
+    fn without_a_variable_it_is_its_own() {
+        let own = |name| Provider::named(name).and_then(|provider| provider.address(|_| Some(" ".into())));
+        assert_eq!(own("gemini").as_deref(), Some("https://generativelanguage.googleapis.com/v1beta"));
+        assert_eq!(own("azure"), None);
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<&str> = PROVIDERS.iter().flat_map(|p| [&[p.name], p.also].concat()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,286 @@
+//! `RateLimit`: requests wait their turn, so that a provider's limits are not run into.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::stream::{BoxStream, StreamExt};
+use loopwright::{Body, ChatModel, ChatRequest, Content, Message, ModelEvent, ModelInfo, Part};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+/// Bytes of text that are taken for one token.
+const BYTES_PER_TOKEN: u64 = 4;
+/// What an image is taken for, in bytes of text.
+const IMAGE: u64 = 1_500 * BYTES_PER_TOKEN;
+/// Less than this is missing only because numbers are rounded.
+const NOTHING: f64 = 1e-6;
+
+/// A model whose requests wait until its limits allow them.
+///
+/// The turns are those of the [`RateLimiter`], which models and agents share by its clones. A request queues up when its
+/// stream is first polled and is sent when its turn comes; dropping the stream gives the place up. Put it inside of
+/// [`Retry`](crate::Retry), so that each attempt counts.
+///
+/// ```
+/// use loopwright_providers::{Offline, RateLimit, RateLimiter, Retry};
+///
+/// let limiter = RateLimiter::new().requests_per_minute(50).tokens_per_minute(40_000);
+/// let writer = Retry::new(RateLimit::new(Offline::new(), limiter.clone()));
+/// let critic = Retry::new(RateLimit::new(Offline::new(), limiter));
+/// ```
+#[derive(Debug)]
+pub struct RateLimit<M> {
+    model: M,
+    limiter: RateLimiter,
+}
+
+impl<M: ChatModel> RateLimit<M> {
+    /// This model, with turns of this limiter.
+    pub fn new(model: M, limiter: RateLimiter) -> Self {
+        RateLimit { model, limiter }
+    }
+}
+
+impl<M: ChatModel> ChatModel for RateLimit<M> {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        let guess = estimate(&request) as f64;
+        let sent = async move {
+            self.limiter.turn(guess).await;
+            self.model.stream(request)
+        };
+        let reply = sent.flatten_stream().inspect(move |event| match event {
+            ModelEvent::Done { usage, .. } if usage.total() > 0 => self.limiter.correct(usage.total() as f64 - guess),
+            _ => {}
+        });
+        reply.boxed()
+    }
+}
+
+/// Requests and tokens that may be used per minute; clones share them.
+///
+/// Each limit is a bucket that holds a minute's worth, begins full and fills evenly, as those of most providers: a
+/// minute's worth may go at once, and the next as time passes. Whoever comes first goes first, also where a smaller
+/// request could go sooner.
+///
+/// The tokens of a request are guessed before it is sent: what the last reply in its conversation was counted at, and
+/// a quarter of the bytes that came since. The guess is put right when the reply has told its usage, that of its output
+/// and of what was cached included; where that is more, those that come next wait for it. A request that is larger than
+/// a whole minute's worth goes when the bucket is full.
+#[derive(Debug, Clone, Default)]
+pub struct RateLimiter(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    buckets: Mutex<Buckets>,
+    /// Held by the first of those who wait; the others queue up for it, in order.
+    front: Semaphore,
+    /// Tells the first one that there is more than it had counted on.
+    more: Notify,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Shared { buckets: Mutex::default(), front: Semaphore::new(1), more: Notify::new() }
+    }
+}
+
+impl RateLimiter {
+    /// Without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// At most this many requests per minute, at least one.
+    pub fn requests_per_minute(self, requests: u32) -> Self {
+        self.buckets().requests = Some(Bucket::new(f64::from(requests)));
+        self
+    }
+    /// At most about this many tokens per minute, at least one; input and output count alike.
+    pub fn tokens_per_minute(self, tokens: u64) -> Self {
+        self.buckets().tokens = Some(Bucket::new(tokens as f64));
+        self
+    }
+
+    /// Waits until a request of about so many tokens may be sent, and counts it.
+    async fn turn(&self, tokens: f64) {
+        let _front = self.0.front.acquire().await; // fails only if closed, which nobody does
+        loop {
+            let more = self.0.more.notified();
+            let taken = self.buckets().take(tokens, Instant::now());
+            let Err(wait) = taken else { return };
+            tracing::debug!(?wait, tokens, "a request waits for its turn");
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = more => {}
+            }
+        }
+    }
+
+    /// A request took so many tokens more than was guessed; fewer, if negative.
+    fn correct(&self, tokens: f64) {
+        if let Some(bucket) = &mut self.buckets().tokens {
+            bucket.level -= tokens;
+        }
+        if tokens < 0.0 {
+            self.0.more.notify_one();
+        }
+    }
+
+    /// Never held for longer than it takes to count.
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Buckets {
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+}
+
+impl Buckets {
+    /// Takes one request of so many tokens, or says how long to wait before asking again.
+    fn take(&mut self, tokens: f64, now: Instant) -> Result<(), Duration> {
+        let mut wants = [(&mut self.requests, 1.0), (&mut self.tokens, tokens)];
+        let buckets = wants.iter_mut().filter_map(|(bucket, amount)| Some((bucket.as_mut()?, *amount)));
+        if let Some(wait) = buckets.filter_map(|(bucket, amount)| bucket.wait(amount, now)).max() {
+            return Err(wait);
+        }
+        for (bucket, amount) in wants {
+            if let Some(bucket) = bucket {
+                bucket.level -= amount;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Bucket {
+    per_minute: f64,
+    /// Below zero where more was taken than there was.
+    level: f64,
+    /// When the level was right; nothing while it is full since the beginning.
+    at: Option<Instant>,
+}
+
+impl Bucket {
+    fn new(per_minute: f64) -> Self {
+        let per_minute = per_minute.max(1.0);
+        Bucket { per_minute, level: per_minute, at: None }
+    }
+
+    /// How long it takes until there is `amount`, or the bucket is full; nothing if that is now.
+    fn wait(&mut self, amount: f64, now: Instant) -> Option<Duration> {
+        let per_second = self.per_minute / 60.0;
+        let passed = now.saturating_duration_since(self.at.replace(now).unwrap_or(now));
+        self.level = (self.level + passed.as_secs_f64() * per_second).min(self.per_minute);
+        let missing = amount.min(self.per_minute) - self.level;
+        (missing > NOTHING).then(|| Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX))
+    }
+}
+
+/// About how many tokens a request has. It looks no further back than to the last reply whose tokens were counted: in
+/// them is all that came before.
+fn estimate(request: &ChatRequest) -> u64 {
+    let mut bytes = 0;
+    for message in request.messages.iter().rev() {
+        let counted = message.as_assistant().map_or(0, |reply| reply.usage.total());
+        if counted > 0 {
+            return counted + bytes / BYTES_PER_TOKEN;
+        }
+        bytes += length(message);
+    }
+    bytes += request.system.len() as u64;
+    for tool in request.tools.iter() {
+        let mut schema = Length(0);
+        let _ = serde_json::to_writer(&mut schema, &tool.schema); // counting cannot fail
+        bytes += (tool.name.len() + tool.description.len()) as u64 + schema.0;
+    }
+    bytes / BYTES_PER_TOKEN
+}
+
+fn length(message: &Message) -> u64 {
+    let content = |content: &[Content]| {
+        let bytes = content.iter().map(|piece| match piece {
+            Content::Text { text } => text.len() as u64,
+            _ => IMAGE,
+        });
+        bytes.sum()
+    };
+    match &message.body {
+        Body::User(user) => content(&user.content),
+        Body::ToolResult(result) => content(&result.content),
+        Body::Assistant(reply) => {
+            let bytes = reply.parts.iter().map(|part| match part {
+                Part::Text { text, .. } | Part::Thinking { text, .. } => text.len(),
+                Part::ToolCall(call) => call.name.len() + call.arguments.len(),
+                _ => 0,
+            });
+            bytes.sum::<usize>() as u64
+        }
+        Body::Custom(_) => 0,
+    }
+}
+
+/// Counts what is written.
+struct Length(u64);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright::{AssistantMessage, MessageId, ToolList, ToolSpec, Usage, UserMessage};
+    use serde_json::json;
+
+    use super::*;
+
+    fn user(bytes: usize) -> Arc<Message> {
+        Arc::new(Message::new(MessageId(1), UserMessage::from("x".repeat(bytes))))
+    }
+
+    fn reply(usage: Usage) -> Arc<Message> {
+        let part = Part::Text { text: "x".repeat(800), signature: None };
+        Arc::new(Message::new(MessageId(2), AssistantMessage { parts: vec![part], usage, ..Default::default() }))
+    }
+
+    fn request(messages: Vec<Arc<Message>>) -> ChatRequest {
+        let mut request = ChatRequest::default();
+        request.messages = Arc::new(messages);
+        request.system = "x".repeat(400).into();
+        request
+    }
+
+    #[test]
+    fn a_first_request_is_guessed_by_its_bytes() {
+        let mut first = request(vec![user(4000)]);
+        assert_eq!(estimate(&first), 1100);
+        let spec = ToolSpec::with_schema("tool", "x".repeat(394), json!({}));
+        first.tools = Arc::new(ToolList::new(vec![Arc::new(spec)]));
+        assert_eq!(estimate(&first), 1200);
+        let image = UserMessage { content: vec![Content::image("image/png", "x".repeat(1 << 20))] };
+        first.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), image))]);
+        assert_eq!(estimate(&first), 200 + 1500);
+    }
+
+    #[test]
+    fn a_later_one_by_what_the_last_reply_counted_and_what_came_since() {
+        let counted = Usage { input: 40, output: 10, cache_read: 900, cache_write: 50, reasoning: 5 };
+        assert_eq!(estimate(&request(vec![user(1 << 20), reply(counted), user(400)])), 1000 + 100);
+        let uncounted = reply(Usage::default());
+        assert_eq!(estimate(&request(vec![user(1 << 20), reply(counted), user(400), uncounted, user(40)])), 1310);
+    }
+}

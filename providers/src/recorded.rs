@@ -1,0 +1,196 @@
+//! `Recorded`: a session with a model, written to a file and played back from it.
+
+mod asked;
+mod file;
+
+use std::fmt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+
+use asked::Asked;
+use file::{Exchange, Recording, Tape};
+
+/// A model whose exchanges are recorded in a file, or played back from one: for tests that run what a real model said,
+/// without a key or a network.
+///
+/// The file has a line of JSON for each exchange, in the order in which replies end: what is new in the request, and
+/// every event of the reply. It holds no key and no header, but all of the conversation. A line is written in one piece
+/// before the reply's last event is given out; a reply that cannot be written fails.
+///
+/// Played back, requests must come in the order in which they were made, and ask for the same: the system prompt, the
+/// messages, the tools and the settings, not numbers of messages, the session or a tool's details. One that
+/// differs, or comes after the last exchange, fails with an error that says where and how. A reply that its caller did
+/// not wait for ends in an error where it was left.
+///
+/// ```
+/// use futures::{StreamExt, executor::block_on};
+/// use loopwright::{ChatModel, ChatRequest, Message, MessageId, ModelEvent, UserMessage};
+/// use loopwright_providers::{Offline, Recorded};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("greeting.jsonl");
+/// let mut request = ChatRequest::default();
+/// request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hello")).into()].into();
+///
+/// // Records, since there is no such file yet. The model is made only for that.
+/// let model = Recorded::auto(&path, || Ok(Offline::new()))?;
+/// let said: Vec<ModelEvent> = block_on(model.stream(request.clone()).collect());
+///
+/// let model = Recorded::replay(&path)?;
+/// let again: Vec<ModelEvent> = block_on(model.stream(request).collect());
+/// assert_eq!(again, said);
+/// assert_eq!(model.remaining(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Recorded<M> {
+    info: ModelInfo,
+    mode: Mode<M>,
+}
+
+enum Mode<M> {
+    Record { model: M, tape: Mutex<Tape> },
+    Replay(Mutex<Recording>),
+}
+
+impl<M: ChatModel> Recorded<M> {
+    /// Records what `model` says in a new file. Folders on the way to it are made.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] if there is such a file already, or it cannot be written.
+    pub fn record(model: M, path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let info = model.info().clone();
+        let tape = Mutex::new(Tape::create(path.as_ref(), &info)?);
+        Ok(Recorded { info, mode: Mode::Record { model, tape } })
+    }
+
+    /// Plays the file back if there is one, and records what the model says in it otherwise. Delete the file to
+    /// record anew.
+    ///
+    /// # Errors
+    /// Those of [`Recorded::record`], [`Recorded::replay`] and `model`.
+    pub fn auto(path: impl AsRef<Path>, model: impl FnOnce() -> Result<M, ModelError>) -> Result<Self, ModelError> {
+        let path = path.as_ref();
+        if path.exists() { Self::play(path) } else { Self::record(model()?, path) }
+    }
+
+    /// How many exchanges have not been played back; 0 while recording.
+    pub fn remaining(&self) -> usize {
+        match &self.mode {
+            Mode::Record { .. } => 0,
+            Mode::Replay(recording) => lock(recording).remaining(),
+        }
+    }
+
+    fn play(path: &Path) -> Result<Self, ModelError> {
+        let (info, recording) = Recording::read(path)?;
+        Ok(Recorded { info, mode: Mode::Replay(Mutex::new(recording)) })
+    }
+}
+
+impl Recorded<Box<dyn ChatModel>> {
+    /// Plays back what was recorded in this file.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is no recording, is one of a later version, or
+    /// was cut off.
+    pub fn replay(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::play(path.as_ref())
+    }
+}
+
+impl<M: ChatModel> ChatModel for Recorded<M> {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        match &self.mode {
+            Mode::Record { model, tape } => {
+                let exchange = lock(tape).begin(&request);
+                Take { tape, events: model.stream(request), exchange: Some(exchange) }.boxed()
+            }
+            Mode::Replay(recording) => stream::iter(lock(recording).answer(&request)).boxed(),
+        }
+    }
+}
+
+impl<M> fmt::Debug for Recorded<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if matches!(self.mode, Mode::Record { .. }) { "record" } else { "replay" };
+        f.debug_struct("Recorded").field("model", &self.info.id).field("mode", &mode).finish_non_exhaustive()
+    }
+}
+
+/// A reply that is being recorded.
+struct Take<'a> {
+    tape: &'a Mutex<Tape>,
+    events: BoxStream<'a, ModelEvent>,
+    /// Nothing once it is written.
+    exchange: Option<Exchange>,
+}
+
+impl Stream for Take<'_> {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        let this = &mut *self;
+        let event = ready!(this.events.poll_next_unpin(cx));
+        if let (Some(exchange), Some(event)) = (&mut this.exchange, &event) {
+            exchange.events.push(event.clone());
+        }
+        if matches!(event, None | Some(ModelEvent::Done { .. } | ModelEvent::Error(_)))
+            && let Some(exchange) = this.exchange.take()
+            && let Err(error) = lock(this.tape).write(&exchange)
+        {
+            return Poll::Ready(Some(ModelEvent::Error(error)));
+        }
+        Poll::Ready(event)
+    }
+}
+
+impl Drop for Take<'_> {
+    /// A reply that nobody waits for is recorded as far as it came, so that the numbers of the others stay right.
+    fn drop(&mut self) {
+        if let Some(mut exchange) = self.exchange.take() {
+            exchange.left = true;
+            if let Err(error) = lock(self.tape).write(&exchange) {
+                tracing::error!(%error, "a reply was not recorded");
+            }
+        }
+    }
+}
+
+/// Locks are held while a line is made or written, and never while anybody waits.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No other attempt can help.
+fn refused(why: String) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Offline;
+
+    #[test]
+    fn a_reply_that_cannot_be_written_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full.jsonl");
+        std::fs::write(&path, "").unwrap();
+        let model = Offline::new();
+        let tape = Mutex::new(Tape::unwritable(&path));
+        let recorded = Recorded { info: model.info().clone(), mode: Mode::Record { model, tape } };
+        let events: Vec<_> = futures::executor::block_on(recorded.stream(ChatRequest::default()).collect());
+        let Some(ModelEvent::Error(error)) = events.last() else { panic!("{events:?}") };
+        assert!(error.message.contains("full.jsonl cannot be written"), "{error}");
+        assert!(!events.iter().any(|event| matches!(event, ModelEvent::Done { .. })), "{events:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! What a request asks for, as it is recorded and compared.
+
+use loopwright::{Body, ChatRequest, Message};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// What was asked last.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    settings: Value,
+    messages: Vec<Value>,
+}
+
+/// What a request asks for in another way than the one before it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Change {
+    /// Everything but the messages; nothing if it is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<Value>,
+    /// So many messages are the same, at the beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    kept: usize,
+    /// Those that follow.
+    messages: Vec<Value>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl From<&ChatRequest> for Asked {
+    fn from(request: &ChatRequest) -> Self {
+        let tools = request.tools.iter();
+        let tools = tools.map(|t| json!({"name": t.name, "description": t.description, "schema": t.schema}));
+        let settings = json!({
+            "system": request.system,
+            "tools": tools.collect::<Vec<_>>(),
+            "tool_choice": request.tool_choice,
+            "thinking": request.thinking,
+            "output": request.output,
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+        });
+        Asked { settings, messages: request.messages.iter().map(|message| meaning(message)).collect() }
+    }
+}
+
+/// What a model is told by a message: not how many tokens it took, nor what is for a user interface.
+fn meaning(message: &Message) -> Value {
+    let mut value = serde_json::to_value(&message.body).unwrap_or_default();
+    if let (Some(map), Body::Assistant(_) | Body::ToolResult(_)) = (value.as_object_mut(), &message.body) {
+        ["usage", "stop", "details", "terminate"].iter().for_each(|key| drop(map.remove(*key)));
+    }
+    value
+}
+
+impl Asked {
+    /// Goes on to the next request and says what is new in it.
+    pub(super) fn next(&mut self, next: Asked) -> Change {
+        let kept = self.messages.iter().zip(&next.messages).take_while(|(a, b)| a == b).count();
+        let settings = (self.settings != next.settings).then(|| next.settings.clone());
+        let change = Change { settings, kept, messages: next.messages[kept..].to_vec() };
+        *self = next;
+        change
+    }
+
+    /// Goes on to the next request by what is new in it. False if it keeps what there is not.
+    pub(super) fn apply(&mut self, change: Change) -> bool {
+        if change.kept > self.messages.len() {
+            return false;
+        }
+        self.messages.truncate(change.kept);
+        self.messages.extend(change.messages);
+        self.settings = change.settings.unwrap_or(std::mem::take(&mut self.settings));
+        true
+    }
+
+    /// The first thing in which `other` differs, as part of a sentence.
+    pub(super) fn difference(&self, other: &Asked) -> Option<String> {
+        let (none, empty) = (Value::Null, Map::new());
+        let (ours, theirs) =
+            (self.settings.as_object().unwrap_or(&empty), other.settings.as_object().unwrap_or(&empty));
+        for key in theirs.keys().chain(ours.keys()) {
+            let (a, b) = (ours.get(key).unwrap_or(&none), theirs.get(key).unwrap_or(&none));
+            if a != b {
+                return Some(format!("its `{key}` {}", apart(a, b)));
+            }
+        }
+        let (ours, theirs) = (&self.messages, &other.messages);
+        if let Some(at) = ours.iter().zip(theirs).position(|(a, b)| a != b) {
+            return Some(format!("its message {} {}", at + 1, apart(&ours[at], &theirs[at])));
+        }
+        let lengths = (ours.len(), theirs.len());
+        (lengths.0 != lengths.1).then(|| format!("it has {} messages, and {} were recorded", lengths.1, lengths.0))
+    }
+}
+
+/// Where two values part.
+fn apart(recorded: &Value, asked: &Value) -> String {
+    let (a, b) = (text(recorded), text(asked));
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    format!("is `{}`, and `{}` was recorded", excerpt(&b, same), excerpt(&a, same))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What stands around a character of a text, by its number.
+fn excerpt(text: &str, at: usize) -> String {
+    let (begin, length) = (at.saturating_sub(30), text.chars().count());
+    let piece: String = text.chars().skip(begin).take(90).collect();
+    let dots = |there: bool| if there { "…" } else { "" };
+    format!("{}{piece}{}", dots(begin > 0), dots(begin + 90 < length))
+}

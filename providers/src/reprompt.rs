@@ -1,0 +1,92 @@
+//! `Reprompt`: tells a model that what it wrote cannot be used, and asks again.
+
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use loopwright::{
+    ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelInfo, UserMessage,
+};
+
+/// A model that is told when the server could not use what it wrote, such as a call that is no JSON
+/// ([`ModelErrorKind::Protocol`]), and is asked again.
+///
+/// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no conversation but that
+/// one request. After the last attempt the error is given out. Other errors are: [`Retry`](crate::Retry) is for those,
+/// and belongs around this.
+#[derive(Debug, Clone)]
+pub struct Reprompt<M> {
+    model: M,
+    attempts: u32,
+}
+
+impl<M: ChatModel> Reprompt<M> {
+    /// Two attempts.
+    pub fn new(model: M) -> Self {
+        Reprompt { model, attempts: 2 }
+    }
+    /// At most this many attempts, the first one included.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+}
+
+impl<M: ChatModel> ChatModel for Reprompt<M> {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        let first = self.model.stream(request.clone());
+        let attempt = Attempt { stream: first, request, number: 1, shown: false };
+        let events = stream::unfold(Some(attempt), move |attempt| async move {
+            let mut attempt = attempt?;
+            loop {
+                match attempt.stream.next().await? {
+                    ModelEvent::Error(error)
+                        if error.kind == ModelErrorKind::Protocol && attempt.number < self.attempts =>
+                    {
+                        tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
+                        let request = with_complaint(&attempt.request, &error);
+                        attempt.stream = self.model.stream(request);
+                        attempt.number += 1;
+                        if std::mem::take(&mut attempt.shown) {
+                            return Some((ModelEvent::Withdrawn, Some(attempt)));
+                        }
+                    }
+                    event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => return Some((event, None)),
+                    event => {
+                        match event {
+                            ModelEvent::AnsweredBy(_) => {}
+                            ModelEvent::Withdrawn => attempt.shown = false,
+                            _ => attempt.shown = true,
+                        }
+                        return Some((event, Some(attempt)));
+                    }
+                }
+            }
+        });
+        events.boxed()
+    }
+}
+
+struct Attempt<'a> {
+    stream: BoxStream<'a, ModelEvent>,
+    request: ChatRequest,
+    /// The number of the present attempt, from 1.
+    number: u32,
+    /// The present attempt has given out something that would have to be withdrawn.
+    shown: bool,
+}
+
+/// The request, and what was wrong with the reply to it.
+fn with_complaint(request: &ChatRequest, error: &ModelError) -> ChatRequest {
+    let complaint = format!(
+        "Your last reply could not be used and was thrown away. {error} Write it again: call tools only by their names, \
+         with arguments that are valid JSON and fit their schemas."
+    );
+    let mut request = request.clone();
+    let message = Message::new(MessageId::default(), UserMessage::from(complaint));
+    Arc::make_mut(&mut request.messages).push(Arc::new(message));
+    request
+}

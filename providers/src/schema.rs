@@ -1,0 +1,152 @@
+//! JSON Schemas as servers take them: as a tool's parameters, as the shape of an answer, and in words.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+/// Asks for an answer that fits `schema` where no field does.
+pub(crate) fn in_words(schema: &Value) -> String {
+    format!(
+        "Give your final answer as one JSON value that fits this JSON Schema, with nothing before or after it:\n{schema}"
+    )
+}
+
+/// A tool's schema as parameters: an object, with `properties` even where there are none. Servers refuse others.
+pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
+    if schema["type"] == "object" && schema["properties"].is_object() {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    schema.insert("type".into(), "object".into());
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Cow::Owned(Value::Object(schema))
+}
+
+/// Constraints that a grammar cannot hold. The engine checks them all the same.
+const UNCHECKED: &[&str] = &[
+    "$schema",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "uniqueItems",
+];
+/// What makes a schema one that no grammar is made of.
+const BEYOND: &[&str] =
+    &["$dynamicRef", "contains", "dependentSchemas", "else", "if", "not", "patternProperties", "prefixItems", "then"];
+
+/// The schema as a grammar can be made of it: objects have the properties that are listed and no others, what cannot be
+/// held is left out. Nothing where that would change its meaning: for maps, for what contains itself.
+pub(crate) fn closed(schema: &Value) -> Option<Value> {
+    let schema = close(schema)?;
+    (!contains_itself(&schema)).then_some(schema)
+}
+
+fn close(schema: &Value) -> Option<Value> {
+    let fields = schema.as_object()?;
+    if fields.keys().any(|key| BEYOND.contains(&key.as_str())) {
+        return None;
+    }
+    let mut closed = Map::new();
+    for (key, value) in fields.iter().filter(|(key, _)| !UNCHECKED.contains(&key.as_str())) {
+        let (key, value) = match (key.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(map)) => {
+                let inner = map.iter().map(|(name, schema)| Some((name.clone(), close(schema)?)));
+                (key.as_str(), Value::Object(inner.collect::<Option<_>>()?))
+            }
+            ("oneOf" | "anyOf", Value::Array(list)) => ("anyOf", list.iter().map(close).collect::<Option<_>>()?),
+            ("allOf", Value::Array(list)) => ("allOf", list.iter().map(close).collect::<Option<_>>()?),
+            ("items", item) => ("items", close(item)?),
+            ("additionalProperties", Value::Bool(false)) => continue,
+            ("additionalProperties", _) => return None,
+            (key, value) => (key, value.clone()),
+        };
+        closed.insert(key.to_owned(), value);
+    }
+    let kind = &fields.get("type").cloned().unwrap_or_default();
+    let is_object = kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
+    if is_object && !closed.contains_key("properties") {
+        return None; // any object at all
+    }
+    if closed.contains_key("properties") {
+        closed.insert("additionalProperties".into(), false.into());
+    }
+    Some(Value::Object(closed))
+}
+
+/// Whether following references leads back to where one was.
+fn contains_itself(root: &Value) -> bool {
+    fn follow<'a>(root: &'a Value, at: &'a Value, path: &mut Vec<&'a str>) -> bool {
+        match at {
+            Value::Array(list) => list.iter().any(|item| follow(root, item, path)),
+            Value::Object(fields) => {
+                if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
+                    let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+                    let Some(target) = target.filter(|_| !path.contains(&reference)) else { return true };
+                    path.push(reference);
+                    let back = follow(root, target, path);
+                    path.pop();
+                    if back {
+                        return true;
+                    }
+                }
+                let inner = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "$defs" | "definitions"));
+                inner.into_iter().any(|(_, value)| follow(root, value, path))
+            }
+            _ => false,
+        }
+    }
+    follow(root, root, &mut Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_an_object_with_properties() {
+        let whole = json!({"type": "object", "properties": {"a": {}}});
+        assert!(matches!(parameters(&whole), Cow::Borrowed(_)));
+        assert_eq!(*parameters(&json!({"type": "object"})), json!({"type": "object", "properties": {}}));
+        assert_eq!(*parameters(&Value::Bool(true)), json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn a_closed_schema_lists_all_there_is() {
+        let schema = json!({"$schema": "x", "type": "object", "required": ["a"], "properties": {
+            "a": {"type": "integer", "minimum": 3},
+            "format": {"oneOf": [{"const": 1}, {"$ref": "#/$defs/B"}]},
+        }, "$defs": {"B": {"type": "object", "properties": {"c": {"type": "array", "items": {"type": "string"}}}}}});
+        let inner = json!({"type": "object", "additionalProperties": false,
+            "properties": {"c": {"type": "array", "items": {"type": "string"}}}});
+        let expected = json!({"type": "object", "required": ["a"], "additionalProperties": false, "properties": {
+            "a": {"type": "integer"},
+            "format": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/B"}]},
+        }, "$defs": {"B": inner}});
+        assert_eq!(closed(&schema), Some(expected));
+    }
+
+    #[test]
+    fn what_a_grammar_cannot_say_is_not_closed() {
+        for schema in [
+            json!({"type": "object"}),
+            json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "properties": {"a": {"not": {}}}}),
+            json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
+            json!({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}}}),
+            json!({"$ref": "https://elsewhere"}),
+            json!(true),
+        ] {
+            assert_eq!(closed(&schema), None, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What a request can ask for, in every format: each combination keeps the rules of its API, and each wish arrives.
+
+use std::sync::Arc;
+
+use loopwright::ThinkingLevel::{self, High, Low, Medium, Minimal, Off, XHigh};
+use loopwright::{
+    Body, ChatRequest, Content, Message, MessageId, OutputSchema, Part, ResultStatus, StopReason, ToolCall, ToolChoice,
+    ToolList, ToolResult, ToolSpec, Usage, UserMessage,
+};
+use loopwright_providers::anthropic::{Answers, Messages};
+use loopwright_providers::gemini::GenerateContent;
+use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::openai_responses::Responses;
+use loopwright_providers::{Settings, WireFormat};
+use serde_json::{Value, json};
+
+use crate::quirks::kit::{events, said};
+use crate::rules;
+use crate::rules::openai_chat::Server;
+
+const LEVELS: [ThinkingLevel; 6] = [Off, Minimal, Low, Medium, High, XHigh];
+
+/// The models that requests are made for: their formats, servers and names.
+const MODELS: &[(&str, &str, &str)] = &[
+    ("chat", "api.openai.com", "gpt-4o"),
+    ("chat", "api.openai.com", "gpt-5-mini"),
+    ("chat", "api.openai.com", "o3"),
+    ("chat", "api.mistral.ai", "magistral-medium"),
+    ("chat", "api.deepseek.com", "deepseek-chat"),
+    ("chat", "api.groq.com", "openai/gpt-oss-120b"),
+    ("chat", "openrouter.ai", "anthropic/claude-haiku-4.5"),
+    ("chat", "localhost", "qwen3:8b"),
+    ("responses", "api.openai.com", "gpt-4.1"),
+    ("responses", "api.openai.com", "gpt-5.1"),
+    ("responses", "api.openai.com", "o3"),
+    ("anthropic", "", "claude-3-haiku-20240307"),
+    ("anthropic", "", "claude-sonnet-4-20250514"),
+    ("anthropic", "", "claude-sonnet-4-5"),
+    ("anthropic", "", "claude-opus-4-7"),
+    ("gemini", "", "gemini-2.0-flash"),
+    ("gemini", "", "gemini-2.5-pro"),
+    ("gemini", "", "gemini-2.5-flash"),
+    ("gemini", "", "gemini-3-pro-preview"),
+];
+
+fn encode<F: WireFormat>(request: &ChatRequest, host: &str, model: &str) -> Vec<u8> {
+    let mut settings = Settings::new(model);
+    settings.profile = F::profile(host, model);
+    F::encode(request, &settings)
+}
+
+/// The body for a model, which keeps the rules of its API.
+fn body(request: &ChatRequest, (format, host, model): (&str, &str, &str)) -> Value {
+    let (bytes, legal) = match format {
+        "chat" => {
+            let server = match host {
+                "api.openai.com" => Server::OpenAi,
+                "api.mistral.ai" => Server::Mistral,
+                "api.deepseek.com" => Server::DeepSeek,
+                "openrouter.ai" => Server::OpenRouter,
+                _ => Server::Compatible,
+            };
+            let bytes = encode::<ChatCompletions>(request, host, model);
+            let legal = rules::openai_chat::check(&bytes, server);
+            (bytes, legal)
+        }
+        "responses" => {
+            let bytes = encode::<Responses>(request, host, model);
+            let legal = rules::openai_responses::check(&bytes);
+            (bytes, legal)
+        }
+        "anthropic" => {
+            let bytes = encode::<Messages>(request, host, model);
+            let legal = rules::anthropic::check(&bytes);
+            (bytes, legal)
+        }
+        _ => {
+            let bytes = encode::<GenerateContent>(request, host, model);
+            let legal = rules::gemini::check(&bytes, model);
+            (bytes, legal)
+        }
+    };
+    legal.unwrap_or_else(|why| panic!("{model} at {host}: {why}\n{}", String::from_utf8_lossy(&bytes)));
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn asks(bodies: Vec<Body>) -> ChatRequest {
+    let mut request = ChatRequest::default();
+    let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+    request.messages = Arc::new(messages.collect());
+    request.session = "session-1".into();
+    request.system = "Be brief.".into();
+    request
+}
+
+fn hi() -> ChatRequest {
+    asks(vec![UserMessage::from("hi").into()])
+}
+
+fn with_tools(mut request: ChatRequest) -> ChatRequest {
+    let tool = |name: &str| Arc::new(ToolSpec::with_schema(name, "", json!({"type": "object"})));
+    request.tools = Arc::new(ToolList::new(vec![tool("f"), tool("g")]));
+    request
+}
+
+fn schema() -> Value {
+    json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "minimum": 1}}})
+}
+
+fn with_output(mut request: ChatRequest) -> ChatRequest {
+    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: schema() }));
+    request
+}
+
+#[test]
+fn every_combination_of_wishes_is_a_legal_request_for_every_model() {
+    let choices = [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("g".into())];
+    let mut checked = 0;
+    for model in MODELS {
+        for (level, choice) in LEVELS.iter().flat_map(|level| choices.iter().map(move |choice| (level, choice))) {
+            for wishes in 0..16 {
+                let mut request = hi();
+                let wishes = |bit: u8| wishes & (1 << bit) != 0;
+                if wishes(0) {
+                    request = with_tools(request);
+                }
+                if wishes(1) {
+                    request = with_output(request);
+                }
+                if wishes(2) {
+                    request.max_tokens = Some(if wishes(0) { 2000 } else { 9 });
+                }
+                if wishes(3) {
+                    request.temperature = Some(0.5);
+                }
+                (request.thinking, request.tool_choice) = (*level, choice.clone());
+                body(&request, *model);
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, MODELS.len() * 6 * 4 * 16);
+}
+
+#[test]
+fn a_level_of_thinking_is_told_as_the_model_knows_it() {
+    let told = |model: (&str, &str, &str), pointer: &str| {
+        let told = LEVELS.map(|level| {
+            let mut request = hi();
+            request.thinking = level;
+            body(&request, model).pointer(pointer).cloned().unwrap_or_default()
+        });
+        json!(told)
+    };
+    let cases = [
+        (("chat", "api.openai.com", "gpt-4o"), "/reasoning_effort", json!([null, null, null, null, null, null])),
+        (
+            ("chat", "api.openai.com", "gpt-5"),
+            "/reasoning_effort",
+            json!([null, "minimal", "low", "medium", "high", "high"]),
+        ),
+        (("chat", "localhost", "qwen3"), "/reasoning_effort", json!([null, "low", "low", "medium", "high", "high"])),
+        (
+            ("chat", "openrouter.ai", "x"),
+            "/reasoning/effort",
+            json!([null, "minimal", "low", "medium", "high", "xhigh"]),
+        ),
+        (
+            ("chat", "api.deepseek.com", "x"),
+            "/thinking/type",
+            json!([null, "enabled", "enabled", "enabled", "enabled", "enabled"]),
+        ),
+        (("responses", "", "gpt-5.1"), "/reasoning/effort", json!([null, "low", "low", "medium", "high", "high"])),
+        (
+            ("anthropic", "", "claude-sonnet-4-5"),
+            "/thinking/budget_tokens",
+            json!([null, 1024, 4096, 8192, 16384, 32768]),
+        ),
+        (
+            ("anthropic", "", "claude-opus-4-7"),
+            "/output_config/effort",
+            json!([null, "low", "low", "medium", "high", "max"]),
+        ),
+        (
+            ("gemini", "", "gemini-2.5-flash"),
+            "/generationConfig/thinkingConfig/thinkingBudget",
+            json!([0, 128, 4096, 8192, 16384, 24576]),
+        ),
+        (
+            ("gemini", "", "gemini-3-flash"),
+            "/generationConfig/thinkingConfig/thinkingLevel",
+            json!([null, "minimal", "low", "medium", "high", "high"]),
+        ),
+    ];
+    for (model, pointer, expected) in cases {
+        assert_eq!(told(model, pointer), expected, "{model:?}");
+    }
+}
+
+#[test]
+fn images_of_the_user_and_of_results_arrive_at_every_model() {
+    let image = |data: &str| Content::image("image/png", data);
+    let call = |id: &str| {
+        Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None })
+    };
+    let result = |id: &str, content| {
+        Body::ToolResult(ToolResult {
+            call: id.into(),
+            name: "f".into(),
+            status: ResultStatus::Ok,
+            content,
+            details: None,
+            terminate: false,
+        })
+    };
+    let said = loopwright::AssistantMessage { parts: vec![call("a"), call("b")], ..Default::default() };
+    let request = with_tools(asks(vec![
+        UserMessage { content: vec![Content::text("look"), image("AAAA")] }.into(),
+        said.into(),
+        result("a", vec![Content::text("seen"), image("BBBB")]),
+        result("b", vec![image("CCCC")]),
+    ]));
+    for model in MODELS {
+        let body = body(&request, *model).to_string();
+        let places = ["AAAA", "BBBB", "CCCC"]
+            .map(|data| body.find(data).unwrap_or_else(|| panic!("{model:?} lost {data}: {body}")));
+        assert!(places.is_sorted(), "{model:?}: {body}");
+    }
+}
+
+#[test]
+fn the_user_may_speak_directly_after_results_at_every_model() {
+    let call = ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), signature: None };
+    let said = loopwright::AssistantMessage { parts: vec![Part::ToolCall(call)], ..Default::default() };
+    let content = vec![Content::text("seen"), Content::image("image/png", "AAAA")];
+    let (call, name, status) = ("a".into(), "f".into(), ResultStatus::Ok);
+    let result = Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false });
+    let user = |text: &str| Body::from(UserMessage::from(text));
+    let steered = with_tools(asks(vec![user("q"), said.into(), result, user("stop"), user("now")]));
+    for model in MODELS {
+        let body = body(&steered, *model).to_string();
+        assert_eq!(body.matches("results are there").count(), usize::from(model.1 == "api.mistral.ai"), "{model:?}");
+    }
+}
+
+#[test]
+fn the_prompt_cache_is_hinted_at_where_hints_are_taken() {
+    let request = with_tools(hi());
+    assert_eq!(body(&request, ("chat", "api.openai.com", "gpt-4o"))["prompt_cache_key"], "session-1");
+    assert_eq!(body(&request, ("responses", "", "gpt-5.1"))["prompt_cache_key"], "session-1");
+    assert!(body(&request, ("chat", "localhost", "m")).get("prompt_cache_key").is_none());
+    let anthropic = body(&request, ("anthropic", "", "claude-sonnet-4-5"));
+    let mark = json!({"type": "ephemeral"});
+    assert_eq!(
+        (&anthropic["system"][0]["cache_control"], &anthropic["messages"][0]["content"][0]["cache_control"]),
+        (&mark, &mark)
+    );
+}
+
+#[test]
+fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_words_where_there_is_none() {
+    let (alone, beside) = (with_output(hi()), with_output(with_tools(hi())));
+    for request in [&alone, &beside] {
+        let chat = body(request, ("chat", "api.openai.com", "gpt-4o"));
+        assert_eq!(chat["response_format"]["json_schema"]["schema"], schema());
+        let deepseek = body(request, ("chat", "api.deepseek.com", "m"));
+        assert_eq!(deepseek["response_format"]["type"], "json_object");
+        assert!(deepseek["messages"][0]["content"].as_str().unwrap().contains("\"minimum\":1"));
+        assert_eq!(body(request, ("responses", "", "gpt-5.1"))["text"]["format"]["schema"], schema());
+        let anthropic = body(request, ("anthropic", "", "claude-sonnet-4-5"));
+        let closed = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
+        assert_eq!(anthropic["output_config"]["format"]["schema"], closed);
+        assert_eq!(body(request, ("gemini", "", "gemini-3-pro"))["generationConfig"]["responseJsonSchema"], schema());
+    }
+    assert_eq!(body(&alone, ("chat", "api.groq.com", "m"))["response_format"]["type"], "json_schema");
+    let groq = body(&beside, ("chat", "api.groq.com", "m"));
+    assert!(
+        groq.get("response_format").is_none()
+            && groq["messages"][0]["content"].as_str().unwrap().contains("JSON Schema")
+    );
+    assert_eq!(body(&alone, ("gemini", "", "gemini-2.5-pro"))["generationConfig"]["responseJsonSchema"], schema());
+    let gemini = body(&beside, ("gemini", "", "gemini-2.5-pro"));
+    let tool = &gemini["tools"][0]["functionDeclarations"][2];
+    assert_eq!(
+        (&tool["parametersJsonSchema"], &gemini["toolConfig"]["functionCallingConfig"]["mode"]),
+        (&schema(), &json!("ANY"))
+    );
+    let call = json!({"functionCall": {"name": tool["name"], "args": {"n": 3}}});
+    let reply = json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}]}).to_string();
+    let answer = events::<GenerateContent>(&[&reply]);
+    assert_eq!((answer.text.as_str(), answer.stop, answer.calls().len()), ("{\"n\":3}", Some(StopReason::Stop), 0));
+    let mut forced = beside.clone();
+    forced.tool_choice = ToolChoice::Required;
+    let gemini = body(&forced, ("gemini", "", "gemini-2.5-pro"));
+    assert!(gemini["systemInstruction"]["parts"][1]["text"].as_str().unwrap().contains("JSON Schema"));
+    let mut map = beside.clone();
+    map.output = Some(Arc::new(OutputSchema {
+        name: "Out".into(),
+        schema: json!({"type": "object", "additionalProperties": {"type": "string"}}),
+    }));
+    let anthropic = body(&map, ("anthropic", "", "claude-sonnet-4-5"));
+    assert!(anthropic.get("output_config").is_none(), "no grammar is made of a map");
+    assert_eq!(anthropic["tool_choice"]["type"], "any");
+}
+
+#[test]
+fn a_model_without_a_field_for_schemas_answers_by_a_tool_whose_call_is_text() {
+    let older = ("anthropic", "", "claude-sonnet-4-20250514");
+    assert_eq!(Messages::profile("", older.2).answers, Answers::Tool);
+    let asked = body(&with_output(with_tools(hi())), older);
+    let tool = &asked["tools"][2];
+    assert_eq!((&asked["tool_choice"]["type"], &tool["input_schema"]), (&json!("any"), &schema()));
+    let name = tool["name"].as_str().unwrap();
+    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": name, "input": {}}});
+    let delta = |json: &str| {
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": json}})
+            .to_string()
+    };
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}).to_string();
+    let payloads = [block.to_string(), delta("{\"n\":"), delta(" 3}"), end, r#"{"type":"message_stop"}"#.into()];
+    let answer = events::<Messages>(&payloads.each_ref().map(String::as_str));
+    assert_eq!((answer.text.as_str(), answer.stop, answer.calls().len()), ("{\"n\": 3}", Some(StopReason::Stop), 0));
+    let mut thinks = with_output(hi());
+    thinks.thinking = High;
+    let asked = body(&thinks, older);
+    assert!(
+        asked.get("tool_choice").is_none() && asked["thinking"]["type"] == "enabled",
+        "a forced tool excludes thinking"
+    );
+    assert!(asked["system"][1]["text"].as_str().unwrap().contains("JSON Schema"));
+}
+
+#[test]
+fn a_forced_tool_is_forced_and_goes_before_thinking_where_they_exclude_each_other() {
+    let mut request = with_tools(hi());
+    (request.tool_choice, request.thinking) = (ToolChoice::Tool("g".into()), High);
+    assert_eq!(body(&request, ("chat", "localhost", "m"))["tool_choice"]["function"]["name"], "g");
+    assert_eq!(body(&request, ("responses", "", "gpt-5.1"))["tool_choice"], json!({"type": "function", "name": "g"}));
+    let gemini = body(&request, ("gemini", "", "gemini-2.5-pro"));
+    assert_eq!(gemini["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"], json!(["g"]));
+    for model in ["claude-sonnet-4-5", "claude-opus-4-7"] {
+        let anthropic = body(&request, ("anthropic", "", model));
+        assert_eq!(anthropic["tool_choice"], json!({"type": "tool", "name": "g"}));
+        assert!(anthropic.get("thinking").is_none(), "{model}");
+    }
+}
+
+#[test]
+fn the_users_own_options_replace_ours_and_join_our_lists() {
+    let mut request = with_tools(hi());
+    request.temperature = Some(0.5);
+    let mut settings = Settings::new("m");
+    settings.options.insert("temperature".into(), json!(0.25));
+    settings.options.insert("tools".into(), json!([{"type": "web_search_20250305", "name": "web_search"}]));
+    let bytes = loopwright_providers::anthropic::encode(&request, &settings);
+    rules::anthropic::check(&bytes).unwrap();
+    let body: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!((&body["temperature"], &body["tools"][2]["name"]), (&json!(0.25), &json!("web_search")));
+    let mut settings = Settings::new("m");
+    settings.options.insert("temperature".into(), json!(0.25));
+    settings.options.insert("stream_options".into(), json!({"include_usage": false}));
+    let bytes = loopwright_providers::openai_chat::encode(&request, &settings);
+    rules::openai_chat::check(&bytes, Server::Compatible).unwrap();
+    let mut settings = Settings::new("m");
+    settings.options.insert("tools".into(), json!([{"googleSearch": {}}]));
+    let bytes = loopwright_providers::gemini::encode(&request, &settings);
+    rules::gemini::check(&bytes, "m").unwrap();
+    let body: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(body["tools"][1], json!({"googleSearch": {}}));
+}
+
+#[test]
+fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
+    let expected = Usage { input: 10, output: 30, cache_read: 70, cache_write: 20, reasoning: 12 };
+    let chat = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}], "usage": {
+        "prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
+        "prompt_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 20},
+        "completion_tokens_details": {"reasoning_tokens": 12}}});
+    assert_eq!(events::<ChatCompletions>(&[&chat.to_string()]).usage, expected);
+    let responses = json!({"type": "response.completed", "response": {"status": "completed", "usage": {
+        "input_tokens": 100, "output_tokens": 30, "input_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 20},
+        "output_tokens_details": {"reasoning_tokens": 12}}}});
+    let text = r#"{"type":"response.output_text.delta","delta":"a"}"#;
+    assert_eq!(events::<Responses>(&[text, &responses.to_string()]).usage, expected);
+    let begin = json!({"type": "message_start", "message": {"usage": {
+        "input_tokens": 10, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 20, "output_tokens": 1}}});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
+        "output_tokens": 30, "output_tokens_details": {"thinking_tokens": 12}}});
+    let anthropic = [begin.to_string(), end.to_string(), r#"{"type":"message_stop"}"#.into()];
+    assert_eq!(events::<Messages>(&anthropic.each_ref().map(String::as_str)).usage, expected);
+    let gemini = json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], "usageMetadata": {
+        "promptTokenCount": 100, "cachedContentTokenCount": 70, "candidatesTokenCount": 18, "thoughtsTokenCount": 12}});
+    let body = format!("data: {gemini}\n\n");
+    let expected = Usage { input: 30, cache_write: 0, ..expected };
+    assert_eq!(said::<GenerateContent>(&[body.as_bytes()]).usage, expected, "it does not tell what it wrote");
+}

@@ -1,0 +1,133 @@
+//! Rows 11 to 16, and 19 to 21: bytes that are cut anywhere, keep-alives, streams that end too early or not at all.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures::StreamExt;
+use loopwright_providers::{Anthropic, Http, Place, Progress, ReplyBody, Timeouts, WireFormat};
+
+use super::kit::*;
+use crate::server::Server;
+
+#[test]
+fn quirk_11_comments_are_passed_over_and_are_no_progress() {
+    let body = format!(": OPENROUTER PROCESSING\n\n{}: more\n\n", chat(r#"{"content":"a"}"#, "stop"));
+    assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
+    assert_eq!(progress::<ChatCompletions>(": OPENROUTER PROCESSING\n\n"), None);
+}
+
+#[test]
+fn quirk_12_keep_alives_that_are_sent_as_data_are_passed_over() {
+    let body = stream(&[": keepalive", &chunk(r#"{"content":"a"}"#), ": keepalive", &finish("stop")]);
+    assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
+    for kept in [
+        progress::<ChatCompletions>("data: : keepalive\n\n"),
+        progress::<Messages>("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
+        progress::<Responses>("data: {\"type\":\"keepalive\"}\n\n"),
+        progress::<GenerateContent>("data: : keepalive\n\n"),
+    ] {
+        assert_eq!(kept, None);
+    }
+}
+
+/// How far a reply has come with these bytes.
+fn progress<F: WireFormat>(bytes: &str) -> Option<Progress> {
+    let place = Arc::new(Place::default());
+    ReplyBody::new(F::decoder(place)).push(bytes.as_bytes(), &mut VecDeque::new())
+}
+
+#[test]
+fn quirk_13_lines_may_end_in_any_way_and_be_cut_in_the_middle_of_it() {
+    let body = chat(r#"{"content":"a"}"#, "stop");
+    for end in ["\n", "\r\n", "\r"] {
+        let body = body.replace('\n', end);
+        let bytes: Vec<&[u8]> = body.as_bytes().chunks(1).collect();
+        assert_eq!(said::<ChatCompletions>(&bytes).text, "a", "{end:?}");
+        let body = body.into_bytes();
+        for at in 0..body.len() {
+            assert_eq!(said::<ChatCompletions>(&[&body[..at], &body[at..]]).text, "a", "{end:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn quirk_14_a_letter_may_be_cut_by_a_chunk() {
+    let body = chat(r#"{"content":"Zürich ☃ 🦅"}"#, "stop").into_bytes();
+    for at in 0..body.len() {
+        assert_eq!(said::<ChatCompletions>(&[&body[..at], &body[at..]]).text, "Zürich ☃ 🦅");
+    }
+}
+
+#[test]
+fn quirk_15_a_last_event_without_its_blank_line_counts_and_so_does_a_reason_without_a_done() {
+    let body = format!("data: {}\n\ndata: {}", chunk(r#"{"content":"a"}"#), finish("stop"));
+    for end in ["", "\n", "\n\n"] {
+        let said = said::<ChatCompletions>(&[format!("{body}{end}").as_bytes()]);
+        assert_eq!((said.text.as_str(), said.stop), ("a", Some(StopReason::Stop)), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn() {
+    let call = format!("data: {}\n\n", chunk(&call_f("a", "{}")));
+    let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}"#;
+    let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
+    let part = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}]}"#;
+    let cut = [
+        said::<ChatCompletions>(&[call.as_bytes()]),
+        events::<Messages>(&[block, r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#]),
+        events::<Responses>(&[item]),
+        events::<GenerateContent>(&[part]),
+    ];
+    for said in cut {
+        assert!(said.error_kind().is_some_and(ModelErrorKind::is_retryable), "{said:?}");
+    }
+    let run = run::<ChatCompletions>("", "m", &[call]).await;
+    assert_eq!((run.outcome.end, run.ran.len()), (EndKind::Error, 0));
+}
+
+#[test]
+fn quirk_19_an_error_that_is_no_event_is_an_error() {
+    let error = r#"{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}"#;
+    let half = r#"{"candidates":[{"content":{"parts":[{"text":"half"}]}}]}"#;
+    for body in [error.to_owned(), format!("[{error}]"), format!("[{error}\n]\n"), format!("data: {half}\n\n{error}")] {
+        let said = said::<GenerateContent>(&[body.as_bytes()]);
+        assert_eq!(said.error_kind(), Some(ModelErrorKind::Overloaded), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn quirk_20_pings_alone_are_silence_and_a_reply_can_be_given_up_at_any_time() {
+    let server = Server::start().await;
+    let timeouts = Timeouts { between_events: Duration::from_millis(60), ..Timeouts::default() };
+    let model = Anthropic::builder("m").base_url(server.url()).http(Http::with_timeouts(timeouts)).build().unwrap();
+    let serve = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk("data: {\"type\":\"message_start\",\"message\":{}}\n\n").await;
+        let mut every = tokio::time::interval(Duration::from_millis(5));
+        loop {
+            every.tick().await;
+            http.chunk("event: ping\ndata: {\"type\":\"ping\"}\n\n").await;
+        }
+    };
+    let mut reply = model.stream(request(vec![user("hi")]));
+    let event = tokio::select! {
+        event = reply.next() => event,
+        () = serve => None,
+    };
+    assert!(matches!(&event, Some(ModelEvent::Error(e)) if e.kind == ModelErrorKind::Timeout), "{event:?}");
+    drop(reply);
+    let mut given_up = model.stream(request(vec![user("hi")]));
+    let serve = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        http.chunk(&format!("data: {block}\n\n")).await;
+        http
+    };
+    let (event, http) = tokio::join!(given_up.next(), serve);
+    assert!(matches!(event, Some(ModelEvent::BlockStart { .. })), "{event:?}");
+    drop(given_up);
+    http.closed().await;
+}

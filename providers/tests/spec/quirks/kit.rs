@@ -1,0 +1,221 @@
+//! What these tests share: a body decoded at once, and an agent with a tool against a server of given replies.
+
+pub(crate) use std::sync::{Arc, Mutex};
+
+use std::collections::VecDeque;
+
+pub(crate) use loopwright::{
+    AgentBuilder, AssistantMessage, BlockKind, Body, ChatModel, ChatRequest, Content, Effect, EndKind, GenericAgent,
+    Message, MessageId, ModelError, ModelErrorKind, ModelEvent, Part, ResultStatus, RunContext, RunOutcome, StopReason,
+    Tool, ToolCall, ToolContext, ToolError, ToolOutput, ToolResult, ToolSpec, Usage, UserMessage,
+};
+use loopwright_patterns::PiPattern;
+pub(crate) use loopwright_providers::anthropic::Messages;
+pub(crate) use loopwright_providers::gemini::GenerateContent;
+pub(crate) use loopwright_providers::openai_chat::ChatCompletions;
+pub(crate) use loopwright_providers::openai_responses::Responses;
+use loopwright_providers::{Model, Place, ReplyBody, WireFormat};
+pub(crate) use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// A reply, folded.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) thinking: String,
+    /// Ids, names and arguments.
+    pub(crate) calls: Vec<[String; 3]>,
+    pub(crate) stop: Option<StopReason>,
+    pub(crate) usage: Usage,
+    pub(crate) error: Option<ModelError>,
+}
+
+impl Said {
+    /// The kind of the error that it ended in.
+    pub(crate) fn error_kind(&self) -> Option<ModelErrorKind> {
+        self.error.as_ref().map(|error| error.kind)
+    }
+    /// Its calls, in short.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.calls.iter().map(|call| call.join(" ")).collect()
+    }
+}
+
+/// What a body says that comes in these chunks.
+pub(crate) fn said<F: WireFormat>(chunks: &[&[u8]]) -> Said {
+    let place = Arc::new(Place { provider: "test".into(), host: "here".into(), key_var: None });
+    let (mut body, mut out) = (ReplyBody::new(F::decoder(place)), VecDeque::new());
+    for chunk in chunks {
+        body.push(chunk, &mut out);
+    }
+    body.finish(&mut out);
+    let (mut said, mut kinds) = (Said::default(), Vec::new());
+    for event in out {
+        match event {
+            ModelEvent::BlockStart { kind, .. } => {
+                if let BlockKind::ToolCall { id, name } = &kind {
+                    said.calls.push([id.clone(), name.clone(), String::new()]);
+                }
+                let call = said.calls.len();
+                kinds.push((kind, call));
+            }
+            ModelEvent::Delta { block, delta } => match &kinds[block as usize] {
+                (BlockKind::Text, _) => said.text += &delta,
+                (BlockKind::Thinking, _) => said.thinking += &delta,
+                (BlockKind::ToolCall { .. }, call) => said.calls[call - 1][2] += &delta,
+            },
+            ModelEvent::Done { stop, usage } => (said.stop, said.usage) = (Some(stop), usage),
+            ModelEvent::Error(error) => said.error = Some(error),
+            _ => {}
+        }
+    }
+    said
+}
+
+/// What these payloads say, each an event of its own.
+pub(crate) fn events<F: WireFormat>(payloads: &[&str]) -> Said {
+    said::<F>(&[stream(payloads).as_bytes()])
+}
+
+/// An event stream of these payloads.
+pub(crate) fn stream(payloads: &[&str]) -> String {
+    payloads.iter().map(|payload| format!("data: {payload}\n\n")).collect()
+}
+
+/// A chunk of Chat Completions.
+pub(crate) fn chunk(delta: &str) -> String {
+    format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
+}
+
+/// A chunk of it with this reason to finish.
+pub(crate) fn finish(reason: &str) -> String {
+    format!("{{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
+}
+
+/// A whole reply of Chat Completions: this delta, this reason.
+pub(crate) fn chat(delta: &str, reason: &str) -> String {
+    stream(&[&chunk(delta), &finish(reason), "[DONE]"])
+}
+
+/// A call of the tool `f` as a delta.
+pub(crate) fn call_f(id: &str, arguments: &str) -> String {
+    let function = json!({"name": "f", "arguments": arguments});
+    json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}).to_string()
+}
+
+/// What an agent with the read-only tool `f` did with a server that gave these replies.
+pub(crate) struct Run {
+    pub(crate) outcome: RunOutcome,
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// The bodies that it sent.
+    pub(crate) requests: Vec<Value>,
+    /// The same as they came.
+    pub(crate) raw: Vec<String>,
+    /// The arguments that the tool ran with.
+    pub(crate) ran: Vec<Value>,
+}
+
+impl Run {
+    /// The results of its calls.
+    pub(crate) fn results(&self) -> Vec<&ToolResult> {
+        self.messages.iter().filter_map(|message| message.as_tool_result()).collect()
+    }
+}
+
+/// Runs an agent with a model in the format `F`, at the server that has the profile of this host.
+pub(crate) async fn run<F: WireFormat>(host: &str, model: &str, replies: &[String]) -> Run {
+    run_with(|url| of::<F>(host, model, url), |agent| agent, replies).await
+}
+
+/// A model in the format `F` behind this URL.
+pub(crate) fn of<F: WireFormat>(host: &str, model: &str, url: &str) -> Model<F> {
+    Model::<F>::builder(model).base_url(url).profile(F::profile(host, model)).build().unwrap()
+}
+
+/// The same with any model and agent. A reply that begins with `HTTP/` is a whole answer, others are bodies.
+pub(crate) async fn run_with<M: ChatModel + 'static>(
+    model: impl FnOnce(&str) -> M,
+    agent: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    replies: &[String],
+) -> Run {
+    let (server, ran) = (Server::start().await, Arc::new(Mutex::new(Vec::new())));
+    let model = model(&server.url());
+    let replies = replies.to_vec();
+    let serve = tokio::spawn(async move {
+        let mut raw = Vec::new();
+        for reply in replies {
+            let mut http = server.accept().await;
+            raw.push(std::mem::take(&mut http.raw));
+            match reply.strip_prefix("HTTP/1.1 ").and_then(|answer| answer.split_once('\n')) {
+                Some((status, body)) => http.answer(status, "connection: close\r\n", body).await,
+                None => http.answer("200 OK", "connection: close\r\ncontent-type: text/event-stream\r\n", &reply).await,
+            }
+        }
+        raw // the server is gone: whoever asks once more is told so
+    });
+    let spec = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"})).effect(Effect::ReadOnly);
+    let tool = Noting { spec: Arc::new(spec), ran: ran.clone() };
+    let agent = agent(GenericAgent::builder(model, PiPattern).tool(tool)).build().unwrap();
+    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let outcome = handle.prompt("go").await.unwrap();
+    let messages = handle.state().await.unwrap().messages.to_vec();
+    serve.abort(); // it waits only where fewer requests came than there are replies
+    let raw = serve.await.unwrap_or_default();
+    let requests = raw.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+    let ran = ran.lock().unwrap().clone();
+    Run { outcome, messages, requests, raw, ran }
+}
+
+struct Noting {
+    spec: Arc<ToolSpec>,
+    ran: Arc<Mutex<Vec<Value>>>,
+}
+
+#[async_trait::async_trait]
+impl Tool for Noting {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+    async fn call(&self, arguments: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
+        self.ran.lock().unwrap().push(arguments.clone());
+        Ok("done".into())
+    }
+}
+
+/// A conversation for the encoders.
+pub(crate) fn request(bodies: Vec<Body>) -> ChatRequest {
+    let mut request = ChatRequest::default();
+    let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+    request.messages = Arc::new(messages.collect());
+    request
+}
+
+/// A call of `f`.
+pub(crate) fn call(id: &str, arguments: &str) -> Part {
+    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+}
+
+/// A result of `f`.
+pub(crate) fn result(id: &str, text: &str) -> Body {
+    let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
+    let content = vec![Content::text(text)];
+    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+}
+
+/// What this model said.
+pub(crate) fn by(model: &str, parts: Vec<Part>) -> Body {
+    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+}
+
+/// What the user said.
+pub(crate) fn user(text: &str) -> Body {
+    UserMessage::from(text).into()
+}
+
+/// The body of a request, for the server at `host`; the model's id is its name.
+pub(crate) fn encoded<F: WireFormat>(request: &ChatRequest, host: &str, model: &str) -> Vec<u8> {
+    let mut settings = loopwright_providers::Settings::new(model);
+    settings.profile = F::profile(host, model);
+    F::encode(request, &settings)
+}

@@ -1,0 +1,63 @@
+//! Rows 39, 43 and 44: calls that a server could not read, and calls that it did not see.
+
+use loopwright_providers::{Reprompt, calls_in_text};
+
+use super::kit::*;
+
+const MALFORMED: &str = r#"{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: f("}]}"#;
+
+#[tokio::test]
+async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_fails_the_turn() {
+    let nothing = r#"{"candidates":[{"content":{"parts":[]},"finishReason":"STOP"}]}"#;
+    for unusable in [MALFORMED, &MALFORMED.replace("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"), nothing] {
+        assert_eq!(events::<GenerateContent>(&[unusable]).error_kind(), Some(ModelErrorKind::Protocol), "{unusable}");
+    }
+    let words = stream(&[r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#]);
+    let model = |url: &str| Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url));
+    let run = run_with(model, |agent| agent, &[stream(&[MALFORMED]), words]).await;
+    assert_eq!((run.outcome.end, run.outcome.text.as_str()), (EndKind::Done, "ok"));
+    assert!(run.raw[1].contains("Malformed function call: f("), "the model is told: {}", run.raw[1]);
+    assert_eq!(run.messages.len(), 2, "and nobody else");
+    let again = run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
+    assert_eq!((again.outcome.end, again.requests.len()), (EndKind::Error, 2), "not for ever");
+}
+
+#[tokio::test]
+async fn quirk_43_a_call_that_was_written_as_text_is_run_where_that_was_asked_for() {
+    let pieces = ["I look.\n<tool", "_call>\n{\"name\": \"f\", \"argum", "ents\": {\"x\": 1}}\n</tool_call>"];
+    let pieces = pieces.map(|piece| chunk(&json!({"content": piece}).to_string()));
+    let written = stream(&[&pieces[0], &pieces[1], &pieces[2], &finish("stop"), "[DONE]"]);
+    let replies = [written, chat(r#"{"content":"ok"}"#, "stop")];
+    let salvages = |agent: AgentBuilder| agent.on_text_part(calls_in_text(["f"]));
+    let model = |url: &str| of::<ChatCompletions>("", "m", url);
+    let asked = run_with(model, salvages, &replies).await;
+    assert_eq!((asked.ran, asked.requests.len()), (vec![json!({"x": 1})], 2));
+    assert_eq!(asked.messages[1].text(), "I look.");
+    assert_eq!(asked.requests[1]["messages"][1]["tool_calls"][0]["function"]["name"], "f");
+    let not_asked = run_with(model, |agent| agent, &replies[..1]).await;
+    assert!(not_asked.ran.is_empty(), "it is text");
+    assert!(not_asked.outcome.text.contains("<tool_call>"));
+    let other = chat(&json!({"content": "{\"name\": \"Ada\", \"arguments\": []}"}).to_string(), "stop");
+    let json_answer = run_with(model, salvages, &[other]).await;
+    assert_eq!(json_answer.outcome.text, "{\"name\": \"Ada\", \"arguments\": []}", "nothing is guessed");
+}
+
+#[tokio::test]
+async fn quirk_44_what_groq_could_not_read_goes_back_to_the_model() {
+    let failed = json!({"error": {
+        "message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed",
+        "failed_generation": "<function=f{x: 1}>",
+    }})
+    .to_string();
+    let in_stream = stream(&[&chunk(r#"{"content":"half"}"#), &failed]);
+    let at_once = format!("HTTP/1.1 400 Bad Request\n{failed}");
+    for refused in [in_stream, at_once] {
+        let model = |url: &str| Reprompt::new(of::<ChatCompletions>("api.groq.com", "m", url));
+        let replies = [refused, chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
+        let run = run_with(model, |agent| agent, &replies).await;
+        assert_eq!((run.outcome.end, run.ran.len()), (EndKind::Done, 1));
+        let told = run.requests[1]["messages"][1]["content"].as_str().unwrap();
+        assert!(told.contains("<function=f{x: 1}>"), "{told}");
+        assert!(!run.raw[2].contains("<function="), "it is in no conversation");
+    }
+}

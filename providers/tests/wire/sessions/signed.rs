@@ -1,0 +1,51 @@
+//! What a recorded reply has that must go back byte for byte, as it is in the JSON of a request.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// All of it, in the order in which it came.
+pub(super) fn signed(format: &str, reply: &str) -> Vec<String> {
+    let payloads = reply.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    match format {
+        "openai-responses" => payloads.filter_map(reasoning_item).collect(),
+        _ => {
+            let mut found = Vec::new();
+            let payloads = payloads.filter_map(|payload| serde_json::from_str::<Value>(payload).ok());
+            payloads.for_each(|payload| collect(&payload, &mut found));
+            found.iter().map(|signature| Value::from(signature.as_str()).to_string()).collect()
+        }
+    }
+}
+
+/// Strings that sign or seal something, wherever they are.
+fn collect(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(list) => list.iter().for_each(|item| collect(item, found)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let seals = matches!(key.as_str(), "signature" | "thoughtSignature" | "data" | "encrypted_content");
+                match value {
+                    Value::String(text) if seals && !text.is_empty() => found.push(text.clone()),
+                    value => collect(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A complete item of reasoning, if there is more in it than a summary.
+fn reasoning_item(payload: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type")]
+        kind: String,
+        #[serde(borrow, default)]
+        item: Option<&'a RawValue>,
+    }
+    let event: Event<'_> = serde_json::from_str(payload).ok()?;
+    let raw = event.item.filter(|_| event.kind == "response.output_item.done")?.get();
+    let item: Value = serde_json::from_str(raw).ok()?;
+    let whole = item["encrypted_content"].is_string() || item["content"].is_array();
+    (item["type"] == "reasoning" && whole).then(|| raw.to_owned())
+}

@@ -1,0 +1,99 @@
+//! What a request says, whatever its format: a line for each text, call and result.
+
+use serde_json::Value;
+
+/// The lines of a conversation. Blank texts say nothing.
+pub(super) fn transcript(format: &str, request: &Value) -> Vec<String> {
+    let lines = match format {
+        "anthropic" => messages(request).iter().flat_map(anthropic).collect::<Vec<_>>(),
+        "gemini" => request["contents"].as_array().into_iter().flatten().flat_map(gemini).collect(),
+        "openai-chat" => messages(request).iter().flat_map(chat).collect(),
+        _ => request["input"].as_array().into_iter().flatten().flat_map(item).collect(),
+    };
+    lines.into_iter().filter(|(_, said)| !said.trim().is_empty()).map(|(who, said)| format!("{who}: {said}")).collect()
+}
+
+/// The results that a request ends with, and the text that it ends with.
+pub(super) fn answers(format: &str, request: &Value) -> (Vec<String>, String) {
+    let lines = transcript(format, request);
+    let results = lines.iter().rev().map_while(|line| line.strip_prefix("result: "));
+    let mut results: Vec<String> = results.map(str::to_owned).collect();
+    results.reverse();
+    let said = lines.last().and_then(|line| line.strip_prefix("user: ")).unwrap_or_default();
+    (results, said.to_owned())
+}
+
+/// The text of a string, or of parts.
+pub(super) fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+type Line = (String, String);
+
+fn messages(request: &Value) -> &[Value] {
+    request["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn line(who: &Value, said: String) -> Line {
+    (who.as_str().unwrap_or_default().to_owned(), said)
+}
+
+/// A call; its arguments as a value, as clients differ in their spaces.
+fn call(name: &Value, arguments: &Value) -> Line {
+    let arguments = match arguments {
+        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+        value => value.clone(),
+    };
+    line(&"call".into(), format!("{name} {arguments}"))
+}
+
+fn result(said: String) -> Line {
+    line(&"result".into(), said)
+}
+
+fn anthropic(message: &Value) -> Vec<Line> {
+    match &message["content"] {
+        Value::Array(blocks) => blocks
+            .iter()
+            .map(|block| match block["type"].as_str() {
+                Some("tool_use") => call(&block["name"], &block["input"]),
+                Some("tool_result") => result(text_of(&block["content"])),
+                _ => line(&message["role"], block["text"].as_str().unwrap_or_default().to_owned()),
+            })
+            .collect(),
+        content => vec![line(&message["role"], text_of(content))],
+    }
+}
+
+fn gemini(content: &Value) -> Vec<Line> {
+    let parts = content["parts"].as_array().into_iter().flatten();
+    let lines = parts.map(|part| match (&part["functionCall"], &part["functionResponse"]["response"]) {
+        (Value::Object(function), _) => call(&function["name"], &function["args"]),
+        (_, Value::Object(response)) => {
+            result(response.values().next().and_then(Value::as_str).unwrap_or_default().to_owned())
+        }
+        _ => line(&content["role"], text_of(&part["text"])),
+    });
+    lines.collect()
+}
+
+fn chat(message: &Value) -> Vec<Line> {
+    let said = text_of(&message["content"]);
+    let said = if message["role"] == "tool" { result(said) } else { line(&message["role"], said) };
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let calls = calls.map(|one| call(&one["function"]["name"], &one["function"]["arguments"]));
+    std::iter::once(said).chain(calls).collect()
+}
+
+fn item(item: &Value) -> Option<Line> {
+    match item["type"].as_str() {
+        Some("function_call") => Some(call(&item["name"], &item["arguments"])),
+        Some("function_call_output") => Some(result(text_of(&item["output"]))),
+        Some("reasoning") => None,
+        _ => Some(line(&item["role"], text_of(&item["content"]))),
+    }
+}

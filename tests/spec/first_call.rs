@@ -1,0 +1,42 @@
+//! The pattern that makes the model call a tool first.
+
+use loopwright_patterns::FirstCall;
+
+use crate::kit::*;
+
+async fn forced(replies: impl IntoIterator<Item = Script>, tool: TestTool) -> Rig {
+    Rig::new(FirstCall::new(ToolChoice::Required, PiPattern), replies, |agent| agent.tool(tool)).await
+}
+
+fn choices(rig: &Rig) -> Vec<ToolChoice> {
+    rig.model.requests().iter().map(|request| request.tool_choice.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_first_turn_of_each_request_is_forced() {
+    let replies = [calls(&["look"]), calls(&["look"]), Script::text("one"), calls(&["look"]), Script::text("two")];
+    let rig = forced(replies, TestTool::new("look")).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "one");
+    assert_eq!(rig.handle.prompt("on").await.unwrap().text, "two");
+    use ToolChoice::{Auto, Required};
+    assert_eq!(choices(&rig), [Required, Auto, Auto, Required, Auto]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_does_not_heed_it_has_answered() {
+    let rig = forced([Script::text("no")], TestTool::new("look")).await;
+    let outcome = rig.handle.prompt("go").await.unwrap();
+    assert_eq!((outcome.end, outcome.text.as_str(), rig.model.requests().len()), (EndKind::Done, "no", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_its_question_goes_on_unforced() {
+    let tool = TestTool::new("write").effect(Effect::AtMostOnce);
+    let rig = forced([calls(&["write"]), Script::text("done")], tool).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::AwaitingAction);
+    let open = rig.handle.pending().await.unwrap().remove(0);
+    rig.handle.decide(open.call, open.digest, Decision::Approve).await.unwrap();
+    rig.handle.wait_for_idle().await;
+    assert_eq!(choices(&rig), [ToolChoice::Required, ToolChoice::Auto]);
+    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+}
