@@ -129,7 +129,7 @@ impl Decoder {
             }
         }
         self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
-        for call in delta.tool_calls.into_iter().flatten() {
+        for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
             self.call(call, out);
         }
     }
