@@ -10,8 +10,11 @@
 //! # Ok::<_, loopwright_tools::WorkspaceError>(())
 //! ```
 
+mod commands;
 mod error;
+mod execute_command;
 mod list_directory;
+mod process;
 mod read_file;
 mod workspace;
 mod write_file;
@@ -24,15 +27,23 @@ use std::sync::Arc;
 
 use loopwright::Tool;
 
+pub use commands::Commands;
 pub use error::WorkspaceError;
+pub use execute_command::execute_command;
 pub use list_directory::list_directory;
 pub use read_file::read_file;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
-/// All coding tools, for files in this workspace.
+/// All coding tools, in this workspace, with commands as they are run by default: confined, without network.
 pub fn coding_tools(workspace: Workspace) -> Vec<Arc<dyn Tool>> {
+    coding_tools_with(workspace, Commands::new())
+}
+
+/// All coding tools, in this workspace, with commands that are run in this way.
+pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Vec<Arc<dyn Tool>> {
     vec![
+        Arc::new(execute_command(workspace.clone(), commands)),
         Arc::new(read_file(workspace.clone())),
         Arc::new(list_directory(workspace.clone())),
         Arc::new(write_file(workspace)),

@@ -1,0 +1,186 @@
+//! One command from its start to the end of its last process, on a thread of its own.
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::sync::mpsc;
+
+use super::members::{Mark, Members};
+use super::output::{Live, Output};
+use super::{Ended, How};
+
+/// How long a command that has ended may leave its output open, as a process in the background does.
+const LINGER: Duration = Duration::from_millis(200);
+/// How long ending all processes may take.
+const ENDING: Duration = Duration::from_millis(700);
+/// How often processes are counted and live output that was not taken is offered again.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A command that is to be run.
+pub(super) struct Job {
+    pub(super) command: Command,
+    pub(super) mark: Mark,
+    pub(super) time: Duration,
+    pub(super) max_processes: usize,
+    /// At its end, which comes when nobody wants the command any more, it is stopped.
+    pub(super) stop: PipeReader,
+    pub(super) live: mpsc::Sender<String>,
+}
+
+/// Runs it on this thread, which must be confined already if the command is to be.
+pub(super) fn supervise(mut job: Job) -> io::Result<Ended> {
+    let started = Instant::now();
+    let (out, writer) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&out, true)?;
+    job.command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+    let mut child = job.command.spawn()?;
+    drop(job.command); // it holds the pipe's other end
+    let pid = Pid::from_child(&child);
+    let exit = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        let _ = child.kill(); // what it may have started has no chance to be known
+        let _ = child.wait();
+    })?;
+    let members = Members::of(pid, job.mark.clone());
+    let mut watch = Watch {
+        out: Some(out),
+        output: Output::default(),
+        streamed: Live::default(),
+        live: &job.live,
+        stop: &job.stop,
+        exit,
+    };
+    let over = watch.until_over(started + job.time, job.max_processes, &members);
+    let left = if matches!(over, Ok(Over::Exited)) { members.running().len() } else { 0 };
+    let undead = members.end(ENDING);
+    let status = reap(&mut child, watch.exit.as_fd())?;
+    watch.read()?; // as much as a pipe can hold
+    watch.tell();
+    let how = match over? {
+        Over::Exited => status.map_or(How::Signalled(9), how),
+        Over::Other(how) => how,
+    };
+    Ok(Ended { how, output: watch.output, left, undead, took: started.elapsed() })
+}
+
+/// Why there is nothing more to wait for.
+enum Over {
+    Exited,
+    Other(How),
+}
+
+struct Watch<'a> {
+    /// Both outputs of the command, until their end.
+    out: Option<PipeReader>,
+    output: Output,
+    streamed: Live,
+    live: &'a mpsc::Sender<String>,
+    stop: &'a PipeReader,
+    exit: std::os::fd::OwnedFd,
+}
+
+impl Watch<'_> {
+    fn until_over(&mut self, deadline: Instant, most: usize, members: &Members) -> io::Result<Over> {
+        let mut look = Instant::now() + LOOK;
+        let mut exited: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            if let Some(exited) = exited
+                && (self.out.is_none() || now >= exited + LINGER)
+            {
+                return Ok(Over::Exited);
+            }
+            if exited.is_none() && now >= deadline {
+                return Ok(Over::Other(How::TimedOut));
+            }
+            if now >= look {
+                self.tell();
+                let count = members.running().len();
+                if count > most {
+                    return Ok(Over::Other(How::Multiplied(count)));
+                }
+                look = Instant::now() + LOOK; // counting takes its time where there is much to count
+            }
+            let due = exited.map_or(deadline, |at| at + LINGER).min(look);
+            let ready = self.wait(due.saturating_duration_since(now), exited.is_none())?;
+            if ready.stop {
+                return Ok(Over::Other(How::Stopped));
+            }
+            if ready.out {
+                self.read()?;
+                self.tell();
+            }
+            if ready.exit {
+                exited = Some(Instant::now());
+            }
+        }
+    }
+
+    fn wait(&self, time: Duration, running: bool) -> io::Result<Ready> {
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds = vec![readable(self.stop.as_fd())];
+        fds.extend(self.out.as_ref().map(|out| readable(out.as_fd())));
+        fds.extend(running.then(|| readable(self.exit.as_fd())));
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        match poll(&mut fds, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        let ready = |n: usize| fds.get(n).is_some_and(|fd| !fd.revents().is_empty());
+        let out = self.out.is_some();
+        Ok(Ready { stop: ready(0), out: out && ready(1), exit: running && ready(1 + usize::from(out)) })
+    }
+
+    /// What there is to read, but not for ever: a command that never stops must be looked after too.
+    fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 64 * 1024];
+        for _ in 0..16 {
+            let Some(out) = &mut self.out else { break };
+            match out.read(&mut buffer) {
+                Ok(0) => self.out = None,
+                Ok(count) => {
+                    self.output.push(&buffer[..count]);
+                    self.streamed.push(&buffer[..count]);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers what has come to whoever watches, who may be behind.
+    fn tell(&mut self) {
+        if let Some(text) = self.streamed.take()
+            && let Err(mpsc::error::TrySendError::Full(text)) = self.live.try_send(text)
+        {
+            self.streamed.put_back(text);
+        }
+    }
+}
+
+/// What there is to look at.
+struct Ready {
+    stop: bool,
+    out: bool,
+    exit: bool,
+}
+
+/// How the first process ended. None if it does not end, being stuck in the kernel.
+fn reap(child: &mut Child, exit: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
+    let time = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let _ = poll(&mut [PollFd::from_borrowed_fd(exit, PollFlags::IN)], Some(&time));
+    child.try_wait()
+}
+
+fn how(status: ExitStatus) -> How {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => How::Exited(code),
+        (None, signal) => How::Signalled(signal.unwrap_or_default()),
+    }
+}
