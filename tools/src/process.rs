@@ -41,6 +41,12 @@ use crate::commands::Commands;
 use crate::error::{WorkspaceError, shown};
 use crate::workspace::Workspace;
 
+/// What the shell does with the command, which is its first argument.
+#[cfg(target_os = "linux")]
+const START: &str = supervise::START;
+#[cfg(not(target_os = "linux"))]
+const START: &str = r#"exec /bin/sh -c "$1" sh"#;
+
 /// Live output that may wait to be told.
 const AHEAD: usize = 8;
 
@@ -171,34 +177,25 @@ impl Inner {
         let (cwd, path) = self.directory(cwd)?;
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
         let mut shell = self.shell(&den, &tag);
-        shell.arg(command).current_dir(here(&cwd, &path));
+        shell.args(["sh", command]).current_dir(here(&cwd, &path));
         #[cfg(target_os = "linux")]
-        {
-            let watchdog = match &den.fence {
-                Some(fence) => fence.enter().map_err(fail)?,
-                None => None,
-            };
-            let job = supervise::Job {
-                command: shell,
-                mark: self.confinement.mark(tag),
-                time,
-                max_processes: self.commands.max_processes,
-                stop,
-                live,
-            };
-            let ended = supervise::supervise(job).map_err(fail);
-            if let Some(watchdog) = watchdog {
-                watchdog.dismiss();
-            }
-            ended
-        }
+        return supervise::supervise(supervise::Job {
+            command: shell,
+            fence: den.fence.as_ref(),
+            mark: self.confinement.mark(tag),
+            time,
+            max_processes: self.commands.max_processes,
+            stop,
+            live,
+        })
+        .map_err(fail);
         #[cfg(all(unix, not(target_os = "linux")))]
         return supervise::supervise(shell, time, stop, live).map_err(fail);
         #[cfg(not(unix))]
         Err(fail(io::Error::other(format!("there is no shell here for {time:?} ({stop:?}, {live:?})"))))
     }
 
-    /// `sh -c` with everything but the command.
+    /// A shell with everything but the command.
     fn shell(&self, den: &Den, tag: &str) -> Command {
         let (temporary, home) = (den.dir.path().join("tmp"), den.dir.path().join("home"));
         let confined = !matches!(self.confinement, Confinement::Unconfined);
@@ -214,7 +211,7 @@ impl Inner {
             ));
             words.push("--".into());
         }
-        words.extend(["/bin/sh", "-c"].map(OsString::from));
+        words.extend(["/bin/sh", "-c", START].map(OsString::from));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env_clear();
         command.envs(environment::variables(&self.commands.env, home.as_deref(), &temporary));

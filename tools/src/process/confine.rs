@@ -1,16 +1,18 @@
 //! Landlock: a thread that confines itself, and with itself every process it starts.
 //!
 //! Landlock, capabilities, `no_new_privs` and seccomp belong to a thread, and what a thread starts inherits
-//! them. So each command has a thread of its own, which gives its rights away and then starts the command
-//! with the standard library: no code runs between fork and exec, and none of this needs `unsafe`.
+//! them. So a thread gives its rights away, starts the command with the standard library, and ends: no code
+//! runs between fork and exec, and none of this needs `unsafe`.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -40,6 +42,9 @@ const SYSTEM: [&str; 16] = [
 ];
 /// Devices that may be read and written.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// How long a thread may take to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the kernel can do about commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,27 +132,53 @@ impl Fence {
         Ok(Fence { rules, landlock, no_sockets })
     }
 
-    /// Confines the thread that calls it, for good. What it starts from then on is confined like it, and dies
-    /// with this process, where the kernel can tell what is to die.
-    pub(super) fn enter(&self) -> io::Result<Option<Watchdog>> {
+    /// Takes from the thread that calls it the power over all processes but those that it starts from now on,
+    /// for good. The watchdog ends those if this process dies, where it can tell them from others.
+    pub(super) fn stand_guard(&self) -> io::Result<Option<Watchdog>> {
         rustix::thread::set_no_new_privs(true)?;
-        let mut watchdog = None;
-        if self.landlock.scopes_signals() {
-            // A layer of its own, so that the command cannot signal its watchdog, but that one the command.
-            let outer = Ruleset::default().scope(Scope::Signal).and_then(Ruleset::create);
-            outer.and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
-            watchdog = Some(Watchdog::start()?);
+        // Any right makes a domain; that of block devices nobody will miss.
+        let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).and_then(|rules| rules.scope(Scope::Signal));
+        rules.and_then(Ruleset::create).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+        self.landlock.scopes_signals().then(Watchdog::start).transpose()
+    }
+
+    /// Starts a command confined, from a thread that stands guard. It must not do anything before this returns.
+    ///
+    /// The thread that confines itself is in the command's domain, so the command may look into it, and sees
+    /// the memory of this process. That is why the thread must be gone first.
+    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let start = || {
+            self.confine()?;
+            Ok((command.spawn()?, rustix::thread::gettid()))
+        };
+        let (mut child, thread) = std::thread::scope(|scope| {
+            let starting = std::thread::Builder::new().name("confined".into()).spawn_scoped(scope, start)?;
+            starting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it panicked")))
+        })?;
+        let task = format!("/proc/self/task/{}", thread.as_raw_pid());
+        let deadline = Instant::now() + PATIENCE;
+        while Path::new(&task).exists() {
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(io::Error::other("the thread that started it does not end"));
+            }
+            std::thread::yield_now();
         }
+        Ok(child)
+    }
+
+    /// Confines this thread, for good, and what it starts.
+    fn confine(&self) -> io::Result<()> {
         give_up_capabilities()?;
         let status = self.rules.try_clone()?.restrict_self().map_err(io::Error::other)?;
-        if !matches!(status.landlock, LandlockStatus::Available { effective_abi, .. } if effective_abi == self.landlock.abi)
-        {
+        if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
             return Err(io::Error::other("Landlock does less than it did a moment ago"));
         }
         if let Some(no_sockets) = &self.no_sockets {
             seccompiler::apply_filter(no_sockets).map_err(io::Error::other)?;
         }
-        Ok(watchdog)
+        Ok(())
     }
 }
 

@@ -13,15 +13,17 @@ pub(super) enum Mark {
     /// daemon that clears its environment stays in the domain, and so do its children.
     Signals,
     /// This thread may look into them and nobody else, as with every Landlock. One that forbids to be looked
-    /// into gets away.
+    /// into gets away, should it leave its process group.
     Traces,
     /// They descend from the first, or have this in their environment. A daemon that clears it gets away.
     Descent(String),
 }
 
-/// The processes of one command. With a mark of Landlock's, only for the thread that confined itself.
+/// The processes of one command. With a mark of Landlock's, only for the thread that stands guard.
 pub(super) struct Members {
     first: Pid,
+    /// In the domain of the guard, but none of the command's.
+    watchdog: Option<Pid>,
     since: u64,
     mark: Mark,
 }
@@ -37,10 +39,10 @@ struct Stat {
 impl Members {
     /// Those of the command whose first process this is: a child that has not been waited for, in a process
     /// group of its own.
-    pub(super) fn of(first: Pid, mark: Mark) -> Self {
+    pub(super) fn of(first: Pid, watchdog: Option<Pid>, mark: Mark) -> Self {
         // All others are younger. Without a date none is taken for one.
         let since = Stat::read(first.as_raw_pid()).map_or(u64::MAX, |stat| stat.since);
-        Members { first, since, mark }
+        Members { first, watchdog, since, mark }
     }
 
     /// Those that run.
@@ -83,7 +85,7 @@ impl Members {
     fn has(&self, pid: Pid) -> bool {
         let raw = pid.as_raw_pid();
         // To itself a thread may do anything, whatever its domain.
-        if raw.unsigned_abs() == std::process::id() {
+        if raw.unsigned_abs() == std::process::id() || self.watchdog == Some(pid) {
             return false;
         }
         let marked = match &self.mark {
@@ -154,7 +156,7 @@ mod tests {
     fn this_process_is_none() {
         let own = Pid::from_raw(std::process::id() as i32).unwrap();
         for mark in [Mark::Signals, Mark::Traces, Mark::Descent("A=1".into())] {
-            let members = Members { first: own, since: 0, mark };
+            let members = Members { first: own, watchdog: None, since: 0, mark };
             assert!(!members.has(own));
         }
     }
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_older_than_the_command_is_none() {
         let parent = rustix::process::getppid().unwrap();
-        let all = Members { first: parent, since: 0, mark: Mark::Descent("A=1".into()) };
+        let all = Members { first: parent, watchdog: None, since: 0, mark: Mark::Descent("A=1".into()) };
         assert!(all.has(parent));
         assert!(!Members { since: u64::MAX, ..all }.has(parent));
     }

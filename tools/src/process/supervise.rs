@@ -1,6 +1,6 @@
 //! One command from its start to the end of its last process, on a thread of its own.
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,8 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::mpsc;
 
+use super::confine::Fence;
 use super::members::{Mark, Members};
 use super::output::{Live, Output};
+use super::watchdog::Watchdog;
 use super::{Ended, How};
 
 /// How long a command that has ended may leave its output open, as a process in the background does.
@@ -21,9 +23,14 @@ const ENDING: Duration = Duration::from_millis(700);
 /// How often processes are counted and live output that was not taken is offered again.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// What a shell does with its first argument: it waits until it may do anything, and does that.
+pub(super) const START: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
+
 /// A command that is to be run.
-pub(super) struct Job {
+pub(super) struct Job<'a> {
+    /// One that begins with [`START`].
     pub(super) command: Command,
+    pub(super) fence: Option<&'a Fence>,
     pub(super) mark: Mark,
     pub(super) time: Duration,
     pub(super) max_processes: usize,
@@ -32,20 +39,35 @@ pub(super) struct Job {
     pub(super) live: mpsc::Sender<String>,
 }
 
-/// Runs it on this thread, which must be confined already if the command is to be.
-pub(super) fn supervise(mut job: Job) -> io::Result<Ended> {
+/// Runs it on this thread, which is of no use for anything else afterwards.
+pub(super) fn supervise(job: Job<'_>) -> io::Result<Ended> {
+    let watchdog = job.fence.map(Fence::stand_guard).transpose()?.flatten();
+    let ended = watch(job, watchdog.as_ref().map(Watchdog::pid));
+    if let Some(watchdog) = watchdog {
+        watchdog.dismiss();
+    }
+    ended
+}
+
+fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
     let started = Instant::now();
     let (out, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&out, true)?;
-    job.command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
-    let mut child = job.command.spawn()?;
+    job.command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+    let mut child = match job.fence {
+        Some(fence) => fence.spawn(&mut job.command)?,
+        None => job.command.spawn()?,
+    };
     drop(job.command); // it holds the pipe's other end
     let pid = Pid::from_child(&child);
     let exit = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
         let _ = child.kill(); // what it may have started has no chance to be known
         let _ = child.wait();
     })?;
-    let members = Members::of(pid, job.mark.clone());
+    let members = Members::of(pid, watchdog, job.mark.clone());
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(b"\n"); // go; if it is dead already, that shows
+    }
     let mut watch = Watch {
         out: Some(out),
         output: Output::default(),

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Pid;
+
 /// Reads until this process says that all is well. At the end of input, which comes when this process is
 /// gone, it ends every process that it may signal and that can get no new privileges. Landlock lets it
 /// signal those of its command alone; the second condition is there in case that should ever fail.
@@ -28,11 +30,16 @@ done 2>/dev/null
 pub(super) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Starts it. The thread must be in a Landlock domain that scopes signals, and not in the command's yet.
+    /// Starts it, from a thread in a Landlock domain that scopes signals, but not that of the command.
     pub(super) fn start() -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", SCRIPT]).env_clear().process_group(0).current_dir("/").stdin(Stdio::piped());
         Ok(Watchdog(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    }
+
+    /// Its own process.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 
     /// Lets it go: the command has ended.
