@@ -247,3 +247,7 @@ fn signal_name(signal: i32) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

@@ -80,6 +80,12 @@ impl Landlock {
         }
     }
 
+    /// As on Linux 6.10.
+    #[cfg(test)]
+    pub(super) fn old() -> Self {
+        Landlock { abi: ABI::V5, seccomp: true }
+    }
+
     /// Signals stay among the processes of a command, which is also how they are told from all others.
     pub(super) fn scopes_signals(self) -> bool {
         self.abi >= ABI::V6
@@ -90,9 +96,9 @@ impl Landlock {
         self.abi as i32
     }
 
-    /// What this kernel's rules do not cover.
+    /// What this kernel's rules do not cover. None has a rule for modes and times so far.
     pub(crate) fn gaps(self, network: bool) -> Vec<&'static str> {
-        let mut gaps = Vec::new();
+        let mut gaps = vec!["modes and times of the user's files outside can be changed"];
         let mut without = |missing: bool, gap| gaps.extend(missing.then_some(gap));
         without(self.abi < ABI::V3, "files outside can be cut to nothing");
         without(!network && !self.seccomp && self.abi < ABI::V4, "the network is open");
@@ -136,9 +142,12 @@ impl Fence {
     /// for good. The watchdog ends those if this process dies, where it can tell them from others.
     pub(super) fn stand_guard(&self) -> io::Result<Option<Watchdog>> {
         rustix::thread::set_no_new_privs(true)?;
-        // Any right makes a domain; that of block devices nobody will miss.
-        let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).and_then(|rules| rules.scope(Scope::Signal));
-        rules.and_then(Ruleset::create).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+        // Any rule makes a domain. These allow what they are about everywhere; that links and renames may go from
+        // one directory to another is refused by every domain that does not say so.
+        let rights = AccessFs::Refer | AccessFs::MakeBlock;
+        let apart = Ruleset::default().handle_access(rights).and_then(|rules| rules.scope(Scope::Signal));
+        let apart = apart.and_then(Ruleset::create).and_then(|rules| allow(rules, Path::new("/"), rights));
+        apart.and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
         self.landlock.scopes_signals().then(Watchdog::start).transpose()
     }
 

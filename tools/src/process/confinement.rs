@@ -41,6 +41,12 @@ impl Confinement {
         }
     }
 
+    /// As on a kernel whose Landlock does not scope signals yet.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn old_landlock() -> Self {
+        Confinement::Landlock(Landlock::old())
+    }
+
     /// Only Linux can confine.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn find(commands: &Commands) -> Self {
