@@ -1,4 +1,4 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, one tool with `tools call`.
 
 mod agent;
 mod args;
@@ -7,6 +7,7 @@ mod interrupt;
 mod model;
 mod print;
 mod run;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Chat(options)) => start(chat::chat(&options)),
+        Some(Command::Tools(what)) => start(tools::tools(&what)),
         None => start(chat::chat(&cli.chat)),
     };
     match done {

@@ -164,7 +164,7 @@ fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
         How::Exited(code) => format!("Exit code {code}."),
         How::Signalled(signal) => format!("Ended by signal {signal}{}.", signal_name(signal)),
         How::TimedOut => format!(
-            "The command was ended because its time of {} seconds was up. If it needs more, call it again with a \
+            "The command was ended because its time of {} s was up. If it needs more, call it again with a \
              larger `timeout`; if it waits for input or serves without end, call it in another way.",
             time.as_secs()
         ),

@@ -10,3 +10,4 @@ mod model;
 mod process;
 mod prompt;
 mod server;
+mod tools;

@@ -270,7 +270,7 @@ async fn its_time_ends_all_of_it() {
         "{:?}",
         start.elapsed()
     );
-    assert!(why.starts_with("The command was ended because its time of 1 seconds was up."), "{why}");
+    assert!(why.starts_with("The command was ended because its time of 1 s was up."), "{why}");
     assert!(why.ends_with("\nbegun\n"), "{why}");
     assert_eq!(alive(&mark), 0);
 }
@@ -382,7 +382,7 @@ async fn what_cannot_be_meant_is_refused() {
         assert!(why.contains(says), "{why}");
     }
     let short = Place::with(Commands::new().max_timeout(Duration::from_secs(1)));
-    assert!(short.call(json!({ "command": "sleep 5" })).await.unwrap_err().contains("its time of 1 seconds"));
+    assert!(short.call(json!({ "command": "sleep 5" })).await.unwrap_err().contains("its time of 1 s"));
 }
 
 #[test]
