@@ -10,9 +10,16 @@
 //! # Ok::<_, loopwright_tools::WorkspaceError>(())
 //! ```
 
+mod diff;
+mod edit_file;
 mod error;
+mod glob_files;
 mod list_directory;
+mod pattern;
 mod read_file;
+mod schema;
+mod search_files;
+mod text;
 mod workspace;
 mod write_file;
 
@@ -24,9 +31,13 @@ use std::sync::Arc;
 
 use loopwright::Tool;
 
+pub use diff::diff;
+pub use edit_file::edit_file;
 pub use error::WorkspaceError;
+pub use glob_files::glob_files;
 pub use list_directory::list_directory;
 pub use read_file::read_file;
+pub use search_files::search_files;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
@@ -34,7 +45,11 @@ pub use write_file::write_file;
 pub fn coding_tools(workspace: Workspace) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read_file(workspace.clone())),
+        Arc::new(write_file(workspace.clone())),
+        Arc::new(edit_file(workspace.clone())),
         Arc::new(list_directory(workspace.clone())),
-        Arc::new(write_file(workspace)),
+        Arc::new(search_files(workspace.clone())),
+        Arc::new(glob_files(workspace.clone())),
+        Arc::new(diff(workspace)),
     ]
 }
