@@ -1,7 +1,6 @@
 //! `execute_command`: runs a shell command in the workspace.
 
 use std::fmt::Write;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::commands::Commands;
 use crate::process::{Ended, How, Output, Shell};
+use crate::schema::strict;
 use crate::workspace::Workspace;
 
 const NAME: &str = "execute_command";
@@ -38,9 +38,9 @@ struct Args {
     /// The directory to run it in, as a path relative to the workspace; the workspace itself if left out.
     #[serde(default)]
     cwd: Option<String>,
-    /// Seconds after which it is ended; 30 if left out.
+    /// Seconds after which it is ended, at least 1; 30 if left out.
     #[serde(default)]
-    timeout: Option<NonZeroU64>,
+    timeout: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -73,7 +73,7 @@ fn tool(state: State) -> impl Tool {
     );
     tool_with(state, NAME, &description, execute)
         .effect(Effect::AtMostOnce)
-        .spec(|spec| spec.title("Run a command").sequential().timeout(most + AFTERWARDS))
+        .spec(|spec| strict(spec).title("Run a command").sequential().timeout(most + AFTERWARDS))
 }
 
 async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput, ToolError> {
@@ -110,7 +110,8 @@ fn checked(args: &Args, most: Duration) -> Result<Duration, ToolError> {
     if args.command.contains('\0') {
         return bad("`command` has a NUL character in it, which no command can have: write it without");
     }
-    match args.timeout.map(|seconds| Duration::from_secs(seconds.get())) {
+    match args.timeout.map(Duration::from_secs) {
+        Some(Duration::ZERO) => bad("`timeout` is 0, in which nothing can be done: give at least 1 second"),
         Some(time) if time > most => {
             let (asked, most) = (time.as_secs(), most.as_secs());
             bad(&format!(
@@ -142,8 +143,8 @@ impl State {
             let path = path.clone();
             move |workspace: &Workspace| {
                 // So that it is not taken for a part of the project.
-                workspace.write(&format!("{KEPT}/.gitignore"), b"*\n")?;
-                Ok(workspace.write(&path, &whole)?)
+                workspace.write(&format!("{KEPT}/.gitignore"), b"*\n", None)?;
+                Ok(workspace.write(&path, &whole, None)?)
             }
         };
         Some(match self.workspace.clone().off_thread(work).await {

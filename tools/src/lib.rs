@@ -11,11 +11,18 @@
 //! ```
 
 mod commands;
+mod diff;
+mod edit_file;
 mod error;
 mod execute_command;
+mod glob_files;
 mod list_directory;
+mod pattern;
 mod process;
 mod read_file;
+mod schema;
+mod search_files;
+mod text;
 mod workspace;
 mod write_file;
 
@@ -28,10 +35,14 @@ use std::sync::Arc;
 use loopwright::Tool;
 
 pub use commands::Commands;
+pub use diff::diff;
+pub use edit_file::edit_file;
 pub use error::WorkspaceError;
 pub use execute_command::execute_command;
+pub use glob_files::glob_files;
 pub use list_directory::list_directory;
 pub use read_file::read_file;
+pub use search_files::search_files;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
@@ -45,7 +56,11 @@ pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Vec<Arc<dy
     vec![
         Arc::new(execute_command(workspace.clone(), commands)),
         Arc::new(read_file(workspace.clone())),
+        Arc::new(write_file(workspace.clone())),
+        Arc::new(edit_file(workspace.clone())),
         Arc::new(list_directory(workspace.clone())),
-        Arc::new(write_file(workspace)),
+        Arc::new(search_files(workspace.clone())),
+        Arc::new(glob_files(workspace.clone())),
+        Arc::new(diff(workspace)),
     ]
 }

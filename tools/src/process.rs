@@ -28,7 +28,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use loopwright::ToolError;
 use tempfile::TempDir;
@@ -38,7 +37,6 @@ pub(crate) use confinement::Confinement;
 pub(crate) use output::Output;
 
 use crate::commands::Commands;
-use crate::error::{WorkspaceError, shown};
 use crate::workspace::Workspace;
 
 /// What the shell does with the command, which is its first argument.
@@ -55,9 +53,7 @@ const AHEAD: usize = 8;
 pub(crate) struct Shell(Arc<Inner>);
 
 struct Inner {
-    root: io::Result<Dir>,
-    path: PathBuf,
-    real: PathBuf,
+    workspace: Workspace,
     commands: Commands,
     confinement: Confinement,
     den: Mutex<Option<Arc<Den>>>,
@@ -113,11 +109,7 @@ impl Shell {
     }
 
     pub(crate) fn with(workspace: &Workspace, commands: Commands, confinement: Confinement) -> Self {
-        let path = workspace.root().to_owned();
-        // As the workspace does it, once: from here on a directory, whatever its path comes to mean.
-        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let root = Dir::open_ambient_dir(&real, ambient_authority());
-        Shell(Arc::new(Inner { root, path, real, commands, confinement, den: Mutex::default() }))
+        Shell(Arc::new(Inner { workspace: workspace.clone(), commands, confinement, den: Mutex::default() }))
     }
 
     pub(crate) fn commands(&self) -> &Commands {
@@ -174,7 +166,7 @@ impl Inner {
     ) -> Result<Ended, ToolError> {
         let fail = |e: io::Error| ToolError::Failed(format!("the command could not be run: {e}"));
         let den = self.den().map_err(|e| ToolError::Failed(format!("commands cannot be run: {e}")))?;
-        let (cwd, path) = self.directory(cwd)?;
+        let (cwd, path) = self.workspace.open_dir(cwd.unwrap_or_default())?;
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
         let mut shell = self.shell(&den, &tag);
         shell.args(["sh", command]).current_dir(here(&cwd, &path));
@@ -253,26 +245,10 @@ impl Inner {
     }
 
     fn writable(&self, den: &Path) -> Vec<PathBuf> {
-        [self.real.clone(), den.to_owned()].into_iter().chain(self.commands.writable.iter().cloned()).collect()
-    }
-
-    /// A directory of the workspace, opened: what its name is made to mean afterwards does not matter.
-    fn directory(&self, cwd: Option<&str>) -> Result<(Dir, PathBuf), WorkspaceError> {
-        let asked = cwd.unwrap_or_default();
-        let root = self.path.display().to_string();
-        let fail = |e: io::Error| WorkspaceError::from_io(asked, &root, "used as the working directory", &e);
-        let below = |root: &Path| Path::new(asked).strip_prefix(root).ok();
-        let inside = if Path::new(asked).is_absolute() {
-            let outside = || WorkspaceError::Outside { path: shown(asked), root: root.clone() };
-            below(&self.path).or_else(|| below(&self.real)).ok_or_else(outside)?
-        } else {
-            Path::new(asked)
-        };
-        let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
-        match &self.root {
-            Ok(dir) => Ok((dir.open_dir(inside).map_err(fail)?, self.real.join(inside))),
-            Err(e) => Err(WorkspaceError::Root { root: root.clone(), why: e.to_string() }),
-        }
+        [self.workspace.real_root().to_owned(), den.to_owned()]
+            .into_iter()
+            .chain(self.commands.writable.iter().cloned())
+            .collect()
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, loopwright, project};
 
-const TOOLS: [&str; 4] = ["execute_command", "list_directory", "read_file", "write_file"];
+const TOOLS: [&str; 8] =
+    ["read_file", "write_file", "edit_file", "list_directory", "search_files", "glob_files", "execute_command", "diff"];
 
 #[test]
 fn the_tools_are_listed() {
@@ -64,7 +65,7 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
     for (args, says) in [
         (&["tools", "call", "nothing", "{}"][..], "There is no tool `nothing`; the tools are: "),
         (&["tools", "call", "read_file", "{"], "not valid JSON"),
-        (&["tools", "call", "read_file", r#"{"path": 7, "limit": 0}"#], "- /limit: "),
+        (&["tools", "call", "read_file", r#"{"path": 7}"#], "- /path: 7 is not of type"),
         (&["tools", "call", "read_file"], "JSON"),
         (&["tools", "call", "read_file", "{}", "--root", "nowhere"], "the workspace `nowhere` cannot be opened"),
         (&["tools"], "list"),

@@ -376,6 +376,7 @@ async fn what_cannot_be_meant_is_refused() {
     for (arguments, says) in [
         (json!({ "command": " " }), "`command` is empty"),
         (json!({ "command": "a\u{0}b" }), "NUL"),
+        (json!({ "command": "true", "timeout": 0 }), "`timeout` is 0"),
         (json!({ "command": "true", "timeout": 61 }), "`timeout` is 61 seconds, but 60 are the most"),
     ] {
         let why = place.call(arguments).await.unwrap_err();
