@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process,
+};
 
 /// How the processes of a command are known.
 #[derive(Debug, Clone)]
@@ -55,6 +57,7 @@ impl Members {
     /// Ends them all. How many are left when the time is up; there should be none.
     pub(super) fn end(&self, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
+        let mut rest = Duration::from_millis(1);
         // In one step, so nothing in it can fork meanwhile. The first has not been waited for, so the group is its.
         let _ = kill_process_group(self.first, Signal::KILL);
         loop {
@@ -68,12 +71,18 @@ impl Members {
                     self.signal(*pid, signal);
                 }
             }
-            pause(Duration::from_millis(1));
+            pause(rest);
+            rest = (rest * 2).min(Duration::from_millis(50)); // they need time too, to end
         }
     }
 
-    /// A number may belong to another process by now. Once it is held open it cannot change, so it is looked at then.
     fn signal(&self, pid: Pid, signal: Signal) {
+        // The kernel looks whose it is, and there may be many.
+        if matches!(self.mark, Mark::Signals) {
+            let _ = kill_process(pid, signal);
+            return;
+        }
+        // The number may belong to another process by now. Held open it cannot change, so it is looked at then.
         let held: Result<OwnedFd, _> = pidfd_open(pid, PidfdFlags::empty());
         if let Ok(held) = held
             && self.has(pid)

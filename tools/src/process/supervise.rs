@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
 use tokio::sync::mpsc;
 
 use super::confine::Fence;
@@ -18,10 +18,15 @@ use super::{Ended, How};
 
 /// How long a command that has ended may leave its output open, as a process in the background does.
 const LINGER: Duration = Duration::from_millis(200);
-/// How long ending all processes may take.
+/// How long ending all processes may take beyond the command's time.
 const ENDING: Duration = Duration::from_millis(700);
-/// How often processes are counted and live output that was not taken is offered again.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long it may take if that time is not up.
+const ENDING_EARLY: Duration = Duration::from_secs(10);
+/// How often live output that was not taken is offered again, and the system asked how many processes it has.
+/// Short, since many can come in it.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often the command's processes are counted, however many the system has.
+const COUNT: Duration = Duration::from_millis(500);
 
 /// What a shell does with its first argument: it waits until it may do anything, and does that.
 pub(super) const START: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
@@ -50,7 +55,7 @@ pub(super) fn supervise(job: Job<'_>) -> io::Result<Ended> {
 }
 
 fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
-    let started = Instant::now();
+    let (started, crowd) = (Instant::now(), crowd());
     let (out, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&out, true)?;
     job.command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
@@ -65,6 +70,8 @@ fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
         let _ = child.wait();
     })?;
     let members = Members::of(pid, watchdog, job.mark.clone());
+    // Root is exempt from it, so processes are counted besides.
+    limit(pid, crowd + job.max_processes);
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(b"\n"); // go; if it is dead already, that shows
     }
@@ -76,9 +83,11 @@ fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
         stop: &job.stop,
         exit,
     };
-    let over = watch.until_over(started + job.time, job.max_processes, &members);
+    let over =
+        watch.until_over(started + job.time, Most { own: job.max_processes, all: crowd + job.max_processes }, &members);
     let left = if matches!(over, Ok(Over::Exited)) { members.running().len() } else { 0 };
-    let undead = members.end(ENDING);
+    let early = (started + job.time).saturating_duration_since(Instant::now());
+    let undead = members.end(ENDING + early.min(ENDING_EARLY));
     let status = reap(&mut child, watch.exit.as_fd())?;
     watch.read()?; // as much as a pipe can hold
     watch.tell();
@@ -95,6 +104,14 @@ enum Over {
     Other(How),
 }
 
+/// How many processes there may be.
+struct Most {
+    /// Of the command.
+    own: usize,
+    /// In the system, before those of the command are counted.
+    all: usize,
+}
+
 struct Watch<'a> {
     /// Both outputs of the command, until their end.
     out: Option<PipeReader>,
@@ -106,8 +123,9 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn until_over(&mut self, deadline: Instant, most: usize, members: &Members) -> io::Result<Over> {
+    fn until_over(&mut self, deadline: Instant, most: Most, members: &Members) -> io::Result<Over> {
         let mut look = Instant::now() + LOOK;
+        let mut count = Instant::now() + COUNT;
         let mut exited: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -121,11 +139,14 @@ impl Watch<'_> {
             }
             if now >= look {
                 self.tell();
-                let count = members.running().len();
-                if count > most {
-                    return Ok(Over::Other(How::Multiplied(count)));
+                if now >= count || crowd() > most.all {
+                    let running = members.running().len();
+                    if running > most.own {
+                        return Ok(Over::Other(How::Multiplied(running)));
+                    }
+                    count = Instant::now() + COUNT;
                 }
-                look = Instant::now() + LOOK; // counting takes its time where there is much to count
+                look = Instant::now() + LOOK;
             }
             let due = exited.map_or(deadline, |at| at + LINGER).min(look);
             let ready = self.wait(due.saturating_duration_since(now), exited.is_none())?;
@@ -191,6 +212,17 @@ struct Ready {
     stop: bool,
     out: bool,
     exit: bool,
+}
+
+/// How many processes and threads the system has. Quickly known, unlike how many of them are the command's.
+fn crowd() -> usize {
+    rustix::system::sysinfo().procs.into()
+}
+
+/// The kernel's own limit, on all processes of the user. It is not an error if there is a lower one.
+fn limit(pid: Pid, most: usize) {
+    let most = Some(most as u64);
+    let _ = prlimit(Some(pid), Resource::Nproc, Rlimit { current: most, maximum: most });
 }
 
 /// How the first process ended. None if it does not end, being stuck in the kernel.
