@@ -1,7 +1,8 @@
 //! Coding tools for loopwright, inside a directory they cannot leave.
 //!
 //! Each tool is one file: what it is told to the model, its arguments, its work, its tests. All of them
-//! reach files through a [`Workspace`] and nothing else.
+//! reach files through a [`Workspace`] and nothing else, but for [`execute_command`], whose commands the kernel
+//! keeps in it; [`Commands`] says what else they may do.
 //!
 //! ```no_run
 //! use loopwright_tools::{Workspace, coding_tools};

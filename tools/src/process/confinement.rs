@@ -47,6 +47,12 @@ impl Confinement {
         Confinement::Landlock(Landlock::old())
     }
 
+    /// As on a kernel without Landlock, if the program is there.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn bubblewrap() -> Result<Self, String> {
+        bubblewrap::find().map(Confinement::Bubblewrap)
+    }
+
     /// Only Linux can confine.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn find(commands: &Commands) -> Self {
