@@ -5,6 +5,7 @@
 //! are only hints here. Whatever is told or opened is looked up again from the open root ([`Here`]), and so
 //! are the files that say what to ignore, of which a link, a pipe or a very large one is not read.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::fs::{File, OpenOptions};
+use cap_std::fs::{Dir, File, OpenOptions};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{DirEntry, Match, WalkBuilder, WalkState};
 use loopwright::{ToolContext, ToolError};
@@ -26,6 +27,7 @@ const IGNORE_BYTES: u64 = 1024 * 1024;
 /// A file that a walk has come by, or a symbolic link.
 pub(crate) struct Here<'a> {
     root: &'a Root,
+    near: &'a Near,
     /// Its path from the root of the workspace.
     pub(crate) path: &'a Path,
     /// Its path from where the walk began; of a file that was itself the start, its name.
@@ -55,7 +57,12 @@ impl Walked {
 impl Here<'_> {
     /// Whether it is in the workspace.
     pub(crate) fn is_there(&self) -> bool {
-        self.root.dir.symlink_metadata(self.path).is_ok()
+        let name = self.path.file_name();
+        let directory = self.near.opened.get_or_init(|| {
+            let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
+            self.root.dir.open_dir(directory.unwrap_or(Path::new("."))).ok()
+        });
+        directory.as_ref().zip(name).is_some_and(|(directory, name)| directory.symlink_metadata(name).is_ok())
     }
 
     /// Opens it if it is a regular file.
@@ -84,7 +91,7 @@ impl Workspace {
         if !metadata.is_dir() {
             super::regular(path, &metadata)?;
             let below = start.file_name().map(Path::new).unwrap_or(&start);
-            thread()(&Here { root, path: &start, below, is_file: true });
+            thread()(&Here { root, near: &Near::default(), path: &start, below, is_file: true });
             return Ok(Walked { unreadable: 0 });
         }
         root.dir.open_dir(&start).map_err(fail)?;
@@ -132,7 +139,7 @@ fn step(
     } else if let (Ok(inside), Ok(below)) = (path.strip_prefix(&root.real), path.strip_prefix(start))
         && let Some(kind) = kind.filter(|kind| kind.is_file() || kind.is_symlink())
     {
-        visit(&Here { root, path: inside, below, is_file: kind.is_file() });
+        visit(&Here { root, near: near.of(rules, path), path: inside, below, is_file: kind.is_file() });
     }
     WalkState::Continue
 }
@@ -188,12 +195,14 @@ fn add_lines(root: &Root, path: &Path, builder: &mut GitignoreBuilder) -> bool {
     true
 }
 
-/// The rules for what is in one directory, remembered from one entry to the next.
+/// What is known of one directory, remembered from one entry of it to the next.
 #[derive(Default)]
 struct Near {
     directory: PathBuf,
-    /// From the directory up to the root.
+    /// The rules for what is in it, from its own up to those of the root.
     rules: Vec<Arc<Gitignore>>,
+    /// It, opened from the root when that is first needed; `None` if it is not there, or leads out.
+    opened: OnceCell<Option<Dir>>,
 }
 
 impl Near {
@@ -206,6 +215,7 @@ impl Near {
                 let inside = directory.ancestors().take_while(|above| above.starts_with(&rules.root));
                 self.rules.extend(inside.filter_map(|above| all.get(above).cloned()));
             }
+            self.opened.take();
             self.directory.clear();
             self.directory.push(directory);
         }
