@@ -99,8 +99,6 @@ async fn what_it_prints_comes_as_it_came_with_the_exit_code() {
     assert_eq!(place.run("exec >&- 2>&-; true").await, "Exit code 0. It printed nothing.");
 }
 
-/// Not only the process itself: the thread that starts a command is confined like it, and leads to the same memory.
-/// TCP and UDP, with bash, which can do both by itself.
 #[tokio::test]
 async fn what_it_leaves_in_the_background_ends_with_it() {
     for (name, confinement) in [("Signals", None), ("Traces", Some(Confinement::old_landlock()))] {
@@ -219,7 +217,6 @@ async fn too_many_processes_are_ended() {
     assert_eq!(alive(&mark), 0);
 }
 
-/// Where it is installed and may make name spaces; elsewhere there is nothing to see.
 #[tokio::test]
 async fn what_cannot_be_meant_is_refused() {
     let place = Place::with(Commands::new().max_timeout(Duration::from_secs(60)));
@@ -251,6 +248,3 @@ fn it_asks_first_and_says_how_it_is_confined() {
     let open = Place::with(Commands::new().network());
     assert!(open.tool.spec().description.contains("have the network of this machine"));
 }
-
-/// What an older kernel leaves open is said.
-/// Landlock has no rule for it, on any kernel so far. When this test fails, a sentence can go.

@@ -1,5 +1,6 @@
 //! The processes of a command, told from all others, and how they are ended.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -58,17 +59,22 @@ impl Members {
     pub(super) fn end(&self, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         let mut rest = Duration::from_millis(1);
+        let mut known = BTreeMap::new();
+        if matches!(self.mark, Mark::Descent(_)) {
+            self.note(&mut known); // once its parent has ended, a child is not known by it any more
+        }
         // In one step, so nothing in it can fork meanwhile. The first has not been waited for, so the group is its.
         let _ = kill_process_group(self.first, Signal::KILL);
         loop {
-            let running = self.running();
-            if running.is_empty() || Instant::now() > deadline {
-                return running.len();
+            self.note(&mut known);
+            known.retain(|pid, since| Stat::read(*pid).is_some_and(|stat| stat.runs() && stat.since == *since));
+            if known.is_empty() || Instant::now() > deadline {
+                return known.len();
             }
             // What is stopped starts no more, so what multiplies comes to an end before it is thinned out.
             for signal in [Signal::STOP, Signal::KILL] {
-                for pid in &running {
-                    self.signal(*pid, signal);
+                for (pid, since) in &known {
+                    self.signal(*pid, *since, signal);
                 }
             }
             pause(rest);
@@ -76,16 +82,23 @@ impl Members {
         }
     }
 
-    fn signal(&self, pid: Pid, signal: Signal) {
+    /// Notes those that run, each with the time of its start, by which it can be told from a later one of its number.
+    fn note(&self, known: &mut BTreeMap<i32, u64>) {
+        let running = self.running().into_iter().map(Pid::as_raw_pid);
+        known.extend(running.filter_map(|pid| Some((pid, Stat::read(pid)?.since))));
+    }
+
+    fn signal(&self, pid: i32, since: u64, signal: Signal) {
+        let Some(number) = Pid::from_raw(pid) else { return };
         // The kernel looks whose it is, and there may be many.
         if matches!(self.mark, Mark::Signals) {
-            let _ = kill_process(pid, signal);
+            let _ = kill_process(number, signal);
             return;
         }
         // The number may belong to another process by now. Held open it cannot change, so it is looked at then.
-        let held: Result<OwnedFd, _> = pidfd_open(pid, PidfdFlags::empty());
+        let held: Result<OwnedFd, _> = pidfd_open(number, PidfdFlags::empty());
         if let Ok(held) = held
-            && self.has(pid)
+            && Stat::read(pid).is_some_and(|stat| stat.since == since)
         {
             let _ = pidfd_send_signal(&held, signal); // it may have ended
         }
@@ -102,7 +115,7 @@ impl Members {
             Mark::Traces => std::fs::read_link(format!("/proc/{raw}/root")).is_ok(),
             Mark::Descent(tag) => self.descends(raw) || is_tagged(raw, tag),
         };
-        marked && Stat::read(raw).is_some_and(|stat| !stat.dead && stat.since >= self.since)
+        marked && Stat::read(raw).is_some_and(|stat| stat.runs() && stat.since >= self.since)
     }
 
     fn descends(&self, mut pid: i32) -> bool {
@@ -121,6 +134,10 @@ impl Members {
 }
 
 impl Stat {
+    fn runs(&self) -> bool {
+        !self.dead
+    }
+
     fn read(pid: i32) -> Option<Self> {
         let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&line))

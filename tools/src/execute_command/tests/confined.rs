@@ -62,6 +62,7 @@ async fn a_write_outside_fails_and_one_inside_does_not() {
     assert_eq!(place.run("cat $TMPDIR/t").await, "Exit code 0.\nt\n", "what is temporary lasts as long as the tool");
 }
 
+/// Not only the process itself: the thread that starts a command is confined like it, and leads to the same memory.
 #[tokio::test]
 async fn this_process_cannot_be_looked_into_or_signalled() {
     let place = Place::new();
@@ -122,6 +123,7 @@ async fn more_can_be_made_readable_and_writable() {
     assert_eq!(Place::with(Commands::new().writable(extra.path())).run(&command).await, "Exit code 0.\nextra\n");
 }
 
+/// TCP and UDP, with bash, which can do both by itself.
 #[tokio::test]
 async fn the_network_is_reached_only_when_it_is_allowed() {
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -156,6 +158,7 @@ async fn without_confinement_it_refuses_or_says_so() {
     assert_eq!(alive(&mark), 0, "what keeps its environment or its parents is known even so");
 }
 
+/// Where it is installed and may make name spaces; elsewhere there is nothing to see.
 #[tokio::test]
 async fn bubblewrap_confines_where_landlock_cannot() {
     let confinement = match Confinement::bubblewrap() {
@@ -186,6 +189,7 @@ async fn bubblewrap_confines_where_landlock_cannot() {
     assert_eq!(alive(&mark), 0);
 }
 
+/// What an older kernel leaves open is said.
 #[tokio::test]
 async fn what_is_not_covered_is_told() {
     let place = Place::confined_by(Confinement::old_landlock());
@@ -197,6 +201,7 @@ async fn what_is_not_covered_is_told() {
     }
 }
 
+/// Landlock has no rule for it, on any kernel so far. When this test fails, a sentence can go.
 #[tokio::test]
 async fn the_mode_of_a_file_outside_can_be_changed_which_is_said() {
     let place = Place::new();
