@@ -81,6 +81,7 @@ impl Trap {
             ("diff", json!({ "file_a": "inner.txt", "file_b": path })),
             ("edit_file", json!({ "path": path, "old_string": SECRET, "new_string": PLANTED })),
             ("write_file", json!({ "path": path, "content": PLANTED })),
+            ("execute_command", json!({ "cwd": path, "command": "cat secret.txt; echo x > made.txt" })),
         ];
         let mut told = Vec::new();
         for (tool, arguments) in calls {
