@@ -97,6 +97,7 @@ pub(crate) enum How {
     /// Its time was up.
     TimedOut,
     /// It had too many processes, so many.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "they are counted on Linux only"))]
     Multiplied(usize),
     /// Nobody wants it any more.
     Stopped,
@@ -240,10 +241,12 @@ impl Inner {
         Ok(made)
     }
 
+    #[cfg(target_os = "linux")]
     fn readable(&self) -> Vec<PathBuf> {
         environment::readable().into_iter().chain(self.commands.readable.iter().cloned()).collect()
     }
 
+    #[cfg(target_os = "linux")]
     fn writable(&self, den: &Path) -> Vec<PathBuf> {
         [self.workspace.real_root().to_owned(), den.to_owned()]
             .into_iter()

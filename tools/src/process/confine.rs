@@ -93,11 +93,6 @@ impl Landlock {
         self.abi >= ABI::V6
     }
 
-    /// The rules as a number, for people who look it up.
-    pub(crate) fn abi(self) -> i32 {
-        self.abi as i32
-    }
-
     /// What this kernel's rules do not cover. None has a rule for modes and times so far.
     pub(crate) fn gaps(self, network: bool) -> Vec<&'static str> {
         let mut gaps = vec!["modes and times of the user's files outside can be changed"];

@@ -74,15 +74,11 @@ impl Confinement {
 
     /// For the model: what commands can do, in sentences.
     pub(crate) fn told(&self, commands: &Commands) -> String {
-        let by = match self {
-            #[cfg(target_os = "linux")]
-            Confinement::Landlock(_) => "Landlock",
-            #[cfg(target_os = "linux")]
-            Confinement::Bubblewrap(_) => "bubblewrap",
-            Confinement::Unconfined => {
-                return "Commands are not confined: they can do all that the user can.".into();
-            }
-            Confinement::Missing(why) => return format!("It does not work here: {}", refusal(why)),
+        let Some(by) = self.by() else {
+            return match self {
+                Confinement::Missing(why) => format!("It does not work here: {}", refusal(why)),
+                _ => "Commands are not confined: they can do all that the user can.".into(),
+            };
         };
         let network = if commands.network { "have the network of this machine" } else { "have no network" };
         let mut text = format!(
@@ -99,28 +95,33 @@ impl Confinement {
 
     /// The same for a user interface.
     pub(crate) fn details(&self, commands: &Commands) -> Value {
-        match self {
-            #[cfg(target_os = "linux")]
-            Confinement::Landlock(landlock) => json!({
-                "by": "landlock",
-                "abi": landlock.abi(),
+        match self.by() {
+            None => json!({ "by": null }),
+            Some(by) => json!({
+                "by": by.to_lowercase(),
                 "network": commands.network,
                 "not_covered": self.gaps(commands),
             }),
-            #[cfg(target_os = "linux")]
-            Confinement::Bubblewrap(_) => json!({ "by": "bubblewrap", "network": commands.network }),
-            Confinement::Unconfined | Confinement::Missing(_) => json!({ "by": null }),
         }
     }
 
+    /// What it is called.
+    fn by(&self) -> Option<&'static str> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Confinement::Landlock(_) => Some("Landlock"),
+            #[cfg(target_os = "linux")]
+            Confinement::Bubblewrap(_) => Some("bubblewrap"),
+            Confinement::Unconfined | Confinement::Missing(_) => None,
+        }
+    }
+
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "nothing confines elsewhere"))]
     fn gaps(&self, commands: &Commands) -> Vec<&'static str> {
         match self {
             #[cfg(target_os = "linux")]
             Confinement::Landlock(landlock) => landlock.gaps(commands.network),
-            _ => {
-                let _ = commands;
-                Vec::new()
-            }
+            _ => Vec::new(),
         }
     }
 }

@@ -11,9 +11,11 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin
 /// has another home directory, so it is told.
 const TOOLCHAINS: [(&str, &str); 2] = [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")];
 /// What is read of a `CARGO_HOME`; a registry's token, which lies there too, is not.
+#[cfg(target_os = "linux")]
 const OF_CARGO: [&str; 6] = ["bin", "registry", "git", "config", "config.toml", "env"];
 
 /// What else of a home directory is read, being programs: those of version managers and of package managers.
+#[cfg(target_os = "linux")]
 const OF_HOME: [&str; 12] = [
     ".pyenv",
     ".rbenv",
@@ -54,6 +56,7 @@ pub(super) fn variables(more: &[String], home: Option<&Path>, temporary: &Path) 
 }
 
 /// Directories outside of the system's that the list above leads to: of programs, and of toolchains.
+#[cfg(target_os = "linux")]
 pub(super) fn readable() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // One that has the home directory in it would show all of it.

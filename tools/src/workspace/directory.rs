@@ -1,7 +1,7 @@
 //! Directories that commands run in.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cap_std::fs::Dir;
 
@@ -17,7 +17,8 @@ impl Workspace {
     }
 
     /// The root, absolute and without symbolic links, as the kernel knows it.
-    pub(crate) fn real_root(&self) -> &Path {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn real_root(&self) -> &std::path::Path {
         &self.root.real
     }
 }
