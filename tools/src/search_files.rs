@@ -26,6 +26,8 @@ const DESCRIPTION: &str = "Searches the text files of the workspace, line by lin
 const LINES: usize = 250;
 /// Bytes of a line that are shown.
 const LINE_BYTES: usize = 300;
+/// The longest line that is searched, in bytes: so much of a file is in memory at once.
+const HELD: usize = 16 * 1024 * 1024;
 /// Bytes of text that are shown at once.
 const BYTES: usize = 50 * 1024;
 
@@ -103,7 +105,7 @@ fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
 }
 
 fn searcher() -> Searcher {
-    SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build()
+    SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).heap_limit(Some(HELD)).build()
 }
 
 /// The lines of one file that match.
@@ -204,11 +206,15 @@ impl Found {
                 self.lines, self.files
             ));
         }
-        if self.cut > 0 {
-            text.push_str(&format!("… of {} binary files only the text at their start was searched\n", self.cut));
+        match self.cut {
+            0 => {}
+            1 => text.push_str("… 1 file is binary: only the text at its start was searched\n"),
+            n => text.push_str(&format!("… {n} files are binary: only the text at their start was searched\n")),
         }
-        if self.unreadable > 0 {
-            text.push_str(&format!("… {} files could not be read\n", self.unreadable));
+        match self.unreadable {
+            0 => {}
+            1 => text.push_str("… 1 file could not be read, or has an endless line\n"),
+            n => text.push_str(&format!("… {n} files could not be read, or have an endless line\n")),
         }
         text.push_str(&walked.told());
         let details = json!({
@@ -308,7 +314,7 @@ mod tests {
             ("t", b"word\n"),
         ]);
         let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
-        assert_eq!(text, "late:1:word\nt:1:word\n… of 1 binary files only the text at their start was searched\n");
+        assert_eq!(text, "late:1:word\nt:1:word\n… 1 file is binary: only the text at its start was searched\n");
         assert_eq!(search(&dir, json!({ "pattern": "^word", "path": "out" })).await.unwrap().0, "out/f:1:word\n");
     }
 
@@ -339,6 +345,13 @@ mod tests {
         let dir = tree(&[("f", long.as_bytes())]);
         let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
         assert!(text.len() < 350 && text.contains("é…\nf:2:word\n") && !text.contains('\u{fffd}'), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_not_held() {
+        let dir = tree(&[("a", b"word\n"), ("endless", &vec![b'x'; HELD + 1])]);
+        let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
+        assert_eq!(text, "a:1:word\n… 1 file could not be read, or has an endless line\n");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! `cargo test --release -p loopwright-tools --test beside`.
 
 #![allow(clippy::disallowed_methods, reason = "the tree is made, and searched by others, from outside")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -69,15 +69,15 @@ fn judge(view: &View, old: &str, new: &str, all: bool) -> Verdict {
         let starts = inside.iter().filter_map(|within| at.checked_sub(*within));
         starts.into_iter().any(|start| view.text.as_bytes()[start..].starts_with(new.as_bytes()))
     };
-    let (mut count, mut uncovered, mut first) = (0, 0, Vec::new());
+    let (mut count, mut all_covered, mut first) = (0, true, Vec::new());
     for at in places(&view.text, old) {
         count += 1;
-        uncovered += usize::from(!covered(at));
+        all_covered = all_covered && covered(at);
         if first.len() < NAMED {
             first.push(at);
         }
     }
-    if uncovered == 0 && !new.is_empty() {
+    if all_covered && !new.is_empty() {
         let mut made = places(&view.text, new);
         if let (Some(at), once) = (made.next(), made.next().is_none())
             && (all || once)
