@@ -10,6 +10,7 @@ mod run;
 mod tools;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -46,6 +47,8 @@ fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
     let done = runtime.block_on(front_end);
-    runtime.shutdown_background(); // a tool that was given up may still block a thread
+    // What is dropped with the session has an end of its own, such as a temporary directory; but a tool that was
+    // given up may block a thread for ever.
+    runtime.shutdown_timeout(Duration::from_millis(300));
     done
 }

@@ -196,12 +196,9 @@ impl Inner {
         let mut words: Vec<OsString> = Vec::new();
         #[cfg(target_os = "linux")]
         if let Confinement::Bubblewrap(program) = &self.confinement {
+            let writable: Vec<PathBuf> = self.writable().into_iter().chain([den.dir.path().to_owned()]).collect();
             words.push(program.into());
-            words.extend(bubblewrap::arguments(
-                &self.readable(),
-                &self.writable(den.dir.path()),
-                self.commands.network,
-            ));
+            words.extend(bubblewrap::arguments(&self.readable(), &writable, self.commands.network));
             words.push("--".into());
         }
         words.extend(["/bin/sh", "-c", START].map(OsString::from));
@@ -226,8 +223,13 @@ impl Inner {
         #[cfg(target_os = "linux")]
         let fence = match &self.confinement {
             Confinement::Landlock(landlock) => {
-                let rules =
-                    confine::Fence::new(*landlock, &self.readable(), &self.writable(dir.path()), self.commands.network);
+                let rules = confine::Fence::new(
+                    *landlock,
+                    &self.readable(),
+                    &self.writable(),
+                    dir.path(),
+                    self.commands.network,
+                );
                 Some(rules.map_err(|e| format!("Landlock refused the rules for them: {e}"))?)
             }
             _ => None,
@@ -247,11 +249,9 @@ impl Inner {
     }
 
     #[cfg(target_os = "linux")]
-    fn writable(&self, den: &Path) -> Vec<PathBuf> {
-        [self.workspace.real_root().to_owned(), den.to_owned()]
-            .into_iter()
-            .chain(self.commands.writable.iter().cloned())
-            .collect()
+    fn writable(&self) -> Vec<PathBuf> {
+        let root = self.workspace.real_root().to_owned();
+        [root].into_iter().chain(self.commands.writable.iter().cloned()).collect()
     }
 }
 

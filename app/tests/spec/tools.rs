@@ -183,16 +183,20 @@ mod commands {
         until("all end", || alive(&marker) == 0);
     }
 
-    /// The whole way: a model that calls, a user who has approved, a run that is aborted.
+    /// The whole way: a model that calls, a user who has approved, and nothing left.
     #[test]
     fn a_run_uses_it_when_it_is_approved() {
         let (server, project) = (crate::server::Server::start(), project());
         let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command"];
         let run = Process::start(&project, &[&["run"], &options[..], &["Go"]].concat());
+        server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
         let asked = server.request();
-        let offered = asked.body["tools"].as_array().unwrap();
-        assert!(offered.iter().any(|tool| tool["function"]["name"] == "execute_command"), "{offered:?}");
-        asked.answer("400 Bad Request", &json!({ "error": { "message": "enough" } }));
-        assert_eq!(run.end().code, 5);
+        let told: String = serde_json::from_str(&asked.last()).unwrap();
+        let temporary = told.strip_prefix("Exit code 0.\n").unwrap().trim().to_owned();
+        assert!(Path::new(&temporary).is_dir(), "{told}");
+        asked.say("Done.");
+        let exit = run.end();
+        assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
+        assert!(!Path::new(&temporary).exists(), "what is temporary is gone");
     }
 }

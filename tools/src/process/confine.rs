@@ -61,6 +61,8 @@ pub(super) struct Fence {
     no_sockets: Option<BpfProgram>,
     /// The niceness of commands: that of this process.
     priority: i32,
+    /// What goes with this process.
+    temporary: PathBuf,
 }
 
 impl Landlock {
@@ -108,12 +110,13 @@ impl Landlock {
 }
 
 impl Fence {
-    /// Rules by which `writable` may be read and written, and `readable` and the system's directories read.
+    /// Rules by which `writable` and `temporary` may be read and written, and `readable` and the system's directories read.
     /// Without `network`, no socket can be made.
     pub(super) fn new(
         landlock: Landlock,
         readable: &[PathBuf],
         writable: &[PathBuf],
+        temporary: &Path,
         network: bool,
     ) -> Result<Self, RulesetError> {
         let (read, all) = (AccessFs::from_read(RULES), AccessFs::from_all(RULES));
@@ -128,12 +131,12 @@ impl Fence {
         for path in DEVICES {
             rules = allow(rules, Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?;
         }
-        for path in writable {
+        for path in writable.iter().map(PathBuf::as_path).chain([temporary]) {
             rules = allow(rules, path, all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev))?;
         }
         let no_sockets = (!network && landlock.seccomp).then(no_sockets).and_then(Result::ok);
         let priority = rustix::process::getpriority_process(None).unwrap_or_default();
-        Ok(Fence { rules, landlock, no_sockets, priority })
+        Ok(Fence { rules, landlock, no_sockets, priority, temporary: temporary.to_owned() })
     }
 
     /// Takes from the thread that calls it the power over all processes but those that it starts from now on,
@@ -148,7 +151,7 @@ impl Fence {
         let apart = Ruleset::default().handle_access(rights).and_then(|rules| rules.scope(Scope::Signal));
         let apart = apart.and_then(Ruleset::create).and_then(|rules| allow(rules, Path::new("/"), rights));
         apart.and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
-        self.landlock.scopes_signals().then(Watchdog::start).transpose()
+        self.landlock.scopes_signals().then(|| Watchdog::start(&self.temporary)).transpose()
     }
 
     /// Starts a command confined, from a thread that stands guard. It must not do anything before this returns.

@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
 
 /// Reads until this process says that all is well. At the end of input, which comes when this process is
 /// gone, it ends every process that it may signal and that can get no new privileges. Landlock lets it
-/// signal those of its command alone; the second condition is there in case that should ever fail.
+/// signal those of its command alone; the second condition is there in case that should ever fail. What was
+/// temporary goes too.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _ && exit
@@ -24,6 +26,7 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
         done
     done
 done 2>/dev/null
+rm -rf "$1"
 "#;
 
 /// Ends what its thread starts from now on, should this process be killed.
@@ -31,9 +34,15 @@ pub(super) struct Watchdog(Child);
 
 impl Watchdog {
     /// Starts it, from a thread in a Landlock domain that scopes signals, but not that of the command.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(temporary: &Path) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", SCRIPT]).env_clear().process_group(0).current_dir("/").stdin(Stdio::piped());
+        shell
+            .args(["-c", SCRIPT, "sh"])
+            .arg(temporary)
+            .env_clear()
+            .process_group(0)
+            .current_dir("/")
+            .stdin(Stdio::piped());
         Ok(Watchdog(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
