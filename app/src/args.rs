@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use loopwright::ThinkingLevel;
+use loopwright_tools::Commands;
 
 use crate::agent::StartError;
 use crate::print;
@@ -34,6 +35,72 @@ pub(crate) enum Command {
     ///
     /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
     Models(ModelsArgs),
+    /// Look at the tools, and run one without a model.
+    #[command(subcommand)]
+    Tools(Tools),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tools {
+    /// List the tools.
+    List {
+        /// Print all about them as JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Run one tool and print its result. Nothing asks for confirmation.
+    ///
+    /// Its text goes to standard output when it has ended, an error to standard error. Exit codes: 0 done, 1 the tool
+    /// failed, 2 bad usage, 130 aborted.
+    Call {
+        /// The tool, such as read_file.
+        name: String,
+        /// Its arguments, such as '{"path": "src/main.rs"}'.
+        #[arg(value_name = "JSON")]
+        arguments: String,
+        /// Print the result, or the error, as JSON with its details.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Where tools work, and what commands may do there.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The directory to work in; tools cannot leave it.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+    /// Let commands use the network; otherwise they have none, not even of this machine.
+    #[arg(long)]
+    network: bool,
+    /// Run commands without confinement: they can do all that you can.
+    #[arg(long, conflicts_with_all = ["readable", "writable"])]
+    unconfined: bool,
+    /// One more file or directory that commands may read and run programs from. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    readable: Vec<PathBuf>,
+    /// One more file or directory that commands may write. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    writable: Vec<PathBuf>,
+}
+
+impl Place {
+    /// How commands are run.
+    pub(crate) fn commands(&self) -> Commands {
+        let mut commands = Commands::new();
+        if self.network {
+            commands = commands.network();
+        }
+        if self.unconfined {
+            commands = commands.unconfined();
+        }
+        let commands = self.readable.iter().fold(commands, Commands::readable);
+        self.writable.iter().fold(commands, Commands::writable)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -83,9 +150,8 @@ pub(crate) struct Options {
     pub(crate) base_url: Option<String>,
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
-    /// The directory to work in; tools cannot leave it.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) root: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// The system prompt, instead of the built-in one.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,

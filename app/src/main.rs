@@ -1,4 +1,5 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, and `models` to choose from.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, `models` to choose from, one tool with
+//! `tools call`.
 
 mod agent;
 mod args;
@@ -8,8 +9,10 @@ mod model;
 mod models;
 mod print;
 mod run;
+mod tools;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Models(args)) => models::models(&args),
         Some(Command::Chat(options)) => start(chat::chat(&options)),
+        Some(Command::Tools(what)) => start(tools::tools(&what)),
         None => start(chat::chat(&cli.chat)),
     };
     match done {
@@ -46,6 +50,8 @@ fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
     let done = runtime.block_on(front_end);
-    runtime.shutdown_background(); // a tool that was given up may still block a thread
+    // What is dropped with the session has an end of its own, such as a temporary directory; but a tool that was
+    // given up may block a thread for ever.
+    runtime.shutdown_timeout(Duration::from_millis(300));
     done
 }

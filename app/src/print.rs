@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{AgentEvent, EndKind, Envelope, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
+use loopwright::{AgentEvent, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
+use serde::Serialize;
 use serde_json::Value;
 
 /// Characters of a call's arguments, or of a result, that a line shows.
@@ -147,13 +148,20 @@ pub(crate) fn tell_failure(outcome: &RunOutcome) {
     }
 }
 
-/// An event as a line of JSON on standard output.
-pub(crate) fn json_line(event: &Envelope) -> io::Result<()> {
+/// An event, or anything else, as a line of JSON on standard output.
+pub(crate) fn json_line(event: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
     let mut out = io::stdout().lock();
     out.write_all(&line)?;
     out.flush()
+}
+
+/// Text on standard output, with the end of its last line.
+pub(crate) fn text(text: &str) -> io::Result<()> {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let text = if io::stdout().is_terminal() { harmless(text) } else { text.into() };
+    say(&format!("{text}{end}"))
 }
 
 /// A call that waits, with all of its arguments: nobody should approve what they were not shown.

@@ -21,6 +21,7 @@ mod reentry;
 mod sources;
 mod steering;
 mod tidy;
+mod tool_schemas;
 mod typed;
 mod verbs;
 mod windows;

@@ -176,3 +176,19 @@ fn tests_do_not_sleep() {
         }
     }
 }
+
+/// The lint that keeps the tools in their workspace is allowed away in two files, and in tests.
+#[test]
+fn only_the_workspace_touches_files_and_only_process_starts_processes() {
+    let is_test = |file: &Path| file.ends_with("tests.rs") || file.iter().any(|part| part == "escapes.rs");
+    let open: Vec<_> = rust_files()
+        .into_iter()
+        .filter(|file| file.starts_with("tools/src") && !is_test(file))
+        .filter(|file| {
+            let text = read(file);
+            text.split("#[cfg(test)]").next().is_some_and(|code| code.contains("clippy::disallowed_methods"))
+        })
+        .filter(|file| !["tools/src/workspace.rs", "tools/src/process.rs"].iter().any(|known| file == Path::new(known)))
+        .collect();
+    assert_eq!(open, Vec::<PathBuf>::new());
+}

@@ -51,6 +51,24 @@ pub enum WorkspaceError {
         /// What to do.
         hint: &'static str,
     },
+    /// Someone else changed the file, and what they did would be lost.
+    #[error("`{path}` has changed on disk since {since}, and was left as it is: read it again")]
+    Changed {
+        /// The path that was asked for.
+        path: String,
+        /// Since when, as in "since it was last read".
+        since: &'static str,
+    },
+    /// The file is larger than what is held in memory at once.
+    #[error("`{path}` has {bytes} bytes, more than the {largest} that can be worked on here: use a command for it")]
+    TooLarge {
+        /// The path that was asked for.
+        path: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The largest size in bytes.
+        largest: u64,
+    },
     /// The system refused or failed.
     #[error("`{path}` could not be {what}: {why}")]
     Io {

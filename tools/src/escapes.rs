@@ -2,164 +2,18 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test looks at the workspace from outside")]
 
-use std::collections::BTreeMap;
+mod trap;
+
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use loopwright::{Tool, ToolContext, ToolError};
+use loopwright::ToolError;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::{Workspace, coding_tools};
-
-const SECRET: &str = "the secret";
-const PLANTED: &str = "planted by the model";
-
-/// `outer/secret.txt` and other things outside, `outer/root` with every trap inside.
-struct Trap {
-    outer: TempDir,
-    tools: Vec<Arc<dyn Tool>>,
-}
-
-impl Trap {
-    fn set() -> Self {
-        let outer = tempfile::tempdir().unwrap();
-        let out = outer.path();
-        let root = out.join("root");
-        for dir in ["root/sub/deep", "outside", "root-evil"] {
-            fs::create_dir_all(out.join(dir)).unwrap();
-        }
-        for file in ["secret.txt", "outside/secret.txt", "root-evil/secret.txt"] {
-            fs::write(out.join(file), SECRET).unwrap();
-        }
-        fs::write(root.join("inner.txt"), "inner").unwrap();
-        let absolute = out.join("secret.txt");
-        for (target, link) in [
-            (Path::new("../secret.txt"), "link_file"),
-            (&absolute, "link_file_absolute"),
-            (Path::new("../outside"), "link_dir"),
-            (&out.join("outside"), "link_dir_absolute"),
-            (Path::new("chain2"), "chain1"),
-            (Path::new("sub/chain3"), "chain2"),
-            (Path::new("../../secret.txt"), "sub/chain3"),
-            (Path::new(".."), "link_up"),
-            (Path::new("/"), "link_slash"),
-            (Path::new("../not_yet.txt"), "dangling_out"),
-            (Path::new("loop2"), "loop1"),
-            (Path::new("loop1"), "loop2"),
-            (Path::new("/dev/zero"), "zero"),
-            (Path::new("/proc/self/root"), "proc_root"),
-            (Path::new("/proc/self/cwd"), "proc_cwd"),
-        ] {
-            symlink(target, root.join(link)).unwrap();
-        }
-        let made = std::process::Command::new("mkfifo").arg(root.join("fifo")).status().unwrap();
-        assert!(made.success());
-        symlink("fifo", root.join("link_fifo")).unwrap();
-        let tools = coding_tools(Workspace::open(&root).unwrap());
-        Trap { outer, tools }
-    }
-
-    async fn call(&self, tool: &str, arguments: Value) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|t| &*t.spec().name == tool).unwrap();
-        let output = tool.call(&arguments, ToolContext::detached()).await?;
-        Ok(serde_json::to_string(&output).unwrap())
-    }
-
-    /// Every path outside of the root, with what is in it.
-    fn outside(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (mut found, mut dirs) = (BTreeMap::new(), vec![self.outer.path().to_owned()]);
-        while let Some(dir) = dirs.pop() {
-            for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-                let path = entry.path();
-                if path.is_dir() {
-                    found.insert(path.clone(), Vec::new());
-                    dirs.extend((!path.ends_with("root")).then_some(path));
-                } else {
-                    found.insert(path.clone(), fs::read(&path).unwrap());
-                }
-            }
-        }
-        found
-    }
-
-    fn attempts(&self) -> Vec<String> {
-        let out = self.outer.path().display().to_string();
-        let plain = [
-            "..",
-            "../",
-            "../secret.txt",
-            "../outside",
-            "../outside/secret.txt",
-            "./../secret.txt",
-            "sub/../../secret.txt",
-            "sub/deep/../../../secret.txt",
-            "sub//..//..//secret.txt",
-            "new/../../secret.txt",
-            "new/../../made.txt",
-            "../root-evil/secret.txt",
-            "../../../../../../../../etc/passwd",
-            "/etc/passwd",
-            "/",
-            "//etc/passwd",
-            "/proc/self/root/etc/passwd",
-            "/proc/self/environ",
-            "/dev/zero",
-            "/dev/stdin",
-            "~",
-            "~/.ssh/id_rsa",
-            "~root/.bashrc",
-            "link_file",
-            "link_file/",
-            "link_file_absolute",
-            "link_dir",
-            "link_dir/secret.txt",
-            "link_dir/made.txt",
-            "link_dir/new/made.txt",
-            "link_dir/../secret.txt",
-            "link_dir_absolute/secret.txt",
-            "link_dir_absolute/made.txt",
-            "chain1",
-            "chain2",
-            "sub/chain3",
-            "link_up",
-            "link_up/secret.txt",
-            "link_up/root/../secret.txt",
-            "link_slash/etc/passwd",
-            "dangling_out",
-            "loop1",
-            "loop1/x",
-            "zero",
-            "proc_root",
-            "proc_root/etc/passwd",
-            "proc_cwd/Cargo.toml",
-            "fifo",
-            "fifo/",
-            "link_fifo",
-            "inner.txt/",
-            "inner.txt/x",
-            "inner.txt/../../secret.txt",
-            "nul\0.txt",
-            "../secret.txt\0.png",
-        ];
-        let made = [
-            format!("{out}/secret.txt"),
-            format!("{out}/root/../secret.txt"),
-            format!("{out}/root/sub/../../secret.txt"),
-            format!("{out}/root/link_file"),
-            format!("{out}/root-evil/secret.txt"),
-            format!("/proc/self/root{out}/secret.txt"),
-            format!("/proc/self/root{out}/root/inner.txt"),
-            "x".repeat(300),
-            "x/".repeat(3_000),
-            format!("{}secret.txt", "../".repeat(2_000)),
-        ];
-        plain.into_iter().map(String::from).chain(made).collect()
-    }
-}
+use self::trap::{PLANTED, SECRET, Trap};
+use crate::Workspace;
 
 #[tokio::test]
 async fn no_attempt_gets_out() {
@@ -167,8 +21,7 @@ async fn no_attempt_gets_out() {
     let before = trap.outside();
     let attempts = trap.attempts();
     for path in &attempts {
-        for tool in ["read_file", "list_directory", "write_file"] {
-            let told = trap.call(tool, json!({ "path": path, "content": PLANTED })).await;
+        for (tool, told) in trap.call_each(path).await {
             let Err(ToolError::Failed(why)) = told else { panic!("{tool} took {path:?}: {told:?}") };
             assert!(!why.contains(SECRET) && !why.contains("os error 1)"), "{tool} {path:?}: {why}");
             assert!(why.contains('`') && why.len() < 900 && !why.contains(['\0', '\n']), "{tool} {path:?}: {why}");
@@ -177,7 +30,129 @@ async fn no_attempt_gets_out() {
     }
     assert_eq!(fs::read_to_string(trap.outer.path().join("root/inner.txt")).unwrap(), "inner");
     assert!(!trap.outer.path().join("root/new").exists(), "half of a refused path was made");
-    assert!(attempts.len() >= 25);
+    assert!(attempts.len() >= 80, "{}", attempts.len());
+}
+
+/// What other systems and programs take for a way out is a name here, of nothing or of a file inside.
+#[tokio::test]
+async fn odd_names_are_names() {
+    let trap = Trap::set();
+    let before = trap.outside();
+    let odd = [
+        "..\\secret.txt",
+        "..\\..\\secret.txt",
+        "C:\\secret.txt",
+        "\\\\?\\C:\\secret.txt",
+        "%2e%2e/secret.txt",
+        "..%2fsecret.txt",
+        "%252e%252e%252fsecret.txt",
+        "....//secret.txt",
+        ".../secret.txt",
+        "..;/secret.txt",
+        ".. /secret.txt",
+        " ../secret.txt",
+        "..\t/secret.txt",
+        "\u{ff0e}\u{ff0e}/secret.txt",
+        "\u{2025}/secret.txt",
+        "..\u{200b}/secret.txt",
+        "..\u{2215}secret.txt",
+        "\u{202e}txt.terces/..",
+        "file:///etc/passwd",
+        "file://localhost/etc/passwd",
+        "$HOME/.bashrc",
+        "${PWD}/../secret.txt",
+        "$(cat ../secret.txt)",
+        "`cat ../secret.txt`",
+        "-rf",
+        "--",
+        "|cat ../secret.txt",
+        "INNER.TXT",
+        "inner.txt.",
+        "inner.txt ",
+        "inner.txt::$DATA",
+        "sub.",
+        "sub/not \u{fffd} utf8",
+        "con",
+        "nul",
+        "ROOT/../secret.txt",
+        "../ROOT/inner.txt\0",
+        "\n../secret.txt",
+    ];
+    for path in odd {
+        for (tool, told) in trap.call_each(path).await {
+            let told = told.unwrap_or_else(|e| e.to_string());
+            assert!(!told.contains(SECRET) && !told.contains("root:"), "{tool} {path:?}: {told}");
+        }
+        assert_eq!(trap.outside(), before, "after {path:?}");
+    }
+    assert!(trap.outer.path().join("root/..\\secret.txt").is_file());
+}
+
+/// A search of everything comes by every link, pipe and odd name, and follows none.
+#[tokio::test]
+async fn a_search_of_everything_stays_inside() {
+    let trap = Trap::set();
+    for pattern in ["**", "**/*", "*", "**/secret.txt", "secret.txt", "link_dir/**", "link_up/**", "{..,sub}*/**"] {
+        let told = trap.call("glob_files", json!({ "pattern": pattern })).await;
+        let told: Value = serde_json::from_str(&told.unwrap()).unwrap();
+        let files = told["details"]["files"].as_array().unwrap();
+        let of_the_tree = |file: &Value| file.as_str().is_some_and(|file| !file.ends_with("secret.txt"));
+        assert!(files.iter().all(of_the_tree) && told["details"]["total"] == files.len(), "{pattern}: {told}");
+        let arguments = json!({ "pattern": "secret|root:|inner", "include": pattern });
+        let told = trap.call("search_files", arguments).await.unwrap_or_else(|e| e.to_string());
+        assert!(!told.contains(SECRET) && !told.contains("root:x"), "{pattern}: {told}");
+    }
+    let told = trap.call("search_files", json!({ "pattern": "inner" })).await.unwrap();
+    assert!(told.contains("inner.txt") && told.contains("sub/not \u{fffd} utf8"), "{told}");
+    for pattern in ["../**", "/etc/*", "sub/../../*"] {
+        assert!(trap.call("glob_files", json!({ "pattern": pattern })).await.is_err());
+        assert!(trap.call("search_files", json!({ "pattern": "x", "include": pattern })).await.is_err());
+    }
+}
+
+/// What worked a moment ago leads out when a command has changed it.
+#[tokio::test]
+async fn what_a_command_makes_meanwhile_does_not_lead_out() {
+    let trap = Trap::set();
+    let root = trap.outer.path().join("root");
+    let before = trap.outside();
+    let make = "mkdir -p made && echo 'the inner' > made/secret.txt";
+    for (command, path) in [
+        ("rm -r made && ln -s ../outside made", "made/secret.txt"),
+        ("rm made/secret.txt && ln -s ../../secret.txt made/secret.txt", "made/secret.txt"),
+        ("mv made kept && ln -s $(dirname $PWD)/outside made", "made/secret.txt"),
+        ("mv made/secret.txt made/kept && ln -s ../link_file made/secret.txt", "made/secret.txt"),
+        ("rm made/secret.txt && mkfifo made/secret.txt", "made/secret.txt"),
+        ("rm made/secret.txt && ln -s /proc/self/environ made/secret.txt", "made/secret.txt"),
+        ("rm -r made && ln -s /proc/self/root made", "made/etc/passwd"),
+    ] {
+        let shell =
+            |command| std::process::Command::new("sh").args(["-ec", command]).current_dir(&root).status().unwrap();
+        assert!(shell("rm -rf made kept").success() && shell(make).success());
+        let read = trap.call("read_file", json!({ "path": "made/secret.txt" })).await.unwrap();
+        assert!(read.contains("the inner"), "{read}");
+        assert!(shell(command).success());
+        for (tool, told) in trap.call_each(path).await {
+            assert!(told.is_err(), "{tool} after {command}: {told:?}");
+        }
+        assert_eq!(trap.outside(), before, "after {command}");
+    }
+}
+
+/// A hard link cannot be told from a file; what is written never goes through one.
+#[tokio::test]
+async fn nothing_is_written_through_a_hard_link() {
+    let trap = Trap::set();
+    let before = trap.outside();
+    fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root/hard")).unwrap();
+    trap.call("edit_file", json!({ "path": "hard", "old_string": SECRET, "new_string": PLANTED })).await.unwrap();
+    assert_eq!(trap.outside(), before);
+    fs::remove_file(trap.outer.path().join("root/hard")).unwrap();
+    for name in ["hard", ".loopwright-0.tmp"] {
+        fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root").join(name)).unwrap();
+    }
+    trap.call("write_file", json!({ "path": "hard", "content": PLANTED })).await.unwrap();
+    assert_eq!(trap.outside(), before);
 }
 
 #[tokio::test]
@@ -222,6 +197,7 @@ async fn harmless_paths_of_every_form_work() {
     assert!(root.join("~tilde").is_file());
 }
 
+/// `tests/storm.rs` does this 20,000 times with each tool.
 /// Another process turns a link to and fro, so that a path that was checked leads elsewhere when it is used.
 #[tokio::test]
 async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
@@ -244,7 +220,7 @@ async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
         }
     });
     let (mut reached, mut refused) = (0, 0);
-    while reached < 500 || refused < 500 {
+    while reached < 100 || refused < 100 {
         let _ = trap.call("write_file", json!({ "path": "turning/made.txt", "content": PLANTED })).await;
         match trap.call("read_file", json!({ "path": "turning/secret.txt" })).await {
             Ok(told) => {

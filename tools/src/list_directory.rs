@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::shown;
+use crate::schema::strict;
 use crate::workspace::{Entry, EntryKind, Listing, Workspace};
 
 const NAME: &str = "list_directory";
@@ -24,7 +25,6 @@ struct Args {
     path: String,
     /// Show only names that match this glob, such as `*.rs` or `test_*.{py,toml}`. It is matched against
     /// names in this directory, not against paths.
-    #[serde(default)]
     pattern: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub fn list_directory(workspace: Workspace) -> impl Tool {
         workspace.off_thread(move |workspace| list(workspace, &args)).await
     })
     .effect(Effect::ReadOnly)
-    .spec(|spec| spec.title("List a directory"))
+    .spec(|spec| strict(spec).title("List a directory"))
 }
 
 fn list(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {

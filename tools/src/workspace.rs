@@ -1,4 +1,5 @@
-//! [`Workspace`]: a directory that its users cannot leave. No other file here touches the file system.
+//! [`Workspace`]: a directory that its users cannot leave. Only this file and those in its folder touch
+//! the file system.
 //!
 //! `cap-std` resolves each path in the kernel (`openat2` with `RESOLVE_BENEATH`) from the open root, so
 //! neither `..` nor a symbolic link leads out, not even one that is swapped in meanwhile. What this
@@ -6,18 +7,25 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the file that the lint sends everyone to")]
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
+mod directory;
+mod listing;
+mod replace;
+mod stamp;
+mod walk;
+
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_fs_ext::OpenOptionsSyncExt;
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirEntry, File, FileType, Metadata, OpenOptions};
+use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use loopwright::ToolError;
-use serde::Serialize;
 
+pub(crate) use self::listing::{Entry, EntryKind, Listing};
+use self::stamp::Seen;
+pub(crate) use self::stamp::Stamp;
+pub(crate) use self::walk::{Here, Walked, text_of};
 use crate::error::{WorkspaceError, shown};
 
 type Result<T> = std::result::Result<T, WorkspaceError>;
@@ -27,7 +35,11 @@ type Result<T> = std::result::Result<T, WorkspaceError>;
 /// A hard link is a file like any other: one that was put into the directory can be read, though
 /// its contents also have a name outside. Writing makes a new file and leaves the other alone.
 #[derive(Clone)]
-pub struct Workspace(Arc<Root>);
+pub struct Workspace {
+    root: Arc<Root>,
+    /// The files as they were last read, if the workspace is guarded.
+    seen: Option<Arc<Seen>>,
+}
 
 struct Root {
     dir: Dir,
@@ -41,32 +53,8 @@ pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// Its size in bytes when it was opened.
     pub(crate) size: u64,
-}
-
-/// What is in a directory.
-pub(crate) struct Listing {
-    /// The first by name, as many as were asked for.
-    pub(crate) entries: Vec<Entry>,
-    /// How many there are in all.
-    pub(crate) total: usize,
-}
-
-/// A thing in a directory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    #[serde(flatten)]
-    pub(crate) kind: EntryKind,
-}
-
-/// What it is. A symbolic link is not followed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum EntryKind {
-    Directory,
-    File { bytes: u64 },
-    Symlink { target: String },
-    Other { what: &'static str },
+    /// What it was when it was opened.
+    pub(crate) stamp: Stamp,
 }
 
 impl Workspace {
@@ -76,12 +64,21 @@ impl Workspace {
         let path = std::path::absolute(root).map_err(fail)?;
         let real = std::fs::canonicalize(root).map_err(fail)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(fail)?;
-        Ok(Workspace(Arc::new(Root { dir, path, real })))
+        Ok(Workspace { root: Arc::new(Root { dir, path, real }), seen: None })
     }
 
     /// The root, absolute.
     pub fn root(&self) -> &Path {
-        &self.0.path
+        &self.root.path
+    }
+
+    /// Leaves files alone that someone else changed: one that `read_file` has shown, or a tool of this
+    /// workspace has written, is not overwritten or edited after it was changed on disk in any other way,
+    /// until it is read again. A file that was never read is not protected. What was read is remembered by
+    /// this workspace and its clones, not beyond a restart.
+    pub fn guarded(mut self) -> Self {
+        self.seen = Some(Arc::default());
+        self
     }
 
     /// Does file work on a thread that may block. A panic in it goes on in the caller.
@@ -102,83 +99,31 @@ impl Workspace {
         let fail = |e: io::Error| self.error(path, "read", &e);
         // Looked at first, since opening a device can do something; opened without waiting and
         // looked at again, since it may have been swapped for a pipe that nobody writes to.
-        regular(path, &self.0.dir.metadata(&inside).map_err(fail)?)?;
-        let file = self.0.dir.open_with(&inside, OpenOptions::new().read(true).nonblock(true)).map_err(fail)?;
+        regular(path, &self.root.dir.metadata(&inside).map_err(fail)?)?;
+        let file = self.root.dir.open_with(&inside, OpenOptions::new().read(true).nonblock(true)).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         regular(path, &metadata)?;
-        Ok(OpenFile { file, size: metadata.len() })
+        Ok(OpenFile { file, size: metadata.len(), stamp: Stamp::of(&metadata) })
     }
 
-    /// The entries of a directory whose names `keep` likes, sorted by name, the first `at_most` of them.
-    pub(crate) fn list(&self, path: &str, at_most: usize, keep: impl Fn(&Path) -> bool) -> Result<Listing> {
-        let fail = |e: io::Error| self.error(path, "listed", &e);
-        let dir = self.0.dir.open_dir(self.inside(path)?).map_err(fail)?;
-        let (mut first, mut total) = (BTreeMap::new(), 0);
-        for entry in dir.entries().map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            let name = entry.file_name();
-            if !keep(Path::new(&name)) {
-                continue;
-            }
-            total += 1;
-            first.insert(name, entry);
-            if first.len() > at_most {
-                first.pop_last();
-            }
+    /// Remembers, if the workspace is guarded, that this file has been read as it was when it was opened.
+    pub(crate) fn note_read(&self, path: &str, stamp: Stamp) {
+        if let (Some(seen), Ok(inside)) = (&self.seen, self.inside(path))
+            && let Ok(place) = self.root.dir.canonicalize(inside)
+        {
+            seen.note(place, stamp);
         }
-        // An entry that is gone by now was not there.
-        let entries = first.values().filter_map(|entry| Entry::look(&dir, entry).ok()).collect();
-        Ok(Listing { entries, total })
     }
 
-    /// Puts `content` in the place of the file, or of nothing; gives the size of what was there.
-    ///
-    /// All or nothing: it is written to a new file beside it, made durable, and renamed. Missing parent
-    /// directories are made. A file that was there leaves its mode; a symbolic link stays one.
-    pub(crate) fn write(&self, path: &str, content: &[u8]) -> Result<Option<u64>> {
-        let fail = |e: io::Error| self.error(path, "written", &e);
-        let asked = self.inside(path)?;
-        if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
-            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory's name", hint: NAME_A_FILE });
+    /// The bytes of a regular file of at most `largest` bytes, and what it was when they were read.
+    pub(crate) fn read(&self, path: &str, largest: u64) -> Result<(Vec<u8>, Stamp)> {
+        let open = self.open_file(path)?;
+        let mut bytes = Vec::new();
+        open.file.take(largest + 1).read_to_end(&mut bytes).map_err(|e| self.error(path, "read", &e))?;
+        if bytes.len() as u64 > largest {
+            return Err(WorkspaceError::TooLarge { path: shown(path), bytes: open.size, largest });
         }
-        let (target, old) = self.target(path, asked)?;
-        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
-            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory", hint: NAME_A_FILE });
-        };
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        // With `..` in it, half of the way could be made before the rest is refused.
-        if old.is_none() && !parent.components().any(|part| part == std::path::Component::ParentDir) {
-            self.0.dir.create_dir_all(parent).map_err(fail)?;
-        }
-        let dir = self.0.dir.open_dir(parent).map_err(fail)?;
-        let new = NewFile::create(&dir, old.as_ref()).map_err(fail)?;
-        new.fill(content, old.as_ref()).and_then(|()| new.put(Path::new(name))).map_err(fail)?;
-        Ok(old.map(|metadata| metadata.len()))
-    }
-
-    /// Where writing `asked` ends up once symbolic links are followed, and the file that is there.
-    fn target(&self, path: &str, asked: PathBuf) -> Result<(PathBuf, Option<Metadata>)> {
-        let fail = |e: io::Error| self.error(path, "written", &e);
-        match self.0.dir.canonicalize(&asked) {
-            Ok(real) => {
-                let metadata = self.0.dir.metadata(&real).map_err(fail)?;
-                regular(path, &metadata)?;
-                if metadata.permissions().readonly() {
-                    let hint = "it was protected on purpose; ask the user before changing its mode";
-                    return Err(WorkspaceError::Kind { path: shown(path), what: "a read-only file", hint });
-                }
-                Ok((real, Some(metadata)))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => match self.0.dir.symlink_metadata(&asked) {
-                Ok(_) => {
-                    let (what, hint) = ("a symbolic link to nothing", "write to the path that it points to");
-                    Err(WorkspaceError::Kind { path: shown(path), what, hint })
-                }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok((asked, None)),
-                Err(e) => Err(fail(e)),
-            },
-            Err(e) => Err(fail(e)),
-        }
+        Ok((bytes, open.stamp))
     }
 
     /// The path as one that starts at the root. Whether it stays there is for `cap-std` to say.
@@ -194,9 +139,10 @@ impl Workspace {
         let asked = Path::new(path);
         let inside = if asked.is_absolute() {
             let below = |root: &Path| asked.strip_prefix(root).ok().map(Path::to_path_buf);
-            below(&self.0.path)
-                .or_else(|| below(&self.0.real))
-                .ok_or_else(|| WorkspaceError::Outside { path: shown(path), root: self.0.path.display().to_string() })?
+            below(&self.root.path).or_else(|| below(&self.root.real)).ok_or_else(|| WorkspaceError::Outside {
+                path: shown(path),
+                root: self.root.path.display().to_string(),
+            })?
         } else {
             asked.to_path_buf()
         };
@@ -204,91 +150,13 @@ impl Workspace {
     }
 
     fn error(&self, path: &str, what: &'static str, error: &io::Error) -> WorkspaceError {
-        WorkspaceError::from_io(path, &self.0.path.display().to_string(), what, error)
+        WorkspaceError::from_io(path, &self.root.path.display().to_string(), what, error)
     }
 }
 
 impl std::fmt::Debug for Workspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Workspace").field(&self.0.path).finish()
-    }
-}
-
-impl Entry {
-    fn look(dir: &Dir, entry: &DirEntry) -> io::Result<Self> {
-        let metadata = entry.metadata()?;
-        let kind = if metadata.is_symlink() {
-            let target = dir.read_link_contents(entry.file_name())?;
-            EntryKind::Symlink { target: target.to_string_lossy().into_owned() }
-        } else if metadata.is_dir() {
-            EntryKind::Directory
-        } else if metadata.is_file() {
-            EntryKind::File { bytes: metadata.len() }
-        } else {
-            EntryKind::Other { what: special(metadata.file_type()) }
-        };
-        Ok(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind })
-    }
-}
-
-/// A file that has no place yet. Dropped without one, it is removed.
-struct NewFile<'a> {
-    dir: &'a Dir,
-    name: String,
-    file: File,
-    placed: std::cell::Cell<bool>,
-}
-
-impl<'a> NewFile<'a> {
-    fn create(dir: &'a Dir, old: Option<&Metadata>) -> io::Result<Self> {
-        let name = format!(".loopwright-{:016x}.tmp", RandomState::new().hash_one(0));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        if let Some(old) = old {
-            use cap_std::fs::{MetadataExt, OpenOptionsExt};
-            options.mode(old.mode() & 0o600); // never more open than what it replaces
-        }
-        let file = dir.open_with(&name, &options)?;
-        Ok(NewFile { dir, name, file, placed: false.into() })
-    }
-
-    fn fill(&self, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
-        (&self.file).write_all(content)?;
-        if let Some(old) = old {
-            self.keep(old)?;
-        }
-        self.file.sync_all()
-    }
-
-    #[cfg(unix)]
-    fn keep(&self, old: &Metadata) -> io::Result<()> {
-        use cap_std::fs::{MetadataExt, Permissions, PermissionsExt};
-        // Only root may give files away; whoever may not keeps what it wrote.
-        let _ = std::os::unix::fs::fchown(&self.file, Some(old.uid()), Some(old.gid()));
-        // As with any write, set-user-id and its like do not outlive it.
-        self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
-    }
-
-    #[cfg(not(unix))]
-    fn keep(&self, old: &Metadata) -> io::Result<()> {
-        self.file.set_permissions(old.permissions())
-    }
-
-    fn put(&self, name: &Path) -> io::Result<()> {
-        self.dir.rename(&self.name, self.dir, name)?;
-        self.placed.set(true);
-        // The name, too, should outlive a power cut; where a directory cannot be synced, it need not.
-        let _ = self.dir.open(".").and_then(|dir| dir.sync_all());
-        Ok(())
-    }
-}
-
-impl Drop for NewFile<'_> {
-    fn drop(&mut self) {
-        if !self.placed.get() {
-            let _ = self.dir.remove_file(&self.name);
-        }
+        f.debug_tuple("Workspace").field(&self.root.path).finish()
     }
 }
 
@@ -325,22 +193,6 @@ fn special(_: FileType) -> &'static str {
 #[cfg(unix)]
 mod tests {
     use super::*;
-
-    /// The file is never placed: what was there stays, and nothing is left beside it.
-    #[test]
-    fn a_write_that_fails_half_way_leaves_nothing() {
-        let outer = tempfile::tempdir().unwrap();
-        std::fs::write(outer.path().join("f"), "old").unwrap();
-        let workspace = Workspace::open(outer.path()).unwrap();
-        let new = NewFile::create(&workspace.0.dir, None).unwrap();
-        new.fill(b"half", None).unwrap();
-        std::fs::create_dir(outer.path().join("d")).unwrap();
-        assert!(new.put(Path::new("d")).is_err());
-        assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 3);
-        drop(new);
-        assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 2);
-        assert_eq!(std::fs::read_to_string(outer.path().join("f")).unwrap(), "old");
-    }
 
     #[tokio::test]
     async fn a_panic_in_file_work_reaches_the_caller() {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::shown;
+use crate::schema::strict;
 use crate::workspace::Workspace;
 
 const NAME: &str = "write_file";
@@ -26,11 +27,11 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
         workspace.off_thread(move |workspace| write(workspace, &args)).await
     })
     .effect(Effect::Idempotent)
-    .spec(|spec| spec.title("Write a file").sequential().uninterruptible())
+    .spec(|spec| strict(spec).title("Write a file").sequential().uninterruptible())
 }
 
 fn write(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
-    let replaced = workspace.write(&args.path, args.content.as_bytes())?;
+    let replaced = workspace.write(&args.path, args.content.as_bytes(), None)?;
     let (bytes, lines) = (args.content.len(), args.content.lines().count());
     let size = format!("{bytes} byte{}, {lines} line{}", plural(bytes), plural(lines));
     let path = shown(&args.path);

@@ -11,3 +11,4 @@ mod models;
 mod process;
 mod prompt;
 mod server;
+mod tools;

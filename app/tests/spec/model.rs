@@ -30,7 +30,17 @@ fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
     let system = request.body["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains(&root) && !system.contains('{'), "{system}");
     let tools: Vec<_> = request.body["tools"].as_array().unwrap().iter().map(|t| &t["function"]["name"]).collect();
-    assert_eq!(tools, ["list_directory", "read_file", "write_file"]);
+    let all = [
+        "diff",
+        "edit_file",
+        "execute_command",
+        "glob_files",
+        "list_directory",
+        "read_file",
+        "search_files",
+        "write_file",
+    ];
+    assert_eq!(tools, all);
     request.say("Hi.");
     let exit = run.end();
     assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Hi.\n", ""));

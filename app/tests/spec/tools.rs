@@ -1,0 +1,202 @@
+//! `tools list` and `tools call`: the tools from a shell.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, loopwright, project};
+
+const TOOLS: [&str; 8] =
+    ["read_file", "write_file", "edit_file", "list_directory", "search_files", "glob_files", "execute_command", "diff"];
+
+#[test]
+fn the_tools_are_listed() {
+    let exit = loopwright(&project(), &["tools", "list"]);
+    assert_eq!(exit.code, 0, "{exit:?}");
+    for tool in TOOLS {
+        assert!(exit.out.contains(tool), "{tool}: {exit:?}");
+    }
+    assert!(exit.out.contains("write_file (asks first)\n") && exit.out.contains("read_file\n"), "{exit:?}");
+    let exit = loopwright(&project(), &["tools", "list", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(&exit.out).unwrap();
+    for tool in TOOLS {
+        let tool = all.iter().find(|spec| spec["name"] == tool).unwrap();
+        assert!(tool["description"].is_string() && tool["schema"]["type"] == "object" && tool["effect"].is_string());
+    }
+}
+
+/// Whatever tools there are, each can be run: one that is called without arguments says which are missing.
+#[test]
+fn every_tool_can_be_called() {
+    let project = project();
+    let listed = loopwright(&project, &["tools", "list", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(&listed.out).unwrap();
+    for name in all.iter().map(|spec| spec["name"].as_str().unwrap()) {
+        let exit = loopwright(&project, &["tools", "call", name, "{}"]);
+        assert_eq!((exit.code, exit.out.as_str()), (2, ""), "{name}: {exit:?}");
+        assert!(exit.err.contains("The arguments do not fit the schema:\n- /"), "{name}: {exit:?}");
+        assert!(exit.err.contains(": is required, but missing"), "{name}: {exit:?}");
+    }
+}
+
+#[test]
+fn a_tool_prints_its_text_or_json_with_details() {
+    let project = project();
+    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "Cargo.toml", "limit": "1"}"#]);
+    assert_eq!(exit.code, 0, "{exit:?}");
+    assert!(exit.out.starts_with("     1\t[package]\n") && exit.err.is_empty(), "{exit:?}");
+    let arguments = json!({ "path": "new/a.txt", "content": "hi" }).to_string();
+    let exit = loopwright(&project, &["tools", "call", "write_file", &arguments, "--json"]);
+    let told: Value = serde_json::from_str(&exit.out).unwrap();
+    assert_eq!((exit.code, &told["status"], &told["details"]["bytes"]), (0, &json!("ok"), &json!(2)));
+    assert_eq!(fs::read_to_string(Process::file(&project, "new/a.txt")).unwrap(), "hi");
+}
+
+#[test]
+fn a_tool_that_fails_is_1_and_bad_usage_2() {
+    let project = project();
+    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "../x"}"#]);
+    assert_eq!((exit.code, exit.out.as_str()), (1, ""), "{exit:?}");
+    assert!(exit.err.contains("`../x` leads out of the workspace"), "{exit:?}");
+    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
+    let told: Value = serde_json::from_str(&exit.out).unwrap();
+    assert_eq!((exit.code, &told["status"]), (1, &json!("error")));
+    assert!(told["error"].as_str().unwrap().contains("does not exist"), "{told}");
+    for (args, says) in [
+        (&["tools", "call", "nothing", "{}"][..], "There is no tool `nothing`; the tools are: "),
+        (&["tools", "call", "read_file", "{"], "not valid JSON"),
+        (&["tools", "call", "read_file", r#"{"path": 7}"#], "- /path: 7 is not of type"),
+        (&["tools", "call", "read_file"], "JSON"),
+        (&["tools", "call", "read_file", "{}", "--root", "nowhere"], "the workspace `nowhere` cannot be opened"),
+        (&["tools"], "list"),
+    ] {
+        let exit = loopwright(&project, args);
+        assert_eq!((exit.code, exit.out.as_str()), (2, ""), "{args:?} {exit:?}");
+        assert!(exit.err.contains(says), "{args:?} {exit:?}");
+    }
+}
+
+/// Commands, and what kills them.
+#[cfg(target_os = "linux")]
+mod commands {
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::process::{Exit, PATIENCE};
+
+    fn execute(project: &tempfile::TempDir, command: &str, more: &[&str]) -> Exit {
+        let arguments = json!({ "command": command }).to_string();
+        loopwright(project, &[&["tools", "call", "execute_command", &arguments][..], more].concat())
+    }
+
+    /// Processes with this on their command line, but for `loopwright` itself.
+    fn alive(marker: &str) -> usize {
+        let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+        let line = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
+        let ours = |line: Vec<u8>| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(marker) && !line.contains("loopwright\0tools")
+        };
+        processes.filter(|process| ours(line(process))).count()
+    }
+
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < PATIENCE, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Begins a command with a daemon that has no environment and a session of its own.
+    fn begin(project: &tempfile::TempDir, marker: &str) -> Process {
+        let command = format!("(setsid env -i sh -c 'sleep 1000; : {marker}' &) ; sh -c 'sleep 1000; : {marker}'");
+        let arguments = json!({ "command": command, "timeout": 60 }).to_string();
+        let run = Process::start(project, &["tools", "call", "execute_command", &arguments]);
+        until("it begins", || alive(marker) >= 3);
+        run
+    }
+
+    fn marker(test: &str) -> String {
+        format!("{test}{}", std::process::id())
+    }
+
+    #[test]
+    fn a_command_is_confined_unless_it_is_said_otherwise() {
+        let (project, elsewhere) = (project(), tempfile::tempdir().unwrap());
+        let path = elsewhere.path().join("f");
+        let write = format!("echo x > {0} && cat {0}", path.display());
+        let exit = execute(&project, &write, &[]);
+        assert_eq!(exit.code, 0, "a command that fails is no tool that does: {exit:?}");
+        assert!(exit.out.contains("Exit code 2.") && exit.out.contains("Permission denied"), "{exit:?}");
+        assert!(!path.exists());
+        let writable = elsewhere.path().display().to_string();
+        assert_eq!(execute(&project, &write, &["--writable", &writable]).out, "Exit code 0.\nx\n");
+        assert_eq!(execute(&project, &write, &["--unconfined"]).out, "Exit code 0.\nx\n");
+        let exit = execute(&project, &format!("cat {}", path.display()), &["--readable", &writable]);
+        assert_eq!(exit.out, "Exit code 0.\nx\n");
+        assert_eq!(execute(&project, "true", &["--unconfined", "--readable", "/"]).code, 2);
+        let network = loopwright(&project, &["tools", "list", "--network"]);
+        assert!(network.out.contains("have the network of this machine"), "{network:?}");
+    }
+
+    /// As whoever runs the tests, and as another user if that is root.
+    #[test]
+    fn a_key_in_the_environment_stays_there() {
+        let project = project();
+        let arguments = json!({ "command":
+            "env; cat /proc/$PPID/environ; cat /proc/[0-9]*/environ; cat /proc/[0-9]*/task/*/environ; echo looked" });
+        let arguments = arguments.to_string();
+        let call = [env!("CARGO_BIN_EXE_loopwright"), "tools", "call", "execute_command", &arguments];
+        let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        // Nobody may not go where the binary of the tests lies, unless it lies open; then there is only one to try.
+        let open = Command::new(user[0]).args(&user[1..]).args([call[0], "--version"]).output();
+        let as_user = open.is_ok_and(|tried| tried.status.success()).then(|| [&user[..], &call].concat());
+        for line in [Some(call.to_vec()), as_user].into_iter().flatten() {
+            fs::set_permissions(project.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let mut command = Command::new(line[0]);
+            command.args(&line[1..]).env("OPENAI_API_KEY", "sk-very-secret").current_dir(project.path());
+            let done = command.output().unwrap();
+            let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+            assert!(out.contains("looked") && out.contains("TMPDIR="), "{line:?} {out} {err}");
+            assert!(!out.contains("sk-very-secret") && !err.contains("sk-very-secret"), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_is_130_and_ends_the_command_with_its_daemon() {
+        let (project, marker) = (project(), marker("interrupted"));
+        let run = begin(&project, &marker);
+        run.interrupt();
+        let exit = run.end();
+        assert_eq!((exit.code, exit.err.as_str()), (130, "Aborted.\n"), "{exit:?}");
+        assert_eq!(alive(&marker), 0);
+    }
+
+    /// A watchdog, which the command cannot reach, sees it.
+    #[test]
+    fn killing_the_agent_kills_what_it_runs() {
+        let (project, marker) = (project(), marker("killed"));
+        drop(begin(&project, &marker)); // by SIGKILL
+        until("all end", || alive(&marker) == 0);
+    }
+
+    /// The whole way: a model that calls, a user who has approved, and nothing left.
+    #[test]
+    fn a_run_uses_it_when_it_is_approved() {
+        let (server, project) = (crate::server::Server::start(), project());
+        let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command"];
+        let run = Process::start(&project, &[&["run"], &options[..], &["Go"]].concat());
+        server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
+        let asked = server.request();
+        let told: String = serde_json::from_str(&asked.last()).unwrap();
+        let temporary = told.strip_prefix("Exit code 0.\n").unwrap().trim().to_owned();
+        assert!(Path::new(&temporary).is_dir(), "{told}");
+        asked.say("Done.");
+        let exit = run.end();
+        assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
+        assert!(!Path::new(&temporary).exists(), "what is temporary is gone");
+    }
+}

@@ -1,0 +1,79 @@
+//! A session with all tools, a scripted model, and a user who answers what it asks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{
+    AgentEvent, AgentHandle, Decision, EndKind, EventStream, GenericAgent, ResultStatus, RunContext, ToolResult,
+};
+use loopwright_patterns::PiPattern;
+use loopwright_tools::{Commands, Workspace, coding_tools_with};
+use serde_json::Value;
+
+pub(crate) struct Session {
+    pub(crate) handle: AgentHandle,
+    pub(crate) model: ScriptedModel,
+    pub(crate) events: EventStream,
+    /// The tools that were asked about, in order.
+    pub(crate) asked: Vec<Arc<str>>,
+}
+
+impl Session {
+    /// In this directory. With `trusted`, nothing is asked.
+    pub(crate) async fn new(root: &Path, commands: Commands, trusted: bool) -> Self {
+        let model = ScriptedModel::new([]);
+        let tools = coding_tools_with(Workspace::open(root).unwrap(), commands);
+        let mut agent = GenericAgent::builder(model.clone(), PiPattern).tools(tools);
+        if trusted {
+            agent = agent.auto_all();
+        }
+        let (handle, events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+        Session { handle, model, events, asked: Vec::new() }
+    }
+
+    /// The model makes these calls, one a turn, and then says that it is done; the user approves each.
+    pub(crate) async fn works(&mut self, calls: &[(&str, Value)]) -> Vec<ToolResult> {
+        let before = self.results().await.len();
+        for (n, (tool, arguments)) in calls.iter().enumerate() {
+            self.model.push(Script::calls([(format!("{before}-{n}").as_str(), *tool, arguments.clone())]));
+        }
+        self.model.push(Script::text("Done."));
+        let mut outcome = self.handle.prompt("Go on.").await.unwrap().end;
+        while outcome == EndKind::AwaitingAction {
+            for action in self.handle.pending().await.unwrap() {
+                self.asked.push((*action.name).into());
+                self.handle.answer(&action, Decision::Approve).await.unwrap();
+            }
+            self.handle.wait_for_idle().await;
+            outcome = if self.handle.pending().await.unwrap().is_empty() { EndKind::Done } else { outcome };
+        }
+        assert_eq!(outcome, EndKind::Done, "{:?}", self.model.refused());
+        let state = self.handle.state().await.unwrap();
+        assert_eq!(state.messages.last().unwrap().text(), "Done.");
+        self.results().await.split_off(before)
+    }
+
+    async fn results(&self) -> Vec<ToolResult> {
+        let state = self.handle.state().await.unwrap();
+        state.messages.iter().filter_map(|message| message.as_tool_result()).cloned().collect()
+    }
+
+    /// What came as output while tools ran, up to now.
+    pub(crate) fn streamed(&mut self) -> String {
+        let mut text = String::new();
+        while let Some(event) = self.events.try_next() {
+            if let AgentEvent::ToolExecutionUpdate { update: loopwright::ToolUpdate::Output(output), .. } = &event.event
+            {
+                text.push_str(output);
+            }
+        }
+        text
+    }
+}
+
+/// A result that is one.
+pub(crate) fn ok(result: &ToolResult) -> String {
+    assert_eq!(result.status, ResultStatus::Ok, "{}", result.text());
+    result.text()
+}

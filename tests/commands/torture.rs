@@ -1,0 +1,159 @@
+//! Commands that mean no good: each ends in time, leaves no process and little memory, and the session goes on.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use loopwright::{ResultStatus, ToolResult};
+use loopwright_tools::Commands;
+use serde_json::json;
+
+use crate::session::{Session, ok};
+
+/// What all of a call may take beyond its time.
+const BEYOND: Duration = Duration::from_secs(1);
+
+/// A word that only one test's processes have on their command line.
+fn marker(test: &str) -> String {
+    format!("{test}{}x", std::process::id())
+}
+
+/// How many processes have the marker on their command line.
+fn alive(marker: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let line = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
+    processes.filter(|process| String::from_utf8_lossy(&line(process)).contains(marker)).count()
+}
+
+/// The most memory that this process has had since [`forget_peak`], in bytes.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+fn forget_peak() {
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+    session: Session,
+}
+
+impl Place {
+    async fn new(commands: Commands) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let session = Session::new(dir.path(), commands, true).await;
+        Place { dir, session }
+    }
+
+    /// Runs it and sees that it ends in time, with nothing left that has the marker, and the session answers.
+    async fn run(&mut self, command: &str, seconds: u64, marker: &str) -> ToolResult {
+        let start = Instant::now();
+        let call = ("execute_command", json!({ "command": command, "timeout": seconds }));
+        let result = self.session.works(&[call]).await.remove(0);
+        let took = start.elapsed();
+        assert_eq!(alive(marker), 0, "{command}");
+        assert!(took < Duration::from_secs(seconds) + BEYOND, "{took:?}: {command}");
+        eprintln!("{took:>10.2?}  {}", result.text().lines().next().unwrap_or_default());
+        let next = self.session.works(&[("execute_command", json!({ "command": "echo still here" }))]).await;
+        assert_eq!(ok(&next[0]), "Exit code 0.\nstill here\n");
+        result
+    }
+}
+
+/// Every process starts two more, down to a bounded depth: 1,023 of them and as many `sleep` if nothing ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fork_bombs() {
+    let mut place = Place::new(Commands::new()).await;
+    // In one process group, and each in a session of its own.
+    for (name, starts) in [("bomb", "sh"), ("sessions", "setsid sh")] {
+        let script = format!("{}.sh", marker(name));
+        let text = format!("[ $1 = 0 ] || for n in 1 2; do {starts} {script} $(($1-1)) & done\nsleep 1000\n");
+        fs::write(place.dir.path().join(&script), text).unwrap();
+        let result = place.run(&format!("{starts} {script} 9; wait"), 20, &script).await;
+        assert_eq!(result.status, ResultStatus::Error);
+        assert!(result.text().contains("processes at the same time, which are too many"), "{}", result.text());
+    }
+    // As many as may be, each of which starts another as soon as one is ended.
+    let mut place = Place::new(Commands::new().max_processes(2_000)).await;
+    let script = format!("{}.sh", marker("hydra"));
+    let text = format!(
+        "trap '' TERM HUP INT\n[ $1 = 0 ] || for n in 1 2; do setsid sh {script} $(($1-1)) & done\nwhile :; do sleep 1000; done\n"
+    );
+    fs::write(place.dir.path().join(&script), text).unwrap();
+    let result = place.run(&format!("sh {script} 7"), 5, &script).await;
+    assert!(result.text().contains("its time of 5 s was up"), "{}", result.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gigabyte_of_output() {
+    let mut place = Place::new(Commands::new()).await;
+    let marker = marker("flood");
+    place.run("true", 5, &marker).await;
+    forget_peak();
+    let before = peak();
+    let result = place.run(&format!("yes {marker} | head -c 1000000000"), 60, &marker).await;
+    assert!(ok(&result).contains("of 1000000000 bytes are left out here"), "{}", &result.text()[..200]);
+    assert!(result.text().len() < 40_000);
+    let result = place.run(&format!("yes {marker}"), 2, &marker).await;
+    assert!(result.text().contains("its time of 2 s was up"), "{}", &result.text()[..200]);
+    let grown = peak().saturating_sub(before);
+    eprintln!("memory grew by {} MiB at the most", grown >> 20);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    let kept = fs::read_dir(place.dir.path().join(".loopwright/output")).unwrap();
+    let largest = kept.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
+    assert!(largest < 9 << 20, "{largest} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_want_to_end() {
+    let mut place = Place::new(Commands::new()).await;
+    let marker = marker("stays");
+    let sleep = format!("sh -c 'sleep 1000; : {marker}'");
+    for command in [
+        format!("{sleep} &"),
+        format!("setsid nohup {sleep} >/dev/null 2>&1 &"),
+        format!("(setsid env -i {sleep} <&- >&- 2>&- &) ; sleep 0.1"),
+        format!("trap '' TERM HUP INT; {sleep}"),
+        format!("setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {marker}' & wait"),
+        format!("exec >&- 2>&-; {sleep}"),
+        format!("{sleep} & kill -STOP $$"),
+        format!("{sleep} & kill -KILL $$"),
+        format!("exec 1000<&0 2>/dev/null; cat /dev/zero | {sleep}"),
+    ] {
+        place.run(&command, 2, &marker).await;
+    }
+}
+
+/// A run that is aborted, and one whose tasks are dropped.
+#[test]
+fn an_abort_and_a_dropped_run_end_it_all() {
+    let marker = marker("aborted");
+    let command = format!("setsid env -i sh -c 'sleep 1000; : {marker}' & sh -c 'sleep 1000; : {marker}'");
+    for abort in [true, false] {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let place = runtime.block_on(Place::new(Commands::new()));
+        let calls = [("a", "execute_command", json!({ "command": command }))];
+        place.session.model.push(loopwright::testing::Script::calls(calls));
+        let events = runtime.block_on(place.session.handle.prompt_stream("Go.")).unwrap();
+        until("it begins", || alive(&marker) >= 3);
+        if abort {
+            runtime.block_on(place.session.handle.abort()).unwrap();
+            runtime.block_on(place.session.handle.wait_for_idle());
+            assert_eq!(alive(&marker), 0, "it has ended when the run has");
+        }
+        runtime.shutdown_background();
+        until("it ends", || alive(&marker) == 0);
+        drop(events);
+    }
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
+    }
+}

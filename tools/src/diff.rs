@@ -1,0 +1,157 @@
+//! `diff`: how two files differ.
+
+use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::error::shown;
+use crate::schema::strict;
+use crate::text::{Text, Unified, WHOLE};
+use crate::workspace::Workspace;
+
+const NAME: &str = "diff";
+const DESCRIPTION: &str = "Compares two text files of the workspace and gives a unified diff: lines with `-` are only in \
+    `file_a`, lines with `+` only in `file_b`. Of binary files it says whether they are the same.";
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    /// The first file, the old one, as a path relative to the workspace.
+    file_a: String,
+    /// The second file, the new one, as a path relative to the workspace.
+    file_b: String,
+}
+
+/// The tool that compares two files of this workspace.
+pub fn diff(workspace: Workspace) -> impl Tool {
+    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
+        workspace.off_thread(move |workspace| compare(workspace, &args)).await
+    })
+    .effect(Effect::ReadOnly)
+    .spec(|spec| strict(spec).title("Compare two files"))
+}
+
+fn compare(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
+    let (a, _) = workspace.read(&args.file_a, WHOLE)?;
+    let (b, _) = workspace.read(&args.file_b, WHOLE)?;
+    let (sizes, same) = ((a.len(), b.len()), a == b);
+    let names = (shown(&args.file_a), shown(&args.file_b));
+    let details = json!({ "file_a": args.file_a, "file_b": args.file_b, "same": same });
+    if same {
+        let text = format!("`{}` and `{}` are the same, {} bytes.", names.0, names.1, sizes.0);
+        return Ok(ToolOutput::text(text).details(details));
+    }
+    let (Ok(a), Ok(b)) = (Text::new(&args.file_a, a), Text::new(&args.file_b, b)) else {
+        let text = format!(
+            "`{}` ({} bytes) and `{}` ({} bytes) differ; at least one of them is no UTF-8 text, so there is no diff.",
+            names.0, sizes.0, names.1, sizes.1
+        );
+        return Ok(ToolOutput::text(text).details(details));
+    };
+    if a.text.replace("\r\n", "\n") == b.text.replace("\r\n", "\n") {
+        let text = format!(
+            "`{}` ({}) and `{}` ({}) have the same lines and differ only in their line ends or a byte order mark.",
+            names.0,
+            ends(&a),
+            names.1,
+            ends(&b)
+        );
+        return Ok(ToolOutput::text(text).details(details));
+    }
+    let diff = Unified::new((&args.file_a, &a.text), (&args.file_b, &b.text));
+    let mut text = diff.text.clone();
+    if diff.cut {
+        let (added, removed) = (diff.added, diff.removed);
+        text.push_str(&format!(
+            "\n… the diff is longer: in all {added} lines are only in `{}`, {removed} only in `{}`\n",
+            names.1, names.0
+        ));
+    }
+    let details = json!({
+        "file_a": args.file_a, "file_b": args.file_b, "same": false, "diff": diff.text, "cut": diff.cut,
+        "added": diff.added, "removed": diff.removed });
+    Ok(ToolOutput::text(text).details(details))
+}
+
+/// The line ends of a text, for people.
+fn ends(text: &Text) -> String {
+    let (all, crlf) = (text.text.matches('\n').count(), text.text.matches("\r\n").count());
+    let ends = match (all - crlf, crlf) {
+        (_, 0) => "LF",
+        (0, _) => "CRLF",
+        _ => "LF and CRLF",
+    };
+    if text.marked { format!("{ends}, byte order mark") } else { ends.to_owned() }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+mod tests {
+    use std::fs;
+
+    use loopwright::Content;
+    use serde_json::Value;
+
+    use super::*;
+
+    async fn diff_of(a: impl AsRef<[u8]>, b: impl AsRef<[u8]>) -> Result<(String, Value), String> {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), a).unwrap();
+        fs::write(dir.path().join("b"), b).unwrap();
+        let tool = diff(Workspace::open(dir.path()).unwrap());
+        let arguments = json!({ "file_a": "a", "file_b": "b" });
+        let output = tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
+        Ok((text.clone(), output.details.unwrap()))
+    }
+
+    #[tokio::test]
+    async fn lines_that_differ_come_with_three_around_them() {
+        let numbered = |n: std::ops::Range<u32>| n.map(|n| format!("{n}\n")).collect::<String>();
+        let (a, b) = (numbered(1..20), numbered(1..10) + "ten\n" + &numbered(11..20));
+        let (text, details) = diff_of(a, b).await.unwrap();
+        assert_eq!(text, "--- a\n+++ b\n@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n");
+        assert_eq!((&details["added"], &details["removed"], &details["diff"]), (&json!(1), &json!(1), &json!(text)));
+    }
+
+    #[tokio::test]
+    async fn a_missing_line_end_is_shown() {
+        let (text, _) = diff_of("a\nb", "a\nb\n").await.unwrap();
+        assert_eq!(text, "--- a\n+++ b\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n");
+    }
+
+    #[tokio::test]
+    async fn what_has_no_diff_is_told_in_a_sentence() {
+        let table: [(&[u8], &[u8], &str); 4] = [
+            (b"x\n", b"x\n", "`a` and `b` are the same, 2 bytes."),
+            (b"x\0", b"y\0z", "`a` (2 bytes) and `b` (3 bytes) differ; at least one of them is no UTF-8 text"),
+            (b"x\ny\n", b"x\r\ny\r\n", "`a` (LF) and `b` (CRLF) have the same lines and differ only"),
+            (b"x\n", b"\xef\xbb\xbfx\n", "`b` (LF, byte order mark) have the same lines"),
+        ];
+        for (a, b, wanted) in table {
+            let (text, details) = diff_of(a, b).await.unwrap();
+            assert!(text.contains(wanted), "{text}");
+            assert_eq!(details["same"], a == b);
+        }
+    }
+
+    #[tokio::test]
+    async fn very_much_is_cut_and_counted() {
+        let (text, details) = diff_of("", "line\n".repeat(20_000)).await.unwrap();
+        assert!(
+            text.len() < 51_500 && text.ends_with("20000 lines are only in `b`, 0 only in `a`\n"),
+            "{}",
+            text.len()
+        );
+        assert_eq!((&details["cut"], &details["added"]), (&json!(true), &json!(20_000)));
+    }
+
+    #[test]
+    fn it_runs_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = diff(Workspace::open(dir.path()).unwrap());
+        let spec = tool.spec();
+        assert_eq!((spec.effect, spec.sequential), (Effect::ReadOnly, false));
+        assert_eq!(spec.schema["required"], json!(["file_a", "file_b"]));
+    }
+}

@@ -1,0 +1,114 @@
+//! `edit_file`: replaces text in a file.
+
+mod apply;
+mod hint;
+
+use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use self::apply::{Edited, apply, unix};
+use crate::error::shown;
+use crate::schema::strict;
+use crate::text::{Text, Unified, WHOLE};
+use crate::workspace::Workspace;
+
+const NAME: &str = "edit_file";
+const DESCRIPTION: &str = "Replaces text in a file of the workspace. `old_string` must occur exactly once in the file, \
+    with its white space exactly as it is there: give enough lines around the change to make it unique, without the \
+    line numbers of read_file. Line ends are kept as the file has them. Nothing is changed if the edit is not possible.";
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    /// The file, as a path relative to the workspace, such as `src/main.rs`.
+    path: String,
+    /// The text to replace.
+    old_string: String,
+    /// The text to put in its place; empty to delete it.
+    new_string: String,
+    /// True to replace every occurrence instead of exactly one.
+    replace_all: Option<bool>,
+}
+
+/// The tool that edits a file of this workspace.
+pub fn edit_file(workspace: Workspace) -> impl Tool {
+    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
+        workspace.off_thread(move |workspace| edit(workspace, &args)).await
+    })
+    .effect(Effect::Idempotent)
+    .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
+}
+
+fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
+    let (path, all) = (shown(&args.path), args.replace_all.unwrap_or(false));
+    let (bytes, stamp) = workspace.read(&args.path, WHOLE)?;
+    let file = Text::new(&args.path, bytes)?;
+    if unix(&args.old_string).is_empty() {
+        let why = "old_string is empty: name the text to replace, or use write_file to write the whole file";
+        return Err(ToolError::Failed(why.into()));
+    }
+    if unix(&args.old_string) == unix(&args.new_string) {
+        let why =
+            "new_string is the same as old_string but for line ends, which edits keep: there is nothing to change";
+        return Err(ToolError::Failed(why.into()));
+    }
+    let refused = match apply(&file.text, &args.old_string, &args.new_string, all) {
+        Edited::Changed { text, lines } => {
+            workspace.write(&args.path, &file.bytes_with(&text), Some(stamp))?;
+            return Ok(told(args, &file.text, &text, &lines));
+        }
+        Edited::Already { line } => {
+            let text = format!(
+                "`{path}` was left as it is: new_string is there already, at line {line}, and old_string is nowhere \
+                 else. If another place is meant, read the file and give more of the text around it."
+            );
+            let details = json!({ "path": args.path, "replacements": 0, "already_applied": true, "lines": [line] });
+            return Ok(ToolOutput::text(text).details(details));
+        }
+        Edited::NotFound => {
+            let deleted = if args.new_string.is_empty() { ", or it has been deleted already" } else { "" };
+            match hint::hint(&file.text, &args.old_string) {
+                Some(hint) => format!("old_string does not occur in `{path}`: {hint}"),
+                None => format!("old_string does not occur in `{path}`{deleted}: read the file to see what is there"),
+            }
+        }
+        Edited::Ambiguous { count, lines } => {
+            let places = list(&lines, count);
+            format!(
+                "old_string occurs {count} times in `{path}`, at {places}: give more of the text around the one that is \
+                 meant, or set replace_all to replace every one"
+            )
+        }
+        Edited::Unstable { line } => format!(
+            "after this edit old_string would occur in `{path}` again, at line {line}, so that making the edit twice \
+             would not be the same as making it once: give more of the text around it, or write the whole of what is meant"
+        ),
+    };
+    Err(ToolError::Failed(format!("{refused}. Nothing was changed")))
+}
+
+fn told(args: &Args, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
+    let path = shown(&args.path);
+    let text = match lines {
+        [line] => format!("Edited `{path}` at line {line}."),
+        _ => format!("Edited `{path}`: {} occurrences replaced, at {}.", lines.len(), list(lines, lines.len())),
+    };
+    let diff = Unified::new((&args.path, old), (&args.path, new));
+    let details = json!({
+        "path": args.path, "replacements": lines.len(), "already_applied": false,
+        "lines": &lines[..lines.len().min(1_000)], "diff": diff.text, "cut": diff.cut, "added": diff.added,
+        "removed": diff.removed });
+    ToolOutput::text(text).details(details)
+}
+
+/// `lines 1, 5 and others`, for people: the first of `count`.
+fn list(lines: &[usize], count: usize) -> String {
+    const NAMED: usize = 10;
+    let named: Vec<String> = lines.iter().take(NAMED).map(usize::to_string).collect();
+    let others = if count > named.len() { " and others" } else { "" };
+    format!("lines {}{others}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

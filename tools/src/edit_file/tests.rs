@@ -1,0 +1,195 @@
+//! Tests of `edit_file`, as a model calls it.
+
+#![allow(clippy::disallowed_methods, reason = "a test looks at its files from outside")]
+
+use std::fs;
+
+use loopwright::{Approval, Content};
+use serde_json::Value;
+
+use super::*;
+use crate::{read_file, write_file};
+
+struct Tried {
+    /// What the model is told; the error as text if there is one.
+    told: Result<String, String>,
+    details: Value,
+    after: Vec<u8>,
+}
+
+async fn call(tool: &impl Tool, arguments: &Value) -> Result<ToolOutput, String> {
+    tool.call(arguments, ToolContext::detached()).await.map_err(|e| e.to_string())
+}
+
+/// Makes the edit in a file that contains `before`.
+async fn edit(before: impl AsRef<[u8]>, mut arguments: Value) -> Tried {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), before).unwrap();
+    arguments["path"] = "f".into();
+    let output = call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await;
+    let after = fs::read(dir.path().join("f")).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    let details = output.as_ref().ok().and_then(|output| output.details.clone()).unwrap_or_default();
+    let told = output.map(|output| match &output.content[..] {
+        [Content::Text { text }] => text.clone(),
+        other => panic!("{other:?}"),
+    });
+    Tried { told, details, after }
+}
+
+fn replace(old: &str, new: &str) -> Value {
+    json!({ "old_string": old, "new_string": new })
+}
+
+#[tokio::test]
+async fn one_occurrence_is_replaced_and_the_diff_is_in_the_details() {
+    let tried = edit("a\nb\nc\n", replace("b", "x\ny")).await;
+    assert_eq!(tried.told.unwrap(), "Edited `f` at line 2.");
+    assert_eq!(tried.after, b"a\nx\ny\nc\n");
+    let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n a\n-b\n+x\n+y\n c\n";
+    let wanted = json!({
+        "path": "f", "replacements": 1, "already_applied": false, "lines": [2], "diff": diff, "cut": false,
+        "added": 2, "removed": 1 });
+    assert_eq!(tried.details, wanted);
+}
+
+#[tokio::test]
+async fn line_ends_and_the_byte_order_mark_are_kept() {
+    let tried = edit("\u{feff}a\r\nb\r\n", replace("a\nb", "\u{feff}x\ny")).await;
+    assert_eq!(tried.after, "\u{feff}x\r\ny\r\n".as_bytes());
+}
+
+#[tokio::test]
+async fn what_is_not_there_once_is_refused_with_the_reason() {
+    let text = "let a = 1;\n\tlet b = 1;\nlet c = 1;\n";
+    let many = json!({ "old_string": " = 1;", "new_string": " = 2;" });
+    let table = [
+        (many, "old_string occurs 3 times in `f`, at lines 1, 2, 3: give more of the text around"),
+        (
+            replace("    let b = 1;", "x"),
+            "with other white space is there from line 2 on. The file has `\\tlet b = 1;`",
+        ),
+        (replace("nothing", "x"), "old_string does not occur in `f`: read the file to see what is there"),
+        (replace("nothing", ""), "old_string does not occur in `f`, or it has been deleted already"),
+        (replace("", "x"), "old_string is empty"),
+        (replace("\u{feff}", "x"), "old_string is empty"),
+        (replace("let a", "let a"), "the same as old_string"),
+        (replace("1;\n\tlet", "1;\r\n\tlet"), "the same as old_string but for line ends"),
+    ];
+    for (arguments, wanted) in table {
+        let tried = edit(text, arguments.clone()).await;
+        let why = tried.told.unwrap_err();
+        assert!(why.contains(wanted), "{arguments}: {why}");
+        assert_eq!(tried.after, text.as_bytes());
+    }
+    let tried = edit("aab", replace("ab", "b")).await;
+    assert!(tried.told.unwrap_err().contains("would occur in `f` again, at line 1"));
+    let many = "x\n".repeat(30);
+    let why = edit(&many, replace("x", "y")).await.told.unwrap_err();
+    assert!(why.contains("30 times in `f`, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and others: "), "{why}");
+}
+
+#[tokio::test]
+async fn all_occurrences_are_replaced_when_that_is_asked_for() {
+    let arguments = json!({ "old_string": "a", "new_string": "b", "replace_all": true });
+    let tried = edit("a\na a\n", arguments).await;
+    assert_eq!(tried.told.unwrap(), "Edited `f`: 3 occurrences replaced, at lines 1, 2, 2.");
+    assert_eq!(tried.after, b"b\nb b\n");
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_left_alone() {
+    for bytes in [&b"a\0b"[..], b"a\xffb"] {
+        let tried = edit(bytes, replace("a", "x")).await;
+        assert!(tried.told.unwrap_err().contains("Only UTF-8 text can be worked on"));
+        assert_eq!(tried.after, bytes);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let large = fs::File::create(dir.path().join("large")).unwrap();
+    large.set_len(WHOLE + 1).unwrap();
+    let tool = edit_file(Workspace::open(dir.path()).unwrap());
+    let why = call(&tool, &json!({ "path": "large", "old_string": "a", "new_string": "b" })).await.unwrap_err();
+    assert!(why.contains("more than the 33554432"), "{why}");
+    let why = call(&tool, &json!({ "path": "gone", "old_string": "a", "new_string": "b" })).await.unwrap_err();
+    assert!(why.contains("does not exist"), "{why}");
+    assert!(!dir.path().join("gone").exists());
+}
+
+/// As after a crash that came before the result was written down: the call is made again.
+#[tokio::test]
+async fn the_same_call_again_is_known_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    for (before, old, new) in [
+        ("use a;\nfn f() {}\n", "use a;\n", "use a;\nuse b;\n"),
+        ("x = 1\n", "1", "2"),
+        ("one two\r\n", "one", "one\nand"),
+    ] {
+        fs::write(&path, before).unwrap();
+        let arguments = json!({ "path": "f", "old_string": old, "new_string": new });
+        call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await.unwrap();
+        let once = fs::read(&path).unwrap();
+        let output = call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await.unwrap();
+        assert_eq!(output.details.unwrap()["already_applied"], true);
+        assert_eq!(fs::read(&path).unwrap(), once);
+    }
+}
+
+#[tokio::test]
+async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "one\n").unwrap();
+    let workspace = Workspace::open(dir.path()).unwrap().guarded();
+    let (read, write, edit) =
+        (read_file(workspace.clone()), write_file(workspace.clone()), edit_file(workspace.clone()));
+    let arguments = json!({ "path": "./f", "old_string": "one", "new_string": "two" });
+    let whole = json!({ "path": "f", "content": "three\n" });
+    // Never read: nothing is known of it.
+    call(&write, &json!({ "path": "f", "content": "one\n" })).await.unwrap();
+    fs::write(&path, "one by them\n").unwrap();
+    for why in [call(&edit, &arguments).await.unwrap_err(), call(&write, &whole).await.unwrap_err()] {
+        assert!(
+            why.contains("has changed on disk since it was last read, and was left as it is: read it again"),
+            "{why}"
+        );
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one by them\n");
+    call(&read, &json!({ "path": "f" })).await.unwrap();
+    call(&edit, &arguments).await.unwrap();
+    call(&write, &whole).await.unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
+    // Without the option nothing is remembered.
+    let open = Workspace::open(dir.path()).unwrap();
+    call(&read_file(open.clone()), &json!({ "path": "f" })).await.unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    call(&write_file(open), &whole).await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_mode_is_kept_and_a_read_only_file_too() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let tool = edit_file(Workspace::open(dir.path()).unwrap());
+    let arguments = json!({ "path": "f", "old_string": "a", "new_string": "b" });
+    for (mode, edited) in [(0o755, true), (0o600, true), (0o444, false)] {
+        let _ = fs::remove_file(&path);
+        fs::write(&path, "a").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(call(&tool, &arguments).await.is_ok(), edited);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        assert_eq!(fs::read_to_string(&path).unwrap(), if edited { "b" } else { "a" });
+    }
+}
+
+#[test]
+fn it_asks_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = edit_file(Workspace::open(dir.path()).unwrap());
+    let spec = tool.spec();
+    assert_eq!((spec.effect, spec.sequential, spec.interruptible), (Effect::Idempotent, true, false));
+    assert!(matches!(spec.needs_approval, Approval::ByEffect));
+    assert_eq!(spec.schema["required"], json!(["path", "old_string", "new_string"]));
+}

@@ -1,0 +1,44 @@
+//! Schemas that hold by the strictest rules of the model providers.
+
+use loopwright::ToolSpec;
+use serde_json::Value;
+
+/// `spec` with a schema for which no provider makes an exception: nothing but the named arguments, and of
+/// each no more than its type and what it is for. What an argument may be besides, its tool says itself.
+pub(crate) fn strict(mut spec: ToolSpec) -> ToolSpec {
+    if let Some(schema) = spec.schema.as_object_mut() {
+        schema.remove("$schema");
+        schema.insert("additionalProperties".into(), false.into());
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for property in properties.into_iter().flat_map(|all| all.values_mut()).filter_map(Value::as_object_mut) {
+            property.retain(|word, _| ["type", "description"].contains(&word.as_str()));
+        }
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_types_and_descriptions_are_left() {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Args {
+            /// Where.
+            path: String,
+            #[schemars(range(min = 1))]
+            limit: Option<u64>,
+        }
+        let spec = strict(ToolSpec::new::<Args>("f", "Does f."));
+        let path = json!({ "type": "string", "description": "Where." });
+        let properties = json!({ "path": path, "limit": { "type": ["integer", "null"] } });
+        let wanted = json!({
+            "type": "object", "properties": properties, "required": ["path"], "additionalProperties": false });
+        assert_eq!(spec.schema, wanted);
+    }
+}

@@ -1,0 +1,180 @@
+//! `search_files` beside `rg` and `glob_files` beside `fd`, on the sources of every crate in cargo's registry:
+//! the same matches, in at most one and a half times their time.
+//!
+//! Not part of plain `cargo test`; it needs both programs, and tells times only when built for release:
+//! `cargo test --release -p loopwright-tools --test beside`.
+
+#![allow(clippy::disallowed_methods, reason = "the tree is made, and searched by others, from outside")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loopwright::{Tool, ToolContext, ToolOutput};
+use loopwright_tools::{Workspace, glob_files, search_files};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// One test at a time: they measure.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The most that we may take, as a multiple of the other's time.
+const RATIO: f64 = 1.5;
+/// How often each is timed, in turns.
+const ROUNDS: usize = 15;
+
+/// A repository with the crates' sources in it, some of them ignored.
+fn tree() -> TempDir {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"))).unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for registry in fs::read_dir(home.join("registry/src")).expect("cargo has fetched crates").flatten() {
+        copy(&registry.path(), dir.path());
+    }
+    fs::create_dir(dir.path().join(".git")).unwrap();
+    fs::write(dir.path().join(".gitignore"), "/serde*\n*.lock\n!serde_json*\n").unwrap();
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            let _ = fs::create_dir(&to);
+            copy(&path, &to);
+        } else if fs::hard_link(&path, &to).is_err() {
+            let _ = fs::copy(&path, &to);
+        }
+    }
+}
+
+/// What another program prints, run in the tree. Fails where it is missing.
+fn output(dir: &Path, programs: &[&str], arguments: &[&str]) -> Vec<u8> {
+    for program in programs {
+        if let Ok(output) = Command::new(program).args(arguments).current_dir(dir).output() {
+            assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+            return output.stdout;
+        }
+    }
+    panic!("none of {programs:?} is installed: Debian has them in the packages ripgrep and fd-find");
+}
+
+fn rg(dir: &Path, pattern: &str, path: &str) -> Vec<u8> {
+    let arguments = ["--no-config", "--hidden", "--glob=!.git", "--no-ignore-global"];
+    let format = ["-n", "-0", "--no-heading", "--with-filename", "--color=never", "-e", pattern, "--", path];
+    output(dir, &["rg"], &[&arguments[..], &format].concat())
+}
+
+fn fd(dir: &Path, pattern: &str) -> Vec<u8> {
+    let arguments = ["--hidden", "--exclude=.git", "--no-global-ignore-file", "--color=never"];
+    output(dir, &["fd", "fdfind"], &[&arguments[..], &["--type=f", "--type=l", "--glob", pattern]].concat())
+}
+
+/// The places at which `rg` found something. A word on a binary file is no place.
+fn places(printed: &[u8]) -> BTreeSet<(PathBuf, u64)> {
+    let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let places = lines.filter_map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (path, rest) = line.split_once('\0')?;
+        let number = rest.split_once(':')?.0.parse().ok()?;
+        Some((PathBuf::from(path.strip_prefix("./").unwrap_or(path)), number))
+    });
+    places.collect()
+}
+
+fn call(tool: &impl Tool, arguments: &Value) -> ToolOutput {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(tool.call(arguments, ToolContext::detached())).unwrap()
+}
+
+/// The median time of each, measured in turns, and their ratio.
+fn times(ours: impl Fn(), theirs: impl Fn()) -> (Duration, Duration, f64) {
+    let time = |work: &dyn Fn()| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    let (mut a, mut b): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| (time(&ours), time(&theirs))).unzip();
+    a.sort();
+    b.sort();
+    let (a, b) = (a[ROUNDS / 2], b[ROUNDS / 2]);
+    (a, b, a.as_secs_f64() / b.as_secs_f64())
+}
+
+/// Whether times mean anything; says them all the same.
+fn told(what: &str, (ours, theirs, ratio): (Duration, Duration, f64)) {
+    println!("{what}: {ours:.1?} beside {theirs:.1?}, ratio {ratio:.2}");
+    assert!(cfg!(debug_assertions) || ratio <= RATIO, "{what} takes {ratio:.2} times as long");
+}
+
+#[test]
+fn search_files_finds_what_rg_finds() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tree();
+    let tool = search_files(Workspace::open(dir.path()).unwrap());
+    // The whole tree: all that is shown, and the totals.
+    for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", r"^#!\[", r"[a-z]+\d{3}x", "no such words", "ü", "x"]
+    {
+        let theirs = places(&rg(dir.path(), pattern, "."));
+        let details = call(&tool, &json!({ "pattern": pattern })).details.unwrap();
+        let matches = details["matches"].as_array().unwrap();
+        let ours = matches.iter().map(|m| (PathBuf::from(m["path"].as_str().unwrap()), m["line"].as_u64().unwrap()));
+        let ours: Vec<_> = ours.collect();
+        println!("{pattern}: {} lines in {} files", details["total_lines"], details["total_files"]);
+        assert_eq!(details["total_lines"], theirs.len(), "{pattern}");
+        let files: BTreeSet<_> = theirs.iter().map(|(path, _)| path).collect();
+        assert_eq!(details["total_files"], files.len(), "{pattern}");
+        assert!(ours.iter().eq(theirs.iter().take(ours.len())), "{pattern}: other places, or in another order");
+        assert!(ours.len() == theirs.len() || ours.len() >= 50, "{pattern}");
+    }
+    // Each crate: every place of a pattern that is not too frequent.
+    let (mut compared, mut total) = (0, 0);
+    for krate in fs::read_dir(dir.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+        let name = krate.file_name().into_string().unwrap();
+        let details = call(&tool, &json!({ "pattern": "unsafe|panic!", "path": name })).details.unwrap();
+        let matches = details["matches"].as_array().unwrap();
+        if details["total_lines"] == matches.len() {
+            let ours = matches.iter().map(|m| (m["path"].as_str().unwrap().into(), m["line"].as_u64().unwrap()));
+            assert_eq!(ours.collect::<BTreeSet<_>>(), places(&rg(dir.path(), "unsafe|panic!", &name)), "{name}");
+            compared += 1;
+            total += matches.len();
+        }
+    }
+    println!("{total} places in {compared} crates are the same");
+    assert!(compared > 100 && total > 1_000, "{compared} {total}");
+}
+
+#[test]
+fn search_files_is_about_as_fast_as_rg() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tree();
+    let tool = search_files(Workspace::open(dir.path()).unwrap());
+    for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", "no such words"] {
+        let arguments = json!({ "pattern": pattern });
+        let ours = || drop(call(&tool, &arguments));
+        told(&format!("search_files {pattern}"), times(ours, || drop(rg(dir.path(), pattern, "."))));
+    }
+}
+
+#[test]
+fn glob_files_finds_what_fd_finds_about_as_fast() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tree();
+    let tool = glob_files(Workspace::open(dir.path()).unwrap());
+    for pattern in ["*.rs", "*.{toml,yml}", "build.rs", "[A-Z]*.md", "no-such-*"] {
+        let printed = String::from_utf8(fd(dir.path(), pattern)).unwrap();
+        let theirs: BTreeSet<_> = printed.lines().map(|path| PathBuf::from(path.trim_start_matches("./"))).collect();
+        let arguments = json!({ "pattern": pattern });
+        let details = call(&tool, &arguments).details.unwrap();
+        let files = details["files"].as_array().unwrap();
+        assert_eq!(details["total"], theirs.len(), "{pattern}");
+        assert!(files.iter().map(|file| Path::new(file.as_str().unwrap())).eq(theirs.iter().take(files.len())));
+        assert_eq!(files.len(), theirs.len().min(1_000));
+        let what = format!("glob_files {pattern}, {} files", theirs.len());
+        told(&what, times(|| drop(call(&tool, &arguments)), || drop(fd(dir.path(), pattern))));
+    }
+}
