@@ -106,6 +106,11 @@ impl<D: Decode + ?Sized> Decode for Box<D> {
     }
 }
 
+/// So many calls, items or blocks may one reply have; more are a
+/// [`ModelErrorKind::Protocol`](loopwright::ModelErrorKind::Protocol) error. Each piece is looked for among those there
+/// are, and no model writes nearly as many.
+pub(crate) const MOST_PARTS: usize = 1024;
+
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {

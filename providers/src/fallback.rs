@@ -12,7 +12,7 @@ use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent,
 use crate::error::cut_short;
 
 /// A failure of one model that need not be one of another: of the server, the line, the key or the account.
-const KINDS: [ModelErrorKind; 7] = [
+const KINDS: [ModelErrorKind; 8] = [
     ModelErrorKind::Auth,
     ModelErrorKind::RateLimited,
     ModelErrorKind::QuotaExhausted,
@@ -20,6 +20,7 @@ const KINDS: [ModelErrorKind; 7] = [
     ModelErrorKind::Network,
     ModelErrorKind::Timeout,
     ModelErrorKind::Protocol,
+    ModelErrorKind::Malformed,
 ];
 
 /// Models of which the next is asked when one fails.

@@ -46,6 +46,7 @@ mod retry;
 mod salvage;
 mod schema;
 mod sse;
+mod told;
 mod wait;
 
 pub use body::ReplyBody;

@@ -8,11 +8,12 @@ use loopwright::{
 };
 
 /// A model that is told when the server could not use what it wrote, such as a call that is no JSON
-/// ([`ModelErrorKind::Protocol`]), and is asked again.
+/// ([`ModelErrorKind::Malformed`]), and is asked again.
 ///
 /// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no conversation but that
-/// one request. After the last attempt the error is given out. Other errors are: [`Retry`](crate::Retry) is for those,
-/// and belongs around this.
+/// one request. After the last attempt the error is given out. Other errors are given out at once, those of a server whose
+/// answer cannot be understood ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
+/// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has handled.
 #[derive(Debug, Clone)]
 pub struct Reprompt<M> {
     model: M,
@@ -44,7 +45,7 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
             loop {
                 match attempt.stream.next().await? {
                     ModelEvent::Error(error)
-                        if error.kind == ModelErrorKind::Protocol && attempt.number < self.attempts =>
+                        if error.kind == ModelErrorKind::Malformed && attempt.number < self.attempts =>
                     {
                         tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
                         let request = with_complaint(&attempt.request, &error);

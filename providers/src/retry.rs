@@ -14,7 +14,9 @@ use crate::error::cut_short;
 /// A model that is asked again after an error that [may pass](loopwright::ModelErrorKind::is_retryable): a limit that
 /// was reached for now, a server that has too much to do or an error of its own, a connection that broke, no answer in
 /// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and a request that the
-/// provider refuses are final.
+/// provider refuses are final. So is what the model itself wrote badly
+/// ([`ModelErrorKind::Malformed`](loopwright::ModelErrorKind::Malformed)): [`Reprompt`](crate::Reprompt) is for that,
+/// and for nothing else, so the attempts of the two do not multiply.
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
 /// twice as much. A wait that the provider asks for comes on top; one that is longer than
@@ -220,7 +222,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_cannot_pass_is_not_retried() {
         use ModelErrorKind::*;
-        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered] {
+        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered, Malformed] {
             let last = error(kind, Some(1));
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);

@@ -165,7 +165,7 @@ mod gemini {
         match raw {
             "MAX_TOKENS" => End::Done(StopReason::Length),
             "SAFETY" | "RECITATION" | "MODEL_ARMOR" => End::Done(StopReason::ContentFilter),
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Protocol),
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Malformed),
             "" => End::Fails(ModelErrorKind::ContentFiltered),
             _ => said(calls),
         }
