@@ -18,6 +18,7 @@ use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
 
 /// Says how a [`Model`] is reached. Only the model's name is needed.
+#[derive(Clone)]
 #[must_use = "call build()"]
 pub struct ModelBuilder<F: WireFormat> {
     model: String,
@@ -247,24 +248,6 @@ impl<F: WireFormat> ModelBuilder<F> {
             Key::Asked(ask) => source = Some(KeySource { ask: ask.clone(), header, scheme }),
         }
         Ok((headers, source))
-    }
-}
-
-impl<F: WireFormat> Clone for ModelBuilder<F> {
-    fn clone(&self) -> Self {
-        ModelBuilder {
-            model: self.model.clone(),
-            provider: self.provider.clone(),
-            base_url: self.base_url.clone(),
-            profile: self.profile.clone(),
-            options: self.options.clone(),
-            key: self.key.clone(),
-            key_var: self.key_var.clone(),
-            headers: self.headers.clone(),
-            http: self.http.clone(),
-            facts: self.facts,
-            format: PhantomData,
-        }
     }
 }
 

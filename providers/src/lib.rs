@@ -45,6 +45,7 @@ mod reprompt;
 mod retry;
 mod salvage;
 mod schema;
+mod shown;
 mod sse;
 mod told;
 mod wait;

@@ -7,6 +7,8 @@ use loopwright::{
     ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelInfo, UserMessage,
 };
 
+use crate::shown::Shown;
+
 /// A model that is told when the server could not use what it wrote, such as a call that is no JSON
 /// ([`ModelErrorKind::Malformed`]), and is asked again.
 ///
@@ -39,7 +41,7 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let first = self.model.stream(request.clone());
-        let attempt = Attempt { stream: first, request, number: 1, shown: false };
+        let attempt = Attempt { stream: first, request, number: 1, shown: Shown::default() };
         let events = stream::unfold(Some(attempt), move |attempt| async move {
             let mut attempt = attempt?;
             loop {
@@ -51,17 +53,13 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
                         let request = with_complaint(&attempt.request, &error);
                         attempt.stream = self.model.stream(request);
                         attempt.number += 1;
-                        if std::mem::take(&mut attempt.shown) {
-                            return Some((ModelEvent::Withdrawn, Some(attempt)));
+                        if let Some(withdrawn) = attempt.shown.withdraw() {
+                            return Some((withdrawn, Some(attempt)));
                         }
                     }
                     event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => return Some((event, None)),
                     event => {
-                        match event {
-                            ModelEvent::AnsweredBy(_) => {}
-                            ModelEvent::Withdrawn => attempt.shown = false,
-                            _ => attempt.shown = true,
-                        }
+                        attempt.shown.note(&event);
                         return Some((event, Some(attempt)));
                     }
                 }
@@ -76,8 +74,7 @@ struct Attempt<'a> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    /// The present attempt has given out something that would have to be withdrawn.
-    shown: bool,
+    shown: Shown,
 }
 
 /// The request, and what was wrong with the reply to it.

@@ -10,6 +10,7 @@ use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
 use crate::error::cut_short;
+use crate::shown::Shown;
 
 /// A model that is asked again after an error that [may pass](loopwright::ModelErrorKind::is_retryable): a limit that
 /// was reached for now, a server that has too much to do or an error of its own, a connection that broke, no answer in
@@ -103,7 +104,7 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        Attempts { retry: self, request, number: 1, shown: false, state }.boxed()
+        Attempts { retry: self, request, number: 1, shown: Shown::default(), state }.boxed()
     }
 }
 
@@ -112,8 +113,7 @@ struct Attempts<'a, M> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    /// The present attempt has given out something that would have to be withdrawn.
-    shown: bool,
+    shown: Shown,
     state: State<'a>,
 }
 
@@ -146,16 +146,14 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                             };
                             tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                            if std::mem::take(&mut this.shown) {
-                                return Poll::Ready(Some(ModelEvent::Withdrawn));
+                            if let Some(withdrawn) = this.shown.withdraw() {
+                                return Poll::Ready(Some(withdrawn));
                             }
                         }
                         event => {
-                            match event {
-                                ModelEvent::AnsweredBy(_) => {}
-                                ModelEvent::Withdrawn => this.shown = false,
-                                ModelEvent::Done { .. } => this.state = State::Over,
-                                _ => this.shown = true,
+                            this.shown.note(&event);
+                            if let ModelEvent::Done { .. } = event {
+                                this.state = State::Over;
                             }
                             return Poll::Ready(Some(event));
                         }

@@ -26,7 +26,8 @@ pub(super) struct Said {
 #[derive(Debug)]
 struct Block {
     index: u64,
-    begun: Box<RawValue>,
+    /// The event that began it, read when it is needed.
+    begun: String,
     text: String,
     thinking: String,
     signature: String,
@@ -47,16 +48,9 @@ impl Said {
 
     /// A block begins, in the event `data`.
     pub(super) fn begin(&mut self, index: u64, data: &str) {
-        #[derive(Deserialize)]
-        struct Start<'a> {
-            #[serde(borrow)]
-            content_block: &'a RawValue,
-        }
-        if let Ok(start) = serde_json::from_str::<Start<'_>>(data) {
-            let (text, thinking, signature, input) = Default::default();
-            let begun = start.content_block.to_owned();
-            self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
-        }
+        let (text, thinking, signature, input) = Default::default();
+        let begun = data.to_owned();
+        self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
     }
 
     /// More of a block, in the event `data`.
@@ -97,7 +91,11 @@ impl Said {
 impl Block {
     /// All of it; nothing for a text that is blank, which is refused.
     fn whole(self) -> Option<Value> {
-        let mut block: Map<String, Value> = serde_json::from_str(self.begun.get()).ok()?;
+        #[derive(Deserialize)]
+        struct Start {
+            content_block: Map<String, Value>,
+        }
+        let Start { content_block: mut block } = serde_json::from_str(&self.begun).ok()?;
         for (key, more) in [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)] {
             match block.get_mut(key) {
                 Some(Value::String(begun)) => begun.push_str(&more),

@@ -123,7 +123,7 @@ impl Decoder {
             }
         }
         self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
-        for call in delta.tool_calls.into_iter().flatten() {
+        for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
             if !self.told.ended {
                 self.call(call, out);
             }

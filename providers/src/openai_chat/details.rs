@@ -40,7 +40,9 @@ pub(super) fn of_signature(signature: &str) -> Vec<Value> {
 
 /// Whether a piece goes on with the last detail. What is sealed comes whole.
 fn goes_on(last: &Map<String, Value>, more: &Map<String, Value>) -> bool {
-    let given = |detail: &Map<String, Value>, key: &str| detail.get(key).filter(|value| !value.is_null()).cloned();
+    fn given<'a>(detail: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+        detail.get(key).filter(|value| !value.is_null())
+    }
     let agree = |key: &str| match (given(last, key), given(more, key)) {
         (Some(a), Some(b)) => a == b,
         _ => true,

@@ -74,7 +74,7 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
-    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+    pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
 }
 
 /// Reasoning that is signed or sealed, which most servers do not have: read in a second step.
