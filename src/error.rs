@@ -97,8 +97,8 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// Whether the same request can succeed later. What is [`Malformed`](ModelErrorKind::Malformed) asks for another one,
-    /// which tells the model so.
+    /// Whether the same request can succeed later. What is [`Malformed`](ModelErrorKind::Malformed) asks for another
+    /// one, which tells the model so.
     pub fn is_retryable(self) -> bool {
         use ModelErrorKind::*;
         matches!(self, RateLimited | Overloaded | Network | Timeout | Protocol)

@@ -186,8 +186,8 @@ pub async fn from_env(http: &Http, catalogue: &Catalogue) -> Result<Option<Box<d
     }
 }
 
-/// The first model that the server at `base_url` lists, for whoever has this `key` if it wants one; `None` if there is no
-/// answer in 300 ms.
+/// The first model that the server at `base_url` lists; `key` is for a server that wants one. `None` if there is no answer
+/// in 300 ms.
 pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Option<String> {
     #[derive(Deserialize)]
     struct Models {

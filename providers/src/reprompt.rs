@@ -13,8 +13,8 @@ use crate::shown::Shown;
 /// ([`ModelErrorKind::Malformed`]), and is asked again.
 ///
 /// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no conversation but that
-/// one request. After the last attempt the error is given out. Other errors are given out at once, those of a server whose
-/// answer cannot be understood ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
+/// one request. After the last attempt the error is given out. Other errors are given out at once, that of an answer
+/// which cannot be understood ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
 /// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has handled.
 #[derive(Debug, Clone)]
 pub struct Reprompt<M> {
