@@ -92,10 +92,13 @@ pub enum ModelErrorKind {
     Timeout,
     /// The answer could not be understood.
     Protocol,
+    /// The server could not read what the model wrote, such as a call that is no JSON. The model has to be told.
+    Malformed,
 }
 
 impl ModelErrorKind {
-    /// Whether the same request can succeed later.
+    /// Whether the same request can succeed later. What is [`Malformed`](ModelErrorKind::Malformed) asks for another
+    /// one, which tells the model so.
     pub fn is_retryable(self) -> bool {
         use ModelErrorKind::*;
         matches!(self, RateLimited | Overloaded | Network | Timeout | Protocol)

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// What a run may use before it ends with `limit`. Each budget is checked before a model
 /// request, never in the middle of one, so a run can overshoot by one request.
+///
+/// Tokens and cost are those of replies that were completed. Few providers tell what a failed request used, so attempts
+/// that failed, were withdrawn or cut off count nothing, even where they are paid for; they do count as time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {

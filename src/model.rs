@@ -114,6 +114,10 @@ pub struct Prices {
 }
 
 /// US dollars per million tokens of a request whose input is long.
+///
+/// What is compared is a reply's [`Usage`]. Where a provider paused the turn in its middle, and several requests made
+/// one reply, that is their sum, though the provider compares each: such a reply may be priced as long where none of
+/// them is, and so too high, but never too low.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LongPrices {
     /// With more tokens of input than this, cached ones included, the whole request has these prices.
@@ -282,7 +286,8 @@ pub enum ModelEvent {
         /// Tokens used.
         usage: Usage,
     },
-    /// The request failed.
+    /// The request failed. An error carries no usage: what the provider charges for a reply that fails, or that is
+    /// [withdrawn](ModelEvent::Withdrawn), is counted nowhere.
     Error(ModelError),
 }
 

@@ -33,7 +33,10 @@ pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
             Ok(Choice { model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url, &catalogue)?))), note: None })
         }
         (None, Some(url)) => {
-            let Some(name) = first_model(&Http::new(), url).await else { return Err(silent(url).into()) };
+            let key = std::env::var("CUSTOM_API_KEY").ok(); // where `resolve` looks for it too
+            let Some(name) = first_model(&Http::new(), url, key.as_deref()).await else {
+                return Err(silent(url).into());
+            };
             Ok(found(resolve(&format!("custom/{name}"), base_url, &catalogue)?))
         }
         (None, None) => Ok(from_env(&Http::new(), &catalogue).await?.map_or_else(|| offline(NO_MODEL), found)),

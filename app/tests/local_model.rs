@@ -64,8 +64,9 @@ enum Colour {
     Blue,
 }
 
-#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
 #[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "that it can be read is what is tested")]
 struct Flag {
     colours: [Colour; 3],
     stripes: u8,
@@ -78,6 +79,5 @@ async fn an_answer_that_must_fit_a_schema_is_a_value_of_its_type() {
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     let outcome = handle.prompt("Invent a flag with three colours.").await.unwrap();
     assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
-    let flag: Flag = serde_json::from_value((*outcome.value.unwrap()).clone()).unwrap();
-    assert!(flag.colours.len() == 3 && u64::from(flag.stripes) < 256, "{flag:?}"); // as its type says
+    let _fits: Flag = serde_json::from_value((*outcome.value.unwrap()).clone()).unwrap();
 }

@@ -13,11 +13,12 @@ use crate::catalogue::Facts;
 use crate::codec::{KeyHeader, Settings, WireFormat};
 use crate::error::Place;
 use crate::http::{Http, Target};
-use crate::key::{AskKey, KeySource, SECRET, ask_key};
+use crate::key::{AskKey, KeySource, ask_key};
 use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
 
 /// Says how a [`Model`] is reached. Only the model's name is needed.
+#[derive(Clone)]
 #[must_use = "call build()"]
 pub struct ModelBuilder<F: WireFormat> {
     model: String,
@@ -85,7 +86,8 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
     /// A callback that gives the key of each request, retries included, for keys that expire. It takes the place of
-    /// [`api_key`](ModelBuilder::api_key).
+    /// [`api_key`](ModelBuilder::api_key). Where the server does not accept the key (HTTP 401), the callback is asked
+    /// once more, and the request is sent again if it gives another one.
     ///
     /// A request fails with [`ModelErrorKind::Auth`] if the callback does; its own error is told in a sentence.
     ///
@@ -165,11 +167,14 @@ impl<F: WireFormat> ModelBuilder<F> {
         info.max_output = self.facts.max_output;
         info.thinking = self.facts.thinking;
         info.images = self.facts.images;
-        let mut secrets: Vec<String> = self.headers.iter().map(|(_, value)| value.clone()).collect();
+        let mut secrets: Vec<String> = self.headers.iter().map(|(_, value)| value.trim().to_owned()).collect();
+        // Behind a scheme, as in `Bearer KEY`, there is a key that may be repeated without it.
+        secrets.extend(
+            self.headers.iter().filter_map(|(_, value)| value.trim().rsplit_once(' ')).map(|(_, last)| last.into()),
+        );
         if let Key::Fixed(key) = &self.key {
             secrets.push(key.clone());
         }
-        secrets.retain(|secret| secret.len() >= SECRET);
         let (headers, key) = self.header_map(F::key_header(&profile))?;
         let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
         let mut target = Target::new(url, headers, place, secrets).map_err(not_valid)?;
@@ -243,24 +248,6 @@ impl<F: WireFormat> ModelBuilder<F> {
             Key::Asked(ask) => source = Some(KeySource { ask: ask.clone(), header, scheme }),
         }
         Ok((headers, source))
-    }
-}
-
-impl<F: WireFormat> Clone for ModelBuilder<F> {
-    fn clone(&self) -> Self {
-        ModelBuilder {
-            model: self.model.clone(),
-            provider: self.provider.clone(),
-            base_url: self.base_url.clone(),
-            profile: self.profile.clone(),
-            options: self.options.clone(),
-            key: self.key.clone(),
-            key_var: self.key_var.clone(),
-            headers: self.headers.clone(),
-            http: self.http.clone(),
-            facts: self.facts,
-            format: PhantomData,
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::Place;
 ///
 /// It is a name without values, such as [`ChatCompletions`](crate::openai_chat::ChatCompletions), and all of it is
 /// pure. [`Model`](crate::Model) makes a [`ChatModel`](loopwright::ChatModel) of it.
-pub trait WireFormat: Send + Sync + 'static {
+pub trait WireFormat: Clone + Send + Sync + 'static {
     /// What servers that speak this format do each in its own way, as plain data.
     type Profile: Clone + Debug + Default + Send + Sync;
     /// Reads one reply.
@@ -94,17 +94,10 @@ pub trait Decode: Send {
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
 
-impl<D: Decode + ?Sized> Decode for Box<D> {
-    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
-        (**self).decode(data, out)
-    }
-    fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
-        (**self).go_on(sent)
-    }
-    fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
-        (**self).finish(out);
-    }
-}
+/// So many calls, items or blocks may one reply have; more are a
+/// [`ModelErrorKind::Protocol`](loopwright::ModelErrorKind::Protocol) error. Each piece is looked for among those there
+/// are, and no model writes nearly as many.
+pub(crate) const MOST_PARTS: usize = 1024;
 
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

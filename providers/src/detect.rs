@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loopwright::{ChatModel, ModelError, ModelErrorKind, Prices};
 use reqwest::Url;
-use reqwest::header::HeaderMap;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
 
 use crate::anthropic::Messages;
@@ -176,16 +176,19 @@ pub async fn from_env(http: &Http, catalogue: &Catalogue) -> Result<Option<Box<d
         return build(&format!("{}/{}", provider.name, provider.default_model));
     }
     let local = PROVIDERS.iter().filter(|provider| provider.local);
-    let asked =
-        local.map(|provider| async move { Some((provider, first_model(http, &provider.address(env)?).await?)) });
+    let asked = local.map(|provider| async move {
+        let key = provider.key_vars.iter().find_map(|var| env(var));
+        Some((provider, first_model(http, &provider.address(env)?, key.as_deref()).await?))
+    });
     match futures::future::join_all(asked).await.into_iter().flatten().next() {
         Some((provider, model)) => build(&format!("{}/{model}", provider.name)),
         None => Ok(None),
     }
 }
 
-/// The first model that the server at `base_url` lists; `None` if there is no answer in 300 ms.
-pub async fn first_model(http: &Http, base_url: &str) -> Option<String> {
+/// The first model that the server at `base_url` lists; `key` is for a server that wants one. `None` if there is no answer
+/// in 300 ms.
+pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Option<String> {
     #[derive(Deserialize)]
     struct Models {
         data: Vec<Model>,
@@ -196,7 +199,13 @@ pub async fn first_model(http: &Http, base_url: &str) -> Option<String> {
     }
     let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
     let place = Arc::new(Place { provider: "local".into(), host: url.host_str()?.to_owned(), key_var: None });
-    let target = Target::new(url, HeaderMap::new(), place, Vec::new()).ok()?;
+    let mut headers = HeaderMap::new();
+    if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
+        let mut value = HeaderValue::from_str(&format!("Bearer {key}")).ok()?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let target = Target::new(url, headers, place, Vec::new()).ok()?;
     let answer = http.get(&target, PROBE).await.ok()?;
     let models: Models = serde_json::from_slice(&answer).ok()?;
     models.data.into_iter().next().map(|model| model.id)

@@ -6,6 +6,7 @@ use loopwright::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use crate::codec::MOST_PARTS;
 use crate::wait;
 
 /// As much of a provider's own words as goes into a sentence of ours.
@@ -111,7 +112,7 @@ impl Failure {
             _ if coded(OVERFLOW_CODES) || said(OVERFLOW) => ContextOverflow,
             _ if unpaid || coded(AUTH_CODES) || said(AUTH) => Auth,
             _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
-            _ if coded(&["tool_use_failed"]) => Protocol,
+            _ if coded(&["tool_use_failed"]) => Malformed,
             Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
             Some(_) => InvalidRequest,
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => InvalidRequest,
@@ -132,7 +133,7 @@ impl Failure {
             ModelErrorKind::ContextOverflow => "says that the request is larger than the model's context window",
             ModelErrorKind::ContentFiltered => "refused by its content filter",
             ModelErrorKind::Timeout => "took too long",
-            ModelErrorKind::Protocol => "could not use what the model wrote",
+            ModelErrorKind::Malformed => "could not use what the model wrote",
             ModelErrorKind::InvalidRequest => "refused the request",
             _ => "failed on its side",
         };
@@ -154,6 +155,7 @@ impl Failure {
                 "Check the model's name and the base URL.".into()
             }
             ModelErrorKind::InvalidRequest => "Change the request or the model's settings.".into(),
+            ModelErrorKind::Malformed => "Try again.".into(),
             _ => "Try again later.".into(),
         };
         let mut error = ModelError::new(kind, format!("{place} {what}{status}{said}{end} {advice}"));
@@ -186,6 +188,27 @@ impl Place {
         let excerpt: String = data.chars().take(120).collect();
         let why = format!("{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL.");
         ModelError::new(ModelErrorKind::Protocol, why)
+    }
+
+    /// The stream ended in the middle of a reply.
+    pub(crate) fn cut_short(&self) -> ModelError {
+        let why = format!("{self} closed the stream before the reply was complete. Try again.");
+        ModelError::new(ModelErrorKind::Network, why)
+    }
+
+    /// The stream ended as it should, and nothing was said.
+    pub(crate) fn no_reply(&self) -> ModelError {
+        self.not_usable("ended the stream without a reply")
+    }
+
+    /// A reply of more than [`MOST_PARTS`] of something.
+    pub(crate) fn too_many(&self, what: &str) -> ModelError {
+        self.not_usable(&format!("sent a reply of more than {MOST_PARTS} {what}"))
+    }
+
+    /// What was sent makes no reply.
+    pub(crate) fn not_usable(&self, what: &str) -> ModelError {
+        ModelError::new(ModelErrorKind::Protocol, format!("{self} {what}. Try again."))
     }
 
     /// The error that a refused request is: an answer with a status that tells of no success, at the time `now`.

@@ -10,9 +10,10 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
 use crate::error::cut_short;
+use crate::shown::Shown;
 
 /// A failure of one model that need not be one of another: of the server, the line, the key or the account.
-const KINDS: [ModelErrorKind; 7] = [
+const KINDS: [ModelErrorKind; 8] = [
     ModelErrorKind::Auth,
     ModelErrorKind::RateLimited,
     ModelErrorKind::QuotaExhausted,
@@ -20,6 +21,7 @@ const KINDS: [ModelErrorKind; 7] = [
     ModelErrorKind::Network,
     ModelErrorKind::Timeout,
     ModelErrorKind::Protocol,
+    ModelErrorKind::Malformed,
 ];
 
 /// Models of which the next is asked when one fails.
@@ -97,8 +99,8 @@ impl ChatModel for Fallback {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        let mut asked =
-            Asked { fallback: self, request, stream: None, ready: VecDeque::new(), shown: false, errors: Vec::new() };
+        let (ready, shown, errors) = Default::default();
+        let mut asked = Asked { fallback: self, request, stream: None, ready, shown, errors };
         asked.ask();
         asked.boxed()
     }
@@ -119,8 +121,7 @@ struct Asked<'a> {
     stream: Option<BoxStream<'a, ModelEvent>>,
     /// To be given out before anything else.
     ready: VecDeque<ModelEvent>,
-    /// The present model has said something that would have to be withdrawn.
-    shown: bool,
+    shown: Shown,
     errors: Vec<ModelError>,
 }
 
@@ -143,9 +144,7 @@ impl Asked<'_> {
             self.ready.push_back(ModelEvent::Error(error));
             return;
         }
-        if std::mem::take(&mut self.shown) {
-            self.ready.push_back(ModelEvent::Withdrawn);
-        }
+        self.ready.extend(self.shown.withdraw());
         tracing::debug!(failed = self.errors.len(), "the next model is asked");
         self.ask();
     }
@@ -182,11 +181,9 @@ impl Stream for Asked<'_> {
                     this.failed(cut_short(id));
                 }
                 Some(event) => {
-                    match event {
-                        ModelEvent::AnsweredBy(_) => {}
-                        ModelEvent::Withdrawn => this.shown = false,
-                        ModelEvent::Done { .. } => this.stream = None,
-                        _ => this.shown = true,
+                    this.shown.note(&event);
+                    if let ModelEvent::Done { .. } = event {
+                        this.stream = None;
                     }
                     return Poll::Ready(Some(event));
                 }

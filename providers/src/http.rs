@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
-use hyper::{Method, Response, Uri};
+use hyper::{Method, Response, StatusCode, Uri};
 use loopwright::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
 use crate::client::{Body, Broken, Client, Fault};
 use crate::error::Place;
-use crate::key::KeySource;
+use crate::key::{KeySource, Secret, hide};
 
 /// As much of an error body as is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -45,7 +45,7 @@ impl Default for Timeouts {
 /// Connections to model servers. Clones share them, so make one and give it to every model.
 ///
 /// A client is made when it is first needed, and one for plain `http://` reads no certificates.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Http {
     timeouts: Timeouts,
     proxy: Option<Proxy>,
@@ -125,9 +125,16 @@ impl Http {
             return client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why));
         };
         let mut keyed = target.clone();
-        let secret = source.put(&mut keyed.headers, &target.place).await?;
-        let answer = client.send(Method::POST, &keyed, body).await;
-        let mut response = answer.map_err(|why| secret.clean(target.broken(&why)))?;
+        let mut secret = source.put(&mut keyed.headers, &target.place).await?;
+        let mut response = keyed.send_keyed(client, body.clone(), &secret).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            // It may have expired since the callback saw it; another one is worth another attempt.
+            let fresh = source.put(&mut keyed.headers, &target.place).await?;
+            if fresh != secret {
+                response = keyed.send_keyed(client, body, &fresh).await?;
+                secret = fresh;
+            }
+        }
         response.extensions_mut().insert(secret);
         Ok(response)
     }
@@ -143,6 +150,14 @@ impl Http {
             Ok(read(response, ERROR_BODY).await)
         };
         tokio::time::timeout(time, answer).await.unwrap_or_else(|_| Err(target.too_slow("did not answer", time)))
+    }
+}
+
+impl std::fmt::Debug for Http {
+    /// Without the proxy's address, which may have a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Http");
+        shown.field("timeouts", &self.timeouts).field("has_proxy", &self.proxy.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -173,6 +188,12 @@ impl Target {
         headers.entry(USER_AGENT).or_insert(ours);
         let (uri, way) = (url.as_str().parse()?, Way::to(&url));
         Ok(Target { url, uri, way, headers, place: place.into(), key: None, secrets })
+    }
+
+    /// Posts `body` with the key `secret`, which is in the headers already.
+    async fn send_keyed(&self, client: &Client, body: Bytes, secret: &Secret) -> Result<Response<Body>, ModelError> {
+        let answer = client.send(Method::POST, self, body).await;
+        answer.map_err(|why| secret.clean(self.broken(&why)))
     }
 
     /// What a server said instead of an event stream.
@@ -206,11 +227,7 @@ impl Target {
 
     /// `error` without what is secret.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
-        for secret in &self.secrets {
-            if error.message.contains(secret.as_str()) {
-                error.message = error.message.replace(secret.as_str(), "***");
-            }
-        }
+        self.secrets.iter().for_each(|secret| hide(&mut error.message, secret));
         error
     }
 }
@@ -248,6 +265,13 @@ mod tests {
         assert!(matches!(Way::to(&url("http://[::1]:8080/v1")), Way::Local));
         assert!(matches!(Way::to(&url("http://box.lan/v1")), Way::Plain));
         assert!(matches!(Way::to(&url("https://localhost/v1")), Way::Tls));
+    }
+
+    #[test]
+    fn a_proxys_password_is_not_shown() {
+        let http = Http::new().proxy("http://me:pass-word@127.0.0.1:3128").unwrap();
+        let shown = format!("{http:?}");
+        assert!(shown.contains("has_proxy: true") && !shown.contains("pass-word"), "{shown}");
     }
 
     #[test]

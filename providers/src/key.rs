@@ -11,7 +11,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use crate::error::Place;
 
 /// A key or header value shorter than this may be an everyday word, and is not taken for a secret.
-pub(crate) const SECRET: usize = 8;
+const SECRET: usize = 8;
 
 /// What gives a key, or says why there is none.
 pub(crate) type AskKey = Arc<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
@@ -36,7 +36,7 @@ pub(crate) struct KeySource {
 }
 
 /// The key of one request, so that it can be kept out of what is told of its failure.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Secret(Arc<str>);
 
 impl KeySource {
@@ -62,9 +62,52 @@ impl KeySource {
 impl Secret {
     /// `error` without the key.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
-        if self.0.len() >= SECRET {
-            error.message = error.message.replace(&*self.0, "***");
-        }
+        hide(&mut error.message, &self.0);
         error
+    }
+}
+
+/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`SECRET`] bytes of it are left.
+///
+/// A part counts if no letter or digit follows it: a header's value may begin as an everyday word or address does, and
+/// what is only begun like it goes on.
+pub(crate) fn hide(text: &mut String, secret: &str) {
+    if secret.len() < SECRET {
+        return;
+    }
+    let (begins, mut from) = (&secret[..secret.floor_char_boundary(SECRET)], 0);
+    while let Some(found) = text[from..].find(begins) {
+        let at = from + found;
+        let same = text[at..].chars().zip(secret.chars()).take_while(|(a, b)| a == b);
+        let end = at + same.map(|(char, _)| char.len_utf8()).sum::<usize>();
+        let whole = end - at == secret.len();
+        if whole || !text[end..].starts_with(char::is_alphanumeric) {
+            text.replace_range(at..end, "***");
+            from = at + "***".len();
+        } else {
+            from = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_an_excerpt_has_cut_is_hidden_too() {
+        let hidden = |text: &str, secret: &str| {
+            let mut text = text.to_owned();
+            hide(&mut text, secret);
+            text
+        };
+        let key = "sk-0123456789";
+        assert_eq!(hidden("Wrong: sk-0123456789, sk-0123456789x.", key), "Wrong: ***, ***x.");
+        assert_eq!(hidden("Wrong: sk-01234567…. Try again.", key), "Wrong: ***…. Try again.");
+        assert_eq!(hidden("sk-01234 and sk-0123", key), "*** and sk-0123", "few characters tell nothing");
+        assert_eq!(hidden("sk-01234****89", key), "*******89");
+        assert_eq!(hidden("see https://other.test", "https://mine.test"), "see https://other.test");
+        assert_eq!(hidden("abc", "abc"), "abc", "an everyday word");
+        assert_eq!(hidden("pässwörd…", "pässwörd9"), "***…");
     }
 }

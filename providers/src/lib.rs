@@ -45,7 +45,9 @@ mod reprompt;
 mod retry;
 mod salvage;
 mod schema;
+mod shown;
 mod sse;
+mod told;
 mod wait;
 
 pub use body::ReplyBody;

@@ -68,6 +68,7 @@ pub type Gemini = Model<GenerateContent>;
 pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 /// A model that is spoken to in the wire format `F`.
+#[derive(Clone)]
 pub struct Model<F: WireFormat> {
     pub(crate) info: ModelInfo,
     pub(crate) http: Http,
@@ -92,18 +93,6 @@ impl<F: WireFormat> ChatModel for Model<F> {
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.place.clone());
         Reply::post(&self.http, &self.target, body, decoder).boxed()
-    }
-}
-
-impl<F: WireFormat> Clone for Model<F> {
-    fn clone(&self) -> Self {
-        Model {
-            info: self.info.clone(),
-            http: self.http.clone(),
-            target: self.target.clone(),
-            settings: self.settings.clone(),
-            format: PhantomData,
-        }
     }
 }
 

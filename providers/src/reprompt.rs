@@ -7,12 +7,15 @@ use loopwright::{
     ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelInfo, UserMessage,
 };
 
+use crate::shown::Shown;
+
 /// A model that is told when the server could not use what it wrote, such as a call that is no JSON
-/// ([`ModelErrorKind::Protocol`]), and is asked again.
+/// ([`ModelErrorKind::Malformed`]), and is asked again.
 ///
 /// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no conversation but that
-/// one request. After the last attempt the error is given out. Other errors are: [`Retry`](crate::Retry) is for those,
-/// and belongs around this.
+/// one request. After the last attempt the error is given out. Other errors are given out at once, that of an answer
+/// which cannot be understood ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
+/// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has handled.
 #[derive(Debug, Clone)]
 pub struct Reprompt<M> {
     model: M,
@@ -38,29 +41,25 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let first = self.model.stream(request.clone());
-        let attempt = Attempt { stream: first, request, number: 1, shown: false };
+        let attempt = Attempt { stream: first, request, number: 1, shown: Shown::default() };
         let events = stream::unfold(Some(attempt), move |attempt| async move {
             let mut attempt = attempt?;
             loop {
                 match attempt.stream.next().await? {
                     ModelEvent::Error(error)
-                        if error.kind == ModelErrorKind::Protocol && attempt.number < self.attempts =>
+                        if error.kind == ModelErrorKind::Malformed && attempt.number < self.attempts =>
                     {
                         tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
                         let request = with_complaint(&attempt.request, &error);
                         attempt.stream = self.model.stream(request);
                         attempt.number += 1;
-                        if std::mem::take(&mut attempt.shown) {
-                            return Some((ModelEvent::Withdrawn, Some(attempt)));
+                        if let Some(withdrawn) = attempt.shown.withdraw() {
+                            return Some((withdrawn, Some(attempt)));
                         }
                     }
                     event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => return Some((event, None)),
                     event => {
-                        match event {
-                            ModelEvent::AnsweredBy(_) => {}
-                            ModelEvent::Withdrawn => attempt.shown = false,
-                            _ => attempt.shown = true,
-                        }
+                        attempt.shown.note(&event);
                         return Some((event, Some(attempt)));
                     }
                 }
@@ -75,8 +74,7 @@ struct Attempt<'a> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    /// The present attempt has given out something that would have to be withdrawn.
-    shown: bool,
+    shown: Shown,
 }
 
 /// The request, and what was wrong with the reply to it.

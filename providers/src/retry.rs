@@ -10,11 +10,14 @@ use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
 use crate::error::cut_short;
+use crate::shown::Shown;
 
 /// A model that is asked again after an error that [may pass](loopwright::ModelErrorKind::is_retryable): a limit that
 /// was reached for now, a server that has too much to do or an error of its own, a connection that broke, no answer in
 /// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and a request that the
-/// provider refuses are final.
+/// provider refuses are final. So is what the model itself wrote badly
+/// ([`ModelErrorKind::Malformed`](loopwright::ModelErrorKind::Malformed)): [`Reprompt`](crate::Reprompt) is for that,
+/// and for nothing else, so the attempts of the two do not multiply.
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
 /// twice as much. A wait that the provider asks for comes on top; one that is longer than
@@ -101,7 +104,7 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        Attempts { retry: self, request, number: 1, shown: false, state }.boxed()
+        Attempts { retry: self, request, number: 1, shown: Shown::default(), state }.boxed()
     }
 }
 
@@ -110,8 +113,7 @@ struct Attempts<'a, M> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    /// The present attempt has given out something that would have to be withdrawn.
-    shown: bool,
+    shown: Shown,
     state: State<'a>,
 }
 
@@ -144,16 +146,14 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                             };
                             tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                            if std::mem::take(&mut this.shown) {
-                                return Poll::Ready(Some(ModelEvent::Withdrawn));
+                            if let Some(withdrawn) = this.shown.withdraw() {
+                                return Poll::Ready(Some(withdrawn));
                             }
                         }
                         event => {
-                            match event {
-                                ModelEvent::AnsweredBy(_) => {}
-                                ModelEvent::Withdrawn => this.shown = false,
-                                ModelEvent::Done { .. } => this.state = State::Over,
-                                _ => this.shown = true,
+                            this.shown.note(&event);
+                            if let ModelEvent::Done { .. } = event {
+                                this.state = State::Over;
                             }
                             return Poll::Ready(Some(event));
                         }
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_cannot_pass_is_not_retried() {
         use ModelErrorKind::*;
-        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered] {
+        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered, Malformed] {
             let last = error(kind, Some(1));
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);

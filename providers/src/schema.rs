@@ -1,6 +1,7 @@
 //! JSON Schemas as servers take them: as a tool's parameters, as the shape of an answer, and in words.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -83,29 +84,34 @@ fn close(schema: &Value) -> Option<Value> {
     Some(Value::Object(closed))
 }
 
-/// Whether following references leads back to where one was.
+/// Whether following references leads back to where one was. Each is followed once, however often it is there.
 fn contains_itself(root: &Value) -> bool {
-    fn follow<'a>(root: &'a Value, at: &'a Value, path: &mut Vec<&'a str>) -> bool {
+    /// `done` has the references that were begun, and whether they have led to an end.
+    fn follow<'a>(root: &'a Value, at: &'a Value, done: &mut BTreeMap<&'a str, bool>) -> bool {
         match at {
-            Value::Array(list) => list.iter().any(|item| follow(root, item, path)),
+            Value::Array(list) => list.iter().any(|item| follow(root, item, done)),
             Value::Object(fields) => {
                 if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
-                    let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-                    let Some(target) = target.filter(|_| !path.contains(&reference)) else { return true };
-                    path.push(reference);
-                    let back = follow(root, target, path);
-                    path.pop();
-                    if back {
-                        return true;
+                    match done.get(reference) {
+                        Some(true) => {}
+                        Some(false) => return true,
+                        None => {
+                            let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+                            done.insert(reference, false);
+                            if target.is_none_or(|target| follow(root, target, done)) {
+                                return true;
+                            }
+                            done.insert(reference, true);
+                        }
                     }
                 }
                 let inner = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "$defs" | "definitions"));
-                inner.into_iter().any(|(_, value)| follow(root, value, path))
+                inner.into_iter().any(|(_, value)| follow(root, value, done))
             }
             _ => false,
         }
     }
-    follow(root, root, &mut Vec::new())
+    follow(root, root, &mut BTreeMap::new())
 }
 
 #[cfg(test)]
@@ -133,6 +139,18 @@ mod tests {
             "format": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/B"}]},
         }, "$defs": {"B": inner}});
         assert_eq!(closed(&schema), Some(expected));
+    }
+
+    #[test]
+    fn a_reference_that_is_there_often_is_followed_once() {
+        let next = |at: usize| json!({"$ref": format!("#/$defs/D{}", at + 1)});
+        let twice = |at| json!({"type": "object", "properties": {"a": next(at), "b": next(at)}});
+        let mut defs: Map<String, Value> = (0..100).map(|at| (format!("D{at}"), twice(at))).collect();
+        defs.insert("D100".into(), json!({"type": "string"}));
+        let mut schema = json!({"$ref": "#/$defs/D0", "$defs": defs});
+        assert!(closed(&schema).is_some());
+        schema["$defs"]["D100"] = twice(49);
+        assert_eq!(closed(&schema), None);
     }
 
     #[test]

@@ -65,11 +65,14 @@ fn system_takes_the_place_of_the_system_prompt() {
 #[test]
 fn a_base_url_without_a_model_takes_the_first_that_the_server_lists() {
     let (server, project) = (Server::start(), project());
-    let run = Process::start(&project, &["run", "--base-url", &server.url, "Hello"]);
+    let args = ["run", "--base-url", &server.url, "Hello"];
+    let run = Process::start_with(&project, &args, &[("CUSTOM_API_KEY", "of-ones-own")]);
     let question = server.request();
     assert!(question.head.starts_with("get /v1/models "));
+    assert!(question.head.contains("authorization: bearer of-ones-own"), "{}", question.head);
     question.answer("200 OK", &json!({ "data": [{ "id": "org/first" }, { "id": "second" }] }));
     let request = server.request();
+    assert!(request.head.contains("authorization: bearer of-ones-own"), "{}", request.head);
     assert_eq!(request.body["model"], "org/first");
     request.say("Hi.");
     let exit = run.end();

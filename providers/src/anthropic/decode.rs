@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::REDACTED;
 use super::pause::Said;
 use super::wire::{Block, Delta, Event};
 use crate::answer::is_answer;
-use crate::codec::{Decode, Progress};
+use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
 use crate::json::mended;
+use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -24,8 +25,7 @@ type Out = VecDeque<ModelEvent>;
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
-    /// How many blocks have begun.
-    blocks: u32,
+    told: Told,
     open: Vec<OpenBlock>,
     calls: bool,
     /// All that was said, for a turn that is paused.
@@ -38,7 +38,6 @@ pub struct Decoder {
     usage: Usage,
     /// What was used before a pause.
     used: Usage,
-    ended: bool,
 }
 
 /// A block that is being written.
@@ -57,7 +56,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.ended => {}
+            _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ => match serde_json::from_str::<Event<'_>>(data) {
@@ -65,11 +64,11 @@ impl Decode for Decoder {
                 Ok(event) => self.event(event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.fail(self.place.not_understood("no event of a message", data, &why), out),
+                    None => self.told.fail(self.place.not_understood("no event of a message", data, &why), out),
                 },
             },
         }
-        match (self.ended, self.paused) {
+        match (self.told.ended, self.paused) {
             (true, _) => Progress::Ended,
             (false, true) => Progress::Complete,
             (false, false) => Progress::Open,
@@ -77,7 +76,10 @@ impl Decode for Decoder {
     }
 
     fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
-        let body = self.said.go_on(sent).filter(|_| self.paused)?;
+        if !self.paused {
+            return None; // most streams end so: nothing is read for them
+        }
+        let body = self.said.go_on(sent)?;
         (self.paused, self.goes_on) = (false, true);
         self.used += take(&mut self.usage);
         Some(body)
@@ -87,8 +89,7 @@ impl Decode for Decoder {
         if self.paused {
             return self.end(out);
         }
-        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+        self.told.fail(self.place.cut_short(), out);
     }
 }
 
@@ -97,7 +98,7 @@ impl Decoder {
     pub fn new(place: impl Into<Arc<Place>>) -> Self {
         Decoder {
             place: place.into(),
-            blocks: 0,
+            told: Told::default(),
             open: Vec::new(),
             calls: false,
             said: Said::default(),
@@ -106,7 +107,6 @@ impl Decoder {
             stop: String::new(),
             usage: Usage::default(),
             used: Usage::default(),
-            ended: false,
         }
     }
 
@@ -116,6 +116,9 @@ impl Decoder {
             "message_start" => self.begin(out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
+                    if self.said.len() == MOST_PARTS {
+                        return self.told.fail(self.place.too_many("blocks"), out);
+                    }
                     self.said.begin(event.index.0, data);
                     self.start(event.index.0, *block, out);
                 }
@@ -140,9 +143,9 @@ impl Decoder {
                 self.stop = event.stop_reason.0.into_owned();
             }
             "message_stop" => {}
-            "error" => return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
+            "error" => return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
             _ if event.error.is_some() => {
-                return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             _ => {}
         }
@@ -164,10 +167,10 @@ impl Decoder {
         if take(&mut self.goes_on) {
             return;
         }
-        if self.blocks > 0 {
+        if self.told.blocks > 0 {
             out.push_back(ModelEvent::Withdrawn);
         }
-        (self.blocks, self.calls, self.usage, self.paused) = (0, false, Usage::default(), false);
+        (self.told.blocks, self.calls, self.usage, self.paused) = (0, false, Usage::default(), false);
     }
 
     fn start(&mut self, index: u64, begun: Block<'_>, out: &mut Out) {
@@ -180,14 +183,13 @@ impl Decoder {
         };
         self.calls |= matches!(kind, BlockKind::ToolCall { .. });
         let redacted = if begun.data.0.is_empty() { String::new() } else { format!("{REDACTED}{}", begun.data.0) };
+        let block = self.told.start(kind, out);
         let open = OpenBlock {
             index,
-            block: self.blocks,
+            block,
             signature: redacted + &begun.signature.0,
             input: (begun.kind.0 == "tool_use").then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
         };
-        self.blocks += 1;
-        out.push_back(ModelEvent::BlockStart { block: open.block, kind });
         say(open.block, &begun.text.0, out);
         say(open.block, &begun.thinking.0, out);
         self.open.push(open);
@@ -219,13 +221,12 @@ impl Decoder {
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
         let stop = match &*self.stop {
-            "" if self.blocks == 0 => {
-                let why = format!("{} ended the stream without a reply. Try again.", self.place);
-                return self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+            "" if self.told.blocks == 0 => {
+                return self.told.fail(self.place.no_reply(), out);
             }
             "model_context_window_exceeded" => {
                 let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.fail(failure.into_error(&self.place), out);
+                return self.told.fail(failure.into_error(&self.place), out);
             }
             "max_tokens" => StopReason::Length,
             "refusal" => StopReason::ContentFilter,
@@ -233,16 +234,8 @@ impl Decoder {
             _ => StopReason::Stop,
         };
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
-        self.ended = true;
         self.used += self.usage;
-        out.push_back(ModelEvent::Done { stop, usage: self.used });
-    }
-
-    fn fail(&mut self, error: ModelError, out: &mut Out) {
-        if !self.ended {
-            self.ended = true;
-            out.push_back(ModelEvent::Error(error));
-        }
+        self.told.done(stop, self.used, out);
     }
 }
 
@@ -337,6 +330,25 @@ mod tests {
         assert_eq!(decode(&[BEGIN, error, END]), ["Overloaded"]);
         let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
         assert_eq!(decode(&[whole]), ["0: Text", "0+a", "0.", "Stop"]);
+    }
+
+    #[test]
+    fn more_blocks_than_any_model_writes_are_refused() {
+        let many: Vec<String> = (0..=MOST_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
+        let all: Vec<&str> = [BEGIN].into_iter().chain(many.iter().map(String::as_str)).chain([END]).collect();
+        let events = decode(&all);
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
+    }
+
+    #[test]
+    fn only_a_paused_turn_goes_on() {
+        let (mut decoder, sent) = (Decoder::new(Place::default()), br#"{"messages": [{}]}"#);
+        assert_eq!(decoder.go_on(sent), None);
+        assert_eq!(decoder.said.pauses, 0, "nothing was made of it");
+        for payload in [BEGIN, &finish("pause_turn"), END] {
+            decoder.decode(payload, &mut Out::new());
+        }
+        assert!(decoder.go_on(sent).is_some());
     }
 
     #[test]

@@ -12,13 +12,14 @@ use crate::json::{bytes, put};
 /// A turn is gone on with so many times; more would be a loop.
 const MOST: u32 = 16;
 
-/// All blocks of the turn as the provider wrote them, its own tools included.
+/// All blocks of the turn as the provider wrote them, its own tools included. That a turn is paused is told at its end,
+/// and then each block goes back, so all are kept until then.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// Those of the parts before a pause, JSON separated by commas.
     before: Vec<u8>,
     blocks: Vec<Block>,
-    pauses: u32,
+    pub(super) pauses: u32,
 }
 
 /// A block as it began, and what was added to it.
@@ -38,6 +39,11 @@ impl Said {
     /// Forgets all: the message begins anew.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
+    }
+
+    /// How many blocks there are since the last pause.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
     }
 
     /// A block begins, in the event `data`.

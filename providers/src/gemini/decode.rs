@@ -13,21 +13,20 @@ use crate::answer::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::error::{Failure, Place};
 use crate::json::mended;
+use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
 /// Reads one Gemini stream.
 ///
-/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last reason counts.
+/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last reason counts; a
+/// stream that breaks or falls silent after the first one has ended.
 /// Calls without an id get one. What the provider runs itself is no part of the reply. Whether the model wants tools
 /// is decided by the calls.
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
-    /// How many blocks have begun.
-    blocks: u32,
-    /// The open block of text or thinking.
-    prose: Option<(u32, BlockKind)>,
+    told: Told,
     /// The call whose arguments come piece by piece.
     call: Option<OpenCall>,
     calls: u32,
@@ -35,7 +34,6 @@ pub struct Decoder {
     answered: bool,
     finish: Option<String>,
     usage: RawUsage,
-    ended: bool,
 }
 
 /// A tool call that is being written.
@@ -52,7 +50,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.ended => {}
+            _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             [b'[', ..] => match serde_json::from_str::<Vec<&RawValue>>(data) {
@@ -61,15 +59,18 @@ impl Decode for Decoder {
             },
             _ => self.payload(data, out),
         }
-        if self.ended { Progress::Ended } else { Progress::Open }
+        match (self.told.ended, &self.finish) {
+            (true, _) => Progress::Ended,
+            (false, Some(_)) => Progress::Complete,
+            (false, None) => Progress::Open,
+        }
     }
 
     fn finish(&mut self, out: &mut Out) {
         if self.finish.is_some() {
             return self.end(out);
         }
-        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+        self.told.fail(self.place.cut_short(), out);
     }
 }
 
@@ -78,24 +79,22 @@ impl Decoder {
     pub fn new(place: impl Into<Arc<Place>>) -> Self {
         Decoder {
             place: place.into(),
-            blocks: 0,
-            prose: None,
+            told: Told::default(),
             call: None,
             calls: 0,
             answered: false,
             finish: None,
             usage: RawUsage::default(),
-            ended: false,
         }
     }
 
     fn payload(&mut self, data: &str, out: &mut Out) {
         match serde_json::from_str::<Chunk<'_>>(data) {
-            _ if self.ended => {}
+            _ if self.told.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
+                None => self.told.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
             },
         }
     }
@@ -105,7 +104,7 @@ impl Decoder {
             self.usage.update(usage);
         }
         if chunk.error.is_some() {
-            return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
         if let Some(feedback) = chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty()) {
             return self.blocked(&feedback, out);
@@ -120,7 +119,9 @@ impl Decoder {
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
                 let said = [&*candidate.finish_reason.0, &candidate.finish_message.0];
                 let said = said.map(|text| text.trim_end_matches('.')).join(": ");
-                self.unusable(&format!("wrote a call that cannot be used ({})", said.trim_end_matches(": ")), out);
+                let said = said.trim_end_matches(": ");
+                let why = format!("{} could not use what the model wrote ({said}). Try again.", self.place);
+                self.told.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
             }
             reason => self.finish = Some(reason.to_owned()),
         }
@@ -142,13 +143,11 @@ impl Decoder {
         if delta.is_empty() && signature.is_empty() {
             return;
         }
-        let block = match &self.prose {
-            Some((block, open)) if *open == kind => *block,
-            _ => {
+        let block = match self.told.prose(&kind) {
+            Some(block) => block,
+            None => {
                 self.end_prose("", out);
-                let block = self.start(kind.clone(), out);
-                self.prose = Some((block, kind.clone()));
-                block
+                self.told.start_prose(kind.clone(), out)
             }
         };
         if !delta.is_empty() {
@@ -161,16 +160,9 @@ impl Decoder {
     }
 
     fn end_prose(&mut self, signature: &str, out: &mut Out) {
-        if let Some((block, _)) = self.prose.take() {
+        if let Some((block, _)) = self.told.take_prose() {
             end(block, signature, out);
         }
-    }
-
-    fn start(&mut self, kind: BlockKind, out: &mut Out) -> u32 {
-        let block = self.blocks;
-        self.blocks += 1;
-        out.push_back(ModelEvent::BlockStart { block, kind });
-        block
     }
 
     /// A whole call, or a piece of one: only the first piece has a name.
@@ -207,7 +199,7 @@ impl Decoder {
         let kind = if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
         self.answered |= kind == BlockKind::Text;
         self.calls += u32::from(kind != BlockKind::Text);
-        let block = self.start(kind, out);
+        let block = self.told.start(kind, out);
         OpenCall { block, whole: None, pieces: Arguments::default(), signature: String::new() }
     }
 
@@ -223,7 +215,7 @@ impl Decoder {
 
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
-        if self.ended {
+        if self.told.ended {
             return;
         }
         let stop = match self.finish.as_deref().unwrap_or("") {
@@ -238,15 +230,16 @@ impl Decoder {
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION" => StopReason::ContentFilter,
-            _ if self.call.is_some() => return self.unusable("ended the stream inside a call", out),
+            _ if self.call.is_some() => {
+                return self.told.fail(self.place.not_usable("ended the stream inside a call"), out);
+            }
             _ if self.calls > 0 => StopReason::ToolCalls,
-            _ if !self.answered => return self.unusable("ended the stream without a reply", out),
+            _ if !self.answered => return self.told.fail(self.place.no_reply(), out),
             _ => StopReason::Stop,
         };
         self.end_prose("", out);
         self.end_call(out);
-        self.ended = true;
-        out.push_back(ModelEvent::Done { stop, usage: Usage::from(self.usage) });
+        self.told.done(stop, Usage::from(self.usage), out);
     }
 
     /// The prompt was not let through.
@@ -254,19 +247,7 @@ impl Decoder {
         let said = [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);
         let message = said.into_iter().find(|text| !text.is_empty()).unwrap_or("").to_owned();
         let failure = Failure { message, codes: "content_filter".into(), ..Failure::default() };
-        self.fail(failure.into_error(&self.place), out);
-    }
-
-    fn unusable(&mut self, what: &str, out: &mut Out) {
-        let why = format!("{} {what}. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
-    }
-
-    fn fail(&mut self, error: ModelError, out: &mut Out) {
-        if !self.ended {
-            self.ended = true;
-            out.push_back(ModelEvent::Error(error));
-        }
+        self.told.fail(failure.into_error(&self.place), out);
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
-use crate::codec::{Decode, Progress};
+use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
 use crate::json::{is_object, mended};
+use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -21,16 +22,12 @@ type Out = VecDeque<ModelEvent>;
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
-    /// How many blocks have begun.
-    blocks: u32,
-    /// The open block of text or thinking.
-    prose: Option<(u32, BlockKind)>,
+    told: Told,
     /// Reasoning that is signed or sealed, until a block ends that can carry it.
     details: Details,
     calls: Vec<OpenCall>,
     finish: Option<String>,
     usage: Usage,
-    ended: bool,
 }
 
 /// A tool call that is being written.
@@ -52,18 +49,18 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.ended => {}
+            _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
             _ => match serde_json::from_str::<Chunk<'_>>(data) {
                 Ok(chunk) => self.chunk(chunk, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+                    None => self.told.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
                 },
             },
         }
-        match (self.ended, &self.finish) {
+        match (self.told.ended, &self.finish) {
             (true, _) => Progress::Ended,
             (false, Some(_)) => Progress::Complete,
             (false, None) => Progress::Open,
@@ -74,8 +71,7 @@ impl Decode for Decoder {
         if self.finish.is_some() {
             return self.end(out);
         }
-        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+        self.told.fail(self.place.cut_short(), out);
     }
 }
 
@@ -84,13 +80,11 @@ impl Decoder {
     pub fn new(place: impl Into<Arc<Place>>) -> Self {
         Decoder {
             place: place.into(),
-            blocks: 0,
-            prose: None,
+            told: Told::default(),
             details: Details::default(),
             calls: Vec::new(),
             finish: None,
             usage: Usage::default(),
-            ended: false,
         }
     }
 
@@ -100,7 +94,7 @@ impl Decoder {
         }
         let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            return self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
         let Some(choice) = chunk.choices.0 else { return };
         if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
@@ -130,7 +124,9 @@ impl Decoder {
         }
         self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
         for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
-            self.call(call, out);
+            if !self.told.ended {
+                self.call(call, out);
+            }
         }
     }
 
@@ -139,9 +135,9 @@ impl Decoder {
         if delta.is_empty() {
             return;
         }
-        let block = match &self.prose {
-            Some((block, open)) if *open == kind => *block,
-            _ => {
+        let block = match self.told.prose(&kind) {
+            Some(block) => block,
+            None => {
                 self.end_prose(out);
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
                     let place = &self.place;
@@ -149,26 +145,17 @@ impl Decoder {
                         "{place}: the model writes a call as text. With `calls_in_text` such calls are run."
                     );
                 }
-                let block = self.start(kind.clone(), out);
-                self.prose = Some((block, kind));
-                block
+                self.told.start_prose(kind, out)
             }
         };
         out.push_back(ModelEvent::Delta { block, delta });
     }
 
     fn end_prose(&mut self, out: &mut Out) {
-        if let Some((block, kind)) = self.prose.take() {
+        if let Some((block, kind)) = self.told.take_prose() {
             let signature = if kind == BlockKind::Thinking { self.details.take() } else { None };
             out.push_back(ModelEvent::BlockEnd { block, signature });
         }
-    }
-
-    fn start(&mut self, kind: BlockKind, out: &mut Out) -> u32 {
-        let block = self.blocks;
-        self.blocks += 1;
-        out.push_back(ModelEvent::BlockStart { block, kind });
-        block
     }
 
     /// More of a call, or a new one.
@@ -176,7 +163,11 @@ impl Decoder {
         self.end_prose(out);
         let function = delta.function.unwrap_or_default();
         let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
-        let at = self.known_call(delta.index, id, !name.is_empty()).unwrap_or_else(|| {
+        let known = self.known_call(delta.index, id, !name.is_empty());
+        if known.is_none() && self.calls.len() == MOST_PARTS {
+            return self.told.fail(self.place.too_many("calls"), out);
+        }
+        let at = known.unwrap_or_else(|| {
             self.calls.push(OpenCall {
                 index: delta.index,
                 id: id.to_owned(),
@@ -219,7 +210,7 @@ impl Decoder {
 
     fn start_call(&mut self, at: usize, name: &str, out: &mut Out) {
         let kind = BlockKind::ToolCall { id: self.calls[at].id.clone(), name: name.to_owned() };
-        let block = self.start(kind, out);
+        let block = self.told.start(kind, out);
         let call = &mut self.calls[at];
         call.block = Some(block);
         let held = take(&mut call.held);
@@ -228,19 +219,18 @@ impl Decoder {
 
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
-        if self.ended {
+        if self.told.ended {
             return;
         }
         let stop = match self.finish.as_deref().unwrap_or("") {
-            "" if self.blocks == 0 && self.calls.is_empty() => {
-                let why = format!("{} ended the stream without a reply. Try again.", self.place);
-                return self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+            "" if self.told.blocks == 0 && self.calls.is_empty() => {
+                return self.told.fail(self.place.no_reply(), out);
             }
             "model_context_window_exceeded" => {
                 let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.fail(failure.into_error(&self.place), out);
+                return self.told.fail(failure.into_error(&self.place), out);
             }
-            "error" | "network_error" => return self.fail(Failure::default().into_error(&self.place), out),
+            "error" | "network_error" => return self.told.fail(Failure::default().into_error(&self.place), out),
             "length" | "max_tokens" | "model_length" => StopReason::Length,
             "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
             _ if self.calls.is_empty() => StopReason::Stop,
@@ -255,18 +245,10 @@ impl Decoder {
         }
         if let Some(signature) = self.details.take() {
             // Sealed reasoning without a word, or that came late: a thought that is all signature.
-            let block = self.start(BlockKind::Thinking, out);
+            let block = self.told.start(BlockKind::Thinking, out);
             out.push_back(ModelEvent::BlockEnd { block, signature: Some(signature) });
         }
-        self.ended = true;
-        out.push_back(ModelEvent::Done { stop, usage: self.usage });
-    }
-
-    fn fail(&mut self, error: ModelError, out: &mut Out) {
-        if !self.ended {
-            self.ended = true;
-            out.push_back(ModelEvent::Error(error));
-        }
+        self.told.done(stop, self.usage, out);
     }
 }
 
@@ -377,6 +359,17 @@ mod tests {
         assert_eq!(decode(&["{\"choices\":"]), ["Protocol"]);
         assert_eq!(decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]), ["Overloaded"]);
         assert_eq!(decode(&[r#"{"error":{"message":"no","code":401}}"#]), ["Auth"]);
+    }
+
+    #[test]
+    fn more_calls_than_any_model_writes_are_refused() {
+        let call = |id: usize| format!(r#"{{"index":0,"id":"c{id}","function":{{"name":"f"}}}}"#);
+        let most: Vec<String> = (0..MOST_PARTS).map(call).collect();
+        let events = decode(&[&calls(&most.join(",")), &finish("stop"), "EOF"]);
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (3 * MOST_PARTS + 1, "ToolCalls"));
+        let many = [most, vec![call(MOST_PARTS), call(0)]].concat();
+        let events = decode(&[&calls(&many.join(",")), &finish("stop"), "EOF"]);
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 use serde_json::value::RawValue;
 
 use super::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
-use crate::codec::{Decode, Progress};
+use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
 use crate::json::{json_text, mended};
+use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -25,12 +26,10 @@ type Out = VecDeque<ModelEvent>;
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
-    /// How many blocks have begun.
-    blocks: u32,
+    told: Told,
     /// All items, in the order in which they began.
     items: Vec<OpenItem>,
     usage: Usage,
-    ended: bool,
 }
 
 /// What an item is.
@@ -73,7 +72,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.ended => {}
+            _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ => match serde_json::from_str::<Event<'_>>(data) {
@@ -81,34 +80,33 @@ impl Decode for Decoder {
                 Ok(event) => self.event(&event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.fail(self.place.not_understood("no event of a response", data, &why), out),
+                    None => self.told.fail(self.place.not_understood("no event of a response", data, &why), out),
                 },
             },
         }
-        if self.ended { Progress::Ended } else { Progress::Open }
+        if self.told.ended { Progress::Ended } else { Progress::Open }
     }
 
     fn finish(&mut self, out: &mut Out) {
-        let why = format!("{} closed the stream before the reply was complete. Try again.", self.place);
-        self.fail(ModelError::new(ModelErrorKind::Network, why), out);
+        self.told.fail(self.place.cut_short(), out);
     }
 }
 
 impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(place: impl Into<Arc<Place>>) -> Self {
-        Decoder { place: place.into(), blocks: 0, items: Vec::new(), usage: Usage::default(), ended: false }
+        Decoder { place: place.into(), told: Told::default(), items: Vec::new(), usage: Usage::default() }
     }
 
     fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Out) {
         match &*event.kind.0 {
-            "error" => self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
+            "error" => self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
             _ if event.error.is_some() && event.object.0.is_empty() => {
-                self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             "response.created" if !self.items.is_empty() => {
                 out.push_back(ModelEvent::Withdrawn);
-                (self.blocks, self.usage) = (0, Usage::default());
+                (self.told.blocks, self.usage) = (0, Usage::default());
                 self.items.clear();
             }
             "response.output_item.added" => {
@@ -140,9 +138,12 @@ impl Decoder {
                 self.end(&response, &response.status.0, event, out);
             }
             "" if event.message.is_some() || event.detail.is_some() => {
-                self.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             _ => {}
+        }
+        if self.items.len() > MOST_PARTS {
+            self.told.fail(self.place.too_many("items"), out);
         }
     }
 
@@ -231,10 +232,8 @@ impl Decoder {
     }
 
     fn start(&mut self, at: usize, kind: BlockKind, out: &mut Out) -> u32 {
-        let block = self.blocks;
-        self.blocks += 1;
+        let block = self.told.start(kind, out);
         self.items[at].block = Some(block);
-        out.push_back(ModelEvent::BlockStart { block, kind });
         block
     }
 
@@ -319,10 +318,13 @@ impl Decoder {
         let failed = response.error.is_some() || matches!(status, "failed" | "cancelled");
         if failed {
             let failure = response.error.map(|error| Failure::read(None, error.get().as_bytes())).unwrap_or_default();
-            return self.fail(failure.into_error(&self.place), out);
+            return self.told.fail(failure.into_error(&self.place), out);
         }
         if self.items.is_empty() {
-            response.items().into_iter().for_each(|item| self.complete(event, item, out));
+            response.items().into_iter().take(MOST_PARTS + 1).for_each(|item| self.complete(event, item, out));
+        }
+        if self.items.len() > MOST_PARTS {
+            return; // which `event` tells
         }
         let calls = self.items.iter().any(|item| matches!(item.what, What::Call | What::TextCall));
         let stop = match status {
@@ -331,20 +333,11 @@ impl Decoder {
             "completed" | "done" if calls => StopReason::ToolCalls,
             "completed" | "done" => StopReason::Stop,
             _ => {
-                let why = format!("{} ended the stream without a reply. Try again.", self.place);
-                return self.fail(ModelError::new(ModelErrorKind::Protocol, why), out);
+                return self.told.fail(self.place.no_reply(), out);
             }
         };
         (0..self.items.len()).for_each(|at| self.end_item(at, out));
-        self.ended = true;
-        out.push_back(ModelEvent::Done { stop, usage: self.usage });
-    }
-
-    fn fail(&mut self, error: ModelError, out: &mut Out) {
-        if !self.ended {
-            self.ended = true;
-            out.push_back(ModelEvent::Error(error));
-        }
+        self.told.done(stop, self.usage, out);
     }
 }
 

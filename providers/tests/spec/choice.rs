@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use loopwright::{ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, UserMessage};
-use loopwright_providers::{Catalogue, resolve_with};
+use loopwright_providers::{Catalogue, Http, first_model, resolve_with};
 use serde_json::Value;
 
 use crate::server::Server;
@@ -82,4 +82,25 @@ async fn an_anthropic_model_may_say_as_much_as_it_can() {
     assert_eq!(limit("anthropic/unheard-of", &catalogue).await, 8192);
     catalogue.add("[\"anthropic/unheard-of\"]\nmax_output = 5000", "mine").unwrap();
     assert_eq!(limit("anthropic/unheard-of", &catalogue).await, 5000);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_key_before_it_lists_its_models_gets_it() {
+    let server = Server::start().await;
+    let serve = async |key: Option<&str>| {
+        let (head, mut stream) = server.accept_head().await;
+        assert!(head.starts_with("get /v1/models http/1.1"), "{head}");
+        let sent = head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+        assert_eq!(sent, key);
+        let body = r#"{"data":[{"id":"mine"}]}"#;
+        let status = if sent.is_some() { "200 OK" } else { "401 Unauthorized" };
+        let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes()).await.unwrap();
+    };
+    for (key, sent, found) in
+        [(None, None, None), (Some(" "), None, None), (Some("a-key\n"), Some("a-key"), Some("mine".to_owned()))]
+    {
+        let (http, url) = (Http::new(), server.url());
+        assert_eq!(tokio::join!(first_model(&http, &url, key), serve(sent)).0, found);
+    }
 }

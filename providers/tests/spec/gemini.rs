@@ -7,6 +7,22 @@ use loopwright_providers::Gemini;
 use crate::server::Server;
 
 #[tokio::test]
+async fn a_connection_that_breaks_after_the_finish_has_lost_nothing() {
+    let server = Server::start().await;
+    let model = Gemini::builder("m").base_url(server.url()).build().unwrap();
+    let serve = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk(
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+        )
+        .await;
+    };
+    let (events, ()) = tokio::join!(model.stream(ChatRequest::default()).collect::<Vec<_>>(), serve);
+    assert!(matches!(events.last(), Some(ModelEvent::Done { stop: StopReason::Stop, .. })), "{events:?}");
+}
+
+#[tokio::test]
 async fn a_reply_is_streamed_to_its_end_and_the_key_is_where_it_belongs() {
     let server = Server::start().await;
     let model = Gemini::builder("models/m").base_url(server.url()).api_key("AI-very-secret").build().unwrap();

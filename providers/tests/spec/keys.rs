@@ -82,12 +82,12 @@ async fn a_server_that_repeats_the_key_does_not_give_it_away() {
     assert!(!format!("{model:?}").contains("secret"));
     let refuse = async {
         let mut http = server.accept().await;
-        http.answer("401 Unauthorized", "connection: close\r\n", r#"{"error":{"message":"Expired: secret-token-1"}}"#)
+        http.answer("403 Forbidden", "connection: close\r\n", r#"{"error":{"message":"Not for secret-token-1"}}"#)
             .await;
         http
     };
     let (refused, _http) = tokio::join!(error(&model), refuse);
-    assert!(refused.kind == ModelErrorKind::Auth && refused.message.contains("Expired: ***"), "{refused}");
+    assert!(refused.kind == ModelErrorKind::Auth && refused.message.contains("Not for ***"), "{refused}");
     let fail = async {
         let mut http = server.accept().await;
         http.begin().await;
@@ -96,6 +96,73 @@ async fn a_server_that_repeats_the_key_does_not_give_it_away() {
     };
     let (failed, _http) = tokio::join!(error(&model), fail);
     assert!(failed.message.contains("*** is over its limit"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_cut_or_without_its_scheme_is_not_given_away_either() {
+    let server = Server::start().await;
+    let model = OpenAiChat::builder("m").base_url(server.url());
+    let model = model.header("authorization", "Bearer sk-abcdefghijklmnopqrstuvwxyz").build().unwrap();
+    let filler = |length| "-".repeat(length);
+    let long = format!(r#"{{"error":{{"message":"{}sk-abcdefghijklmnopqrstuvwxyz is wrong"}}}}"#, filler(585));
+    let whole = r#"{"error":{"message":"sk-abcdefghijklmnopqrstuvwxyz is wrong"}}"#;
+    for body in [&long, whole] {
+        let refuse = async {
+            let mut http = server.accept().await;
+            http.answer("403 Forbidden", "connection: close\r\n", body).await;
+            http
+        };
+        let (refused, _http) = tokio::join!(error(&model), refuse);
+        assert!(refused.message.contains("***") && !refused.message.contains("sk-abc"), "{refused}");
+    }
+    let babble = async {
+        let mut http = server.accept().await;
+        http.begin().await;
+        http.chunk(&format!("data: [{}sk-abcdefghijklmnopqrstuvwxyz]\n\n", filler(100))).await;
+        http
+    };
+    let (failed, _http) = tokio::join!(error(&model), babble);
+    assert!(failed.message.contains("***. Try again") && !failed.message.contains("sk-abc"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_accepted_is_asked_for_once_more() {
+    let server = Server::start().await;
+    let model = counted(OpenAiChat::builder("m").base_url(server.url())).build().unwrap();
+    let no = r#"{"error":{"message":"Expired"}}"#;
+    let serve = async {
+        for key in 1..=4 {
+            let mut http = server.accept().await;
+            assert!(http.head.contains(&format!("authorization: bearer secret-token-{key}\r\n")), "{}", http.head);
+            match key {
+                2 => {
+                    http.begin().await;
+                    http.chunk("data: {\"error\":{\"message\":\"secret-token-2 is late\",\"code\":503}}\n\n").await;
+                }
+                _ => http.answer("401 Unauthorized", "connection: close\r\n", no).await,
+            }
+        }
+    };
+    let ask = async {
+        let late = error(&model).await;
+        assert!(late.kind == ModelErrorKind::Overloaded && late.message.contains("*** is late"), "{late}");
+        assert_eq!(error(&model).await.kind, ModelErrorKind::Auth, "not for ever");
+    };
+    tokio::join!(ask, serve);
+}
+
+#[tokio::test]
+async fn the_same_key_is_not_tried_twice() {
+    let server = Server::start().await;
+    let builder = OpenAiChat::builder("m").base_url(server.url());
+    let model = builder.api_key_with(async || Ok::<_, String>("always-this".into())).build().unwrap();
+    let refuse = async {
+        let mut http = server.accept().await;
+        http.answer("401 Unauthorized", "", "{}").await;
+        http
+    };
+    let (refused, _http) = tokio::join!(error(&model), refuse);
+    assert_eq!(refused.kind, ModelErrorKind::Auth);
 }
 
 #[tokio::test]

@@ -1,20 +1,21 @@
 //! The wire formats that have a codec, each a row: what a recording of it expects, in our words.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{ModelErrorKind, StopReason, Usage};
+use loopwright::{ModelErrorKind, ModelEvent, StopReason, Usage};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
-use loopwright_providers::{Decode, Place, WireFormat};
+use loopwright_providers::{Decode, Place, Progress, WireFormat};
 use serde_json::Value;
 
 /// One wire format.
 pub(crate) struct Format {
     /// Its folder.
     pub(crate) name: &'static str,
-    pub(crate) decoder: fn() -> Box<dyn Decode>,
+    pub(crate) decoder: fn() -> AnyDecoder,
     /// How a reply ends that says `stop_reason`, and has calls or none.
     pub(crate) end: fn(&str, bool) -> End,
     /// What the tokens of `expected.usage` are to us.
@@ -72,8 +73,21 @@ pub(crate) const FORMATS: &[Format] = &[
     },
 ];
 
-fn decoder<F: WireFormat>() -> Box<dyn Decode> {
-    Box::new(F::decoder(Arc::new(Place { provider: "test".into(), host: "here".into(), key_var: None })))
+/// A decoder of any format.
+pub(crate) struct AnyDecoder(Box<dyn Decode>);
+
+impl Decode for AnyDecoder {
+    fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
+        self.0.decode(data, out)
+    }
+    fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
+        self.0.finish(out);
+    }
+}
+
+fn decoder<F: WireFormat>() -> AnyDecoder {
+    let place = Place { provider: "test".into(), host: "here".into(), key_var: None };
+    AnyDecoder(Box::new(F::decoder(Arc::new(place))))
 }
 
 fn json(payload: &str) -> Value {
@@ -165,7 +179,7 @@ mod gemini {
         match raw {
             "MAX_TOKENS" => End::Done(StopReason::Length),
             "SAFETY" | "RECITATION" | "MODEL_ARMOR" => End::Done(StopReason::ContentFilter),
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Protocol),
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Malformed),
             "" => End::Fails(ModelErrorKind::ContentFiltered),
             _ => said(calls),
         }

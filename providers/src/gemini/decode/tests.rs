@@ -77,11 +77,19 @@ fn only_the_end_of_the_stream_ends_a_reply() {
         ("MAX_TOKENS", "Length"),
         ("SAFETY", "ContentFilter"),
         ("NEW", "Stop"),
-        ("MALFORMED_FUNCTION_CALL", "Protocol"),
-        ("UNEXPECTED_TOOL_CALL", "Protocol"),
+        ("MALFORMED_FUNCTION_CALL", "Malformed"),
+        ("UNEXPECTED_TOOL_CALL", "Malformed"),
     ] {
         assert_eq!(decode(&[&a, &finish(reason)]).last().unwrap(), end, "{reason}");
     }
+}
+
+#[test]
+fn after_a_reason_to_finish_everything_may_have_been_said() {
+    let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+    let payloads = [parts(r#"{"text":"a"}"#), finish("STOP"), parts(r#"{"text":"b"}"#)];
+    let progress: Vec<Progress> = payloads.iter().map(|payload| decoder.decode(payload, &mut out)).collect();
+    assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete]);
 }
 
 #[test]

@@ -132,3 +132,17 @@ fn a_keep_alive_is_no_progress() {
     assert_eq!(decoder.decode("{\"type\":\"response.created\"}", &mut Out::new()), Progress::Open);
     assert_eq!(decoder.decode(&end("completed", ""), &mut Out::new()), Progress::Ended);
 }
+
+#[test]
+fn more_items_than_any_model_writes_are_refused() {
+    let many = |count: usize| (0..count).map(|at| call(&format!("i{at}"), "\"{}\"")).collect::<Vec<_>>();
+    let ended = |items: &[String]| {
+        format!(r#"{{"type":"response.completed","response":{{"status":"completed","output":[{}]}}}}"#, items.join(","))
+    };
+    let last = |payloads: &[String]| decode(payloads).pop().unwrap_or_default();
+    assert_eq!(last(&[ended(&many(MOST_PARTS))]), "ToolCalls");
+    assert_eq!(last(&[ended(&many(2 * MOST_PARTS))]), "Protocol");
+    let begun: Vec<String> = (0..).zip(many(2 * MOST_PARTS)).map(|(at, item)| added(at, &item)).collect();
+    let events = decode(&begun);
+    assert_eq!((events.len(), last(&begun).as_str()), (MOST_PARTS + 2, "Protocol"));
+}

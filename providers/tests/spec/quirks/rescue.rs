@@ -1,6 +1,8 @@
 //! Rows 39, 43 and 44: calls that a server could not read, and calls that it did not see.
 
-use loopwright_providers::{Reprompt, calls_in_text};
+use std::time::Duration;
+
+use loopwright_providers::{Reprompt, Retry, calls_in_text};
 
 use super::kit::*;
 
@@ -9,17 +11,31 @@ const MALFORMED: &str = r#"{"candidates":[{"content":{},"finishReason":"MALFORME
 #[tokio::test]
 async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_fails_the_turn() {
     let nothing = r#"{"candidates":[{"content":{"parts":[]},"finishReason":"STOP"}]}"#;
-    for unusable in [MALFORMED, &MALFORMED.replace("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"), nothing] {
-        assert_eq!(events::<GenerateContent>(&[unusable]).error_kind(), Some(ModelErrorKind::Protocol), "{unusable}");
+    let unexpected = MALFORMED.replace("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL");
+    let (malformed, empty) = (ModelErrorKind::Malformed, ModelErrorKind::Protocol);
+    for (unusable, kind) in [(MALFORMED, malformed), (&unexpected, malformed), (nothing, empty)] {
+        assert_eq!(events::<GenerateContent>(&[unusable]).error_kind(), Some(kind), "{unusable}");
     }
     let words = stream(&[r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#]);
-    let model = |url: &str| Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url));
+    let model = |url: &str| Retry::new(Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url)));
     let run = run_with(model, |agent| agent, &[stream(&[MALFORMED]), words]).await;
     assert_eq!((run.outcome.end, run.outcome.text.as_str()), (EndKind::Done, "ok"));
     assert!(run.raw[1].contains("Malformed function call: f("), "the model is told: {}", run.raw[1]);
     assert_eq!(run.messages.len(), 2, "and nobody else");
     let again = run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
     assert_eq!((again.outcome.end, again.requests.len()), (EndKind::Error, 2), "not for ever");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_model_did_not_write_is_asked_for_again_without_a_word_to_it() {
+    let page = "HTTP/1.1 200 OK\n<html>Welcome</html>";
+    let model = |url: &str| {
+        let model = of::<ChatCompletions>("", "m", url);
+        Retry::new(Reprompt::new(model)).base_delay(Duration::ZERO)
+    };
+    let run = run_with(model, |agent| agent, &[page, page, page].map(str::to_owned)).await;
+    assert_eq!((run.outcome.end, run.requests.len()), (EndKind::Error, 3), "the attempts do not multiply");
+    assert!(run.requests.iter().all(|request| request == &run.requests[0]), "{:?}", run.requests);
 }
 
 #[tokio::test]
