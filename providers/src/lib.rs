@@ -26,6 +26,7 @@ mod codec;
 mod detect;
 mod error;
 mod fallback;
+mod frame;
 pub mod gemini;
 mod http;
 mod json;

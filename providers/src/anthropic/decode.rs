@@ -8,10 +8,11 @@ use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::REDACTED;
 use super::pause::Said;
-use super::wire::{Block, Delta, Event};
+use super::wire::{Block, Delta, Event, Outline};
 use crate::answer::is_answer;
 use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
+use crate::frame::Frame;
 use crate::json::mended;
 use crate::told::Told;
 
@@ -26,6 +27,9 @@ type Out = VecDeque<ModelEvent>;
 pub struct Decoder {
     place: Arc<Place>,
     told: Told,
+    frame: Frame,
+    /// The index of the block in the frame.
+    framed: u64,
     open: Vec<OpenBlock>,
     calls: bool,
     /// All that was said, for a turn that is paused.
@@ -59,6 +63,7 @@ impl Decode for Decoder {
             _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
+            _ if self.add_framed(data, out) => {}
             _ => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok(event) => self.event(event, data, out),
@@ -99,6 +104,8 @@ impl Decoder {
         Decoder {
             place: place.into(),
             told: Told::default(),
+            frame: Frame::default(),
+            framed: 0,
             open: Vec::new(),
             calls: false,
             said: Said::default(),
@@ -110,7 +117,22 @@ impl Decoder {
         }
     }
 
+    /// Takes an event that differs from an earlier one in its delta only, if it is one.
+    fn add_framed(&mut self, data: &str, out: &mut Out) -> bool {
+        let delta: Option<Delta<'_>> = self.frame.read(data);
+        if let Some(delta) = &delta {
+            self.add(self.framed, delta, data, out);
+        }
+        delta.is_some()
+    }
+
+    fn add(&mut self, index: u64, delta: &Delta<'_>, data: &str, out: &mut Out) {
+        self.said.add(index, delta, data);
+        self.delta(index, delta, out);
+    }
+
     fn event(&mut self, event: Event<'_>, data: &str, out: &mut Out) {
+        let more = event.is_delta();
         let usage = event.usage.map(|usage| *usage).or(event.message.and_then(|start| start.usage));
         match &*event.kind.0 {
             "message_start" => self.begin(out),
@@ -124,9 +146,12 @@ impl Decoder {
                 }
             }
             "content_block_delta" => {
-                if let Some(delta) = event.delta {
-                    self.said.add(event.index.0, &delta, data);
-                    self.delta(event.index.0, &delta, out);
+                if let Some(delta) = &event.delta {
+                    self.add(event.index.0, delta, data, out);
+                    if more {
+                        self.framed = event.index.0;
+                        self.frame.learn(data, Outline::delta);
+                    }
                 }
             }
             "content_block_stop" => self.close(event.index.0, out),

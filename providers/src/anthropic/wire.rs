@@ -30,6 +30,27 @@ pub(super) struct Event<'a> {
     pub(super) stop_reason: Text<'a>,
 }
 
+impl Event<'_> {
+    /// Whether it has a delta and nothing else to tell.
+    pub(super) fn is_delta(&self) -> bool {
+        let silent = self.message.is_none() && self.usage.is_none() && self.error.is_none();
+        silent && self.content_block.is_none() && self.content.is_none() && self.stop_reason.0.is_empty()
+    }
+}
+
+/// Where the delta is in an event.
+#[derive(Deserialize)]
+pub(super) struct Outline<'a> {
+    #[serde(borrow)]
+    delta: &'a RawValue,
+}
+
+impl<'a> Outline<'a> {
+    pub(super) fn delta(self) -> &'a RawValue {
+        self.delta
+    }
+}
+
 /// How a message begins.
 #[derive(Deserialize)]
 pub(super) struct Start {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::details::Details;
-use super::wire::{CallDelta, Chunk, Content, Delta, text};
+use super::wire::{CallDelta, Chunk, Content, Delta, Outline, text};
 use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
+use crate::frame::Frame;
 use crate::json::{is_object, mended};
 use crate::told::Told;
 
@@ -23,6 +24,7 @@ type Out = VecDeque<ModelEvent>;
 pub struct Decoder {
     place: Arc<Place>,
     told: Told,
+    frame: Frame,
     /// Reasoning that is signed or sealed, until a block ends that can carry it.
     details: Details,
     calls: Vec<OpenCall>,
@@ -52,12 +54,9 @@ impl Decode for Decoder {
             _ if self.told.ended => {}
             [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
-            _ => match serde_json::from_str::<Chunk<'_>>(data) {
-                Ok(chunk) => self.chunk(chunk, data, out),
-                Err(why) => match mended(data) {
-                    Some(text) => return self.decode(&text, out),
-                    None => self.told.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
-                },
+            _ => match self.frame.read(data) {
+                Some(delta) => self.delta(delta, out),
+                None => self.payload(data, out),
             },
         }
         match (self.told.ended, &self.finish) {
@@ -81,10 +80,27 @@ impl Decoder {
         Decoder {
             place: place.into(),
             told: Told::default(),
+            frame: Frame::default(),
             details: Details::default(),
             calls: Vec::new(),
             finish: None,
             usage: Usage::default(),
+        }
+    }
+
+    fn payload(&mut self, data: &str, out: &mut Out) {
+        match serde_json::from_str::<Chunk<'_>>(data) {
+            Ok(chunk) => {
+                let more = chunk.is_delta();
+                self.chunk(chunk, data, out);
+                if more {
+                    self.frame.learn(data, Outline::delta);
+                }
+            }
+            Err(why) => match mended(data) {
+                Some(text) => self.payload(&text, out),
+                None => self.told.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+            },
         }
     }
 

@@ -39,6 +39,37 @@ pub(super) struct Chunk<'a> {
     pub(super) detail: Option<IgnoredAny>,
 }
 
+impl Chunk<'_> {
+    /// Whether it has one delta and nothing else to tell.
+    pub(super) fn is_delta(&self) -> bool {
+        let silent = self.usage.is_none() && self.x_groq.is_none();
+        let fine = self.error.is_none() && self.message.is_none() && self.detail.is_none();
+        let delta =
+            |choice: &Choice<'_>| choice.delta.is_some() && choice.message.is_none() && choice.finish_reason.is_none();
+        silent && fine && self.choices.0.as_ref().is_some_and(delta)
+    }
+}
+
+/// Where the delta is, in a chunk of one choice.
+#[derive(Deserialize)]
+pub(super) struct Outline<'a> {
+    #[serde(borrow)]
+    choices: [OutlineChoice<'a>; 1],
+}
+
+#[derive(Deserialize)]
+struct OutlineChoice<'a> {
+    #[serde(borrow)]
+    delta: &'a RawValue,
+}
+
+impl<'a> Outline<'a> {
+    pub(super) fn delta(self) -> &'a RawValue {
+        let [choice] = self.choices;
+        choice.delta
+    }
+}
+
 /// Groq's corner of a chunk.
 #[derive(Deserialize)]
 pub(super) struct XGroq {
