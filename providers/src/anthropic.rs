@@ -5,6 +5,7 @@ mod decode;
 mod encode;
 mod pause;
 mod profile;
+mod thinking;
 mod wire;
 
 use std::sync::Arc;
@@ -38,6 +39,9 @@ impl WireFormat for Messages {
 
     fn profile(_: &str, model: &str) -> Profile {
         Profile::of_model(model)
+    }
+    fn signs(request: &ChatRequest, settings: &Settings) -> bool {
+        encode::signs(request, settings)
     }
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header
