@@ -177,11 +177,17 @@ fn assistant_blocks(said: &AssistantMessage, own: bool) -> Vec<u8> {
     if !said.parts.iter().any(says) {
         return Vec::new();
     }
-    joined(said.parts.iter().filter_map(|part| match part {
-        Part::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
-        Part::Thinking { .. } => thought(part).filter(|_| own).map(|block| bytes(&block)),
-        Part::ToolCall(call) => Some(tool_use(call)),
-        _ => None,
+    // A thought belongs to what came before it, so none goes out after something that does not.
+    let mut whole = own;
+    joined(said.parts.iter().filter_map(|part| {
+        let block = match part {
+            Part::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
+            Part::Thinking { .. } => thought(part).filter(|_| whole).map(|block| bytes(&block)),
+            Part::ToolCall(call) => Some(tool_use(call)),
+            _ => None,
+        };
+        whole &= block.is_some();
+        block
     }))
 }
 

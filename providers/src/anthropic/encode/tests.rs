@@ -287,6 +287,15 @@ fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past()
 }
 
 #[test]
+fn no_thought_goes_out_after_something_that_does_not() {
+    let blank = Part::Text { text: "\n".into(), signature: None };
+    let parts = vec![thought("one", "s1"), blank, thought("two", "s2"), call("c", "{}")];
+    let body = encoded(&request(vec![user("a"), said("m", parts), result("c", ResultStatus::Ok, vec![])]));
+    let kinds: Vec<&Value> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
+    assert_eq!(kinds, ["thinking", "tool_use"]);
+}
+
+#[test]
 fn arguments_go_back_as_they_came() {
     let arguments = r#"{"z": 1e2, "a": 12345678901234567890123}"#;
     let bytes = encode(&request(vec![user("a"), said("m", vec![call("c", arguments)])]), &Settings::new("m"));
