@@ -29,8 +29,8 @@ pub trait WireFormat: Send + Sync + 'static {
     /// What the server at `host` does in its own way with `model`.
     fn profile(host: &str, model: &str) -> Self::Profile;
 
-    /// What the provider of this name, whose server is at `host`, does in its own way with `model`. By its host alone a
-    /// server on one's own machine is not known.
+    /// What the provider of this name, whose server is at `host`, does in its own way with `model`. A server on one's
+    /// own machine is known by its provider's name only.
     fn profile_of(_provider: &str, host: &str, model: &str) -> Self::Profile {
         Self::profile(host, model)
     }
