@@ -35,8 +35,8 @@ pub trait WireFormat: Send + Sync + 'static {
         Self::profile(host, model)
     }
 
-    /// Whether what is signed in the reply to `request` goes back with the conversation. It cannot where the request had
-    /// words of ours in it that the next one has not, and the signature holds for both.
+    /// Whether what is signed in the reply to `request` goes back with the conversation. It cannot where the request
+    /// had words of ours in it that the next one has not, and the signature holds for both.
     fn signs(_request: &ChatRequest, _settings: &Settings<Self::Profile>) -> bool {
         true
     }

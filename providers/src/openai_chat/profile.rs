@@ -169,8 +169,8 @@ const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
 const OLLAMA: &[&str] = &["ollama", "ollama.com"];
 
 /// By who serves the model, which is a provider's name, a host, or any host below it, and by how the model's name
-/// begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most servers do: whether a model thinks is up
-/// to the template that it was started with.
+/// begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most servers do: whether a model thinks is
+/// up to the template that it was started with.
 const PROFILES: &[(&[&str], &str, Profile)] = &[
     (&["api.openai.com"], "", OPENAI),
     (&["azure", "openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"], "", AZURE),
