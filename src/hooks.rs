@@ -20,6 +20,9 @@ pub type FnBeforeToolCall = Arc<dyn Fn(ToolCallInfo) -> BoxFuture<'static, Befor
 pub type FnAfterToolCall = Arc<dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync>;
 /// Makes the conversation of a request out of the history: prunes, injects. It costs a copy of the list of
 /// messages (not of the messages) at each request.
+///
+/// Some models refuse a thought of theirs once what came before it has changed; the documentation of a provider's format
+/// says which. For these, what a hook once made of the past it should make of it each time, or take the thoughts out.
 pub type FnTransformContext = Arc<dyn Fn(Vec<Arc<Message>>) -> BoxFuture<'static, Vec<Arc<Message>>> + Send + Sync>;
 /// Turns messages into what a model is shown, after `transform_context`, at the same cost.
 pub type FnConvertToLlm = Arc<dyn Fn(Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync>;

@@ -159,8 +159,10 @@ impl<F: WireFormat> ModelBuilder<F> {
     pub fn build(mut self) -> Result<Model<F>, ModelError> {
         let (url, host) = self.endpoint()?;
         let place = Arc::new(Place { provider: self.provider.clone(), host, key_var: self.key_var.take() });
-        let profile =
-            self.profile.take().unwrap_or_else(|| F::profile(url.host_str().unwrap_or_default(), &self.model));
+        let profile = self
+            .profile
+            .take()
+            .unwrap_or_else(|| F::profile_of(&self.provider, url.host_str().unwrap_or_default(), &self.model));
         let mut info = ModelInfo::new(format!("{}/{}", self.provider, self.model));
         info.prices = self.facts.prices;
         info.context_window = self.facts.context_window;

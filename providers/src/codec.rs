@@ -29,6 +29,18 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     /// What the server at `host` does in its own way with `model`.
     fn profile(host: &str, model: &str) -> Self::Profile;
 
+    /// What the provider of this name, whose server is at `host`, does in its own way with `model`. A server on one's
+    /// own machine is known by its provider's name only.
+    fn profile_of(_provider: &str, host: &str, model: &str) -> Self::Profile {
+        Self::profile(host, model)
+    }
+
+    /// Whether what is signed in the reply to `request` goes back with the conversation. It cannot where the request
+    /// had words of ours in it that the next one has not, and the signature holds for both.
+    fn signs(_request: &ChatRequest, _settings: &Settings<Self::Profile>) -> bool {
+        true
+    }
+
     /// The header that the key goes into.
     fn key_header(profile: &Self::Profile) -> KeyHeader;
 

@@ -92,7 +92,16 @@ impl<F: WireFormat> ChatModel for Model<F> {
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.place.clone());
-        Reply::post(&self.http, &self.target, body, decoder).boxed()
+        let signs = F::signs(&request, &self.settings);
+        let reply = Reply::post(&self.http, &self.target, body, decoder);
+        if signs { reply.boxed() } else { reply.map(unsigned).boxed() }
+    }
+}
+
+fn unsigned(event: ModelEvent) -> ModelEvent {
+    match event {
+        ModelEvent::BlockEnd { block, .. } => ModelEvent::BlockEnd { block, signature: None },
+        event => event,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::Place;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Answers, Asks, Profile, Replay};
+pub use profile::{Answers, Asks, Profile, Replay, Temperature};
 
 /// What a body needs besides the request.
 pub type Settings = crate::codec::Settings<Profile>;
@@ -33,6 +33,9 @@ impl WireFormat for ChatCompletions {
 
     fn profile(host: &str, model: &str) -> Profile {
         Profile::of(host, model)
+    }
+    fn profile_of(provider: &str, host: &str, model: &str) -> Profile {
+        Profile::of_provider(provider, host, model)
     }
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header

@@ -115,6 +115,7 @@ pub const PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "azure",
+        wire: Wire::OpenAiResponses,
         base_url_var: Some("AZURE_OPENAI_ENDPOINT"),
         base_path: "/openai/v1",
         key_vars: &["AZURE_OPENAI_API_KEY"],
@@ -168,6 +169,11 @@ impl Provider {
             false => format!("{scheme}://{host}:{port}{path}"),
         }
     }
+}
+
+/// Whether this is the host called `name`, or one below it.
+pub(crate) fn is_below(host: &str, name: &str) -> bool {
+    host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// `url` with as much of `path` behind it as is not there yet; an address that ends with a version, such as `v1`, is left

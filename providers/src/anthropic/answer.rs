@@ -19,7 +19,8 @@ pub(super) enum Answer {
     Schema(Value),
     /// That it is a call of this tool.
     Tool(Value),
-    /// That it fits the schema, in words: the request forces a tool already, or forbids it by thinking.
+    /// That it fits the schema, in words: the request forces a tool already, or the model cannot be forced to call one,
+    /// at all or because it thinks.
     Words,
 }
 
@@ -35,7 +36,8 @@ impl Answer {
             return Answer::Schema(schema);
         }
         // A forced tool excludes thinking, and a tool takes an object.
-        let free = request.tool_choice == ToolChoice::Auto && !own("tool_choice") && !own("thinking");
+        let free = settings.profile.forces && request.tool_choice == ToolChoice::Auto;
+        let free = free && !own("tool_choice") && !own("thinking");
         tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
     }
 

@@ -4,25 +4,24 @@
 //! become one.
 
 use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
-    ToolResult,
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ToolCall, ToolChoice, ToolList, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::profile::Thinks;
+use super::thinking::{Thinking, forces_tool};
 use super::{REDACTED, Settings};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
-use crate::pairs::paired;
 use crate::schema::{in_words, parameters};
+use crate::turns::{Names, write_turns};
 
 /// Names the bytes that are kept with tools, and with messages without thinking.
 const CODEC: &str = "anthropic";
 /// Names those of messages with their thinking, which only the model that thought it gets.
 const OWN: &str = "anthropic, with thinking";
-/// The smallest budget that there is.
-const LEAST: u32 = 1024;
+const NAMES: Names =
+    Names { model: "assistant", parts: "content", first: r#"{"type":"text","text":"(the conversation goes on)"}"# };
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -46,18 +45,17 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         (_, Answer::Tool(_)) => fields.add("tool_choice", &json!({"type": "any"})),
         _ if request.tools.is_empty() => {}
         (ToolChoice::None, _) => fields.add("tool_choice", &json!({"type": "none"})),
+        _ if !settings.profile.forces => {}
         (ToolChoice::Required, _) => fields.add("tool_choice", &json!({"type": "any"})),
         (ToolChoice::Tool(name), _) => fields.add("tool_choice", &json!({"type": "tool", "name": name})),
         _ => {}
     }
+    if let Some(field) = thinking.field(settings) {
+        fields.add("thinking", &field);
+    }
     let mut config = Map::new();
-    match thinking {
-        Thinking::Off => {}
-        Thinking::Budget(tokens) => fields.add("thinking", &json!({"type": "enabled", "budget_tokens": tokens})),
-        Thinking::Effort(effort) => {
-            fields.add("thinking", &json!({"type": "adaptive", "display": "summarized"}));
-            config.insert("effort".into(), effort.into());
-        }
+    if let Thinking::Effort(effort) = thinking {
+        config.insert("effort".into(), effort.into());
     }
     if let Answer::Schema(schema) = &answer {
         config.insert("format".into(), json!({"type": "json_schema", "schema": schema}));
@@ -65,69 +63,12 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if !config.is_empty() {
         fields.add("output_config", &config);
     }
-    // A model that thinks takes no temperature, and one that is told an effort never does.
-    if let (Some(temperature), Thinking::Off, Thinks::Budget) = (request.temperature, thinking, settings.profile.thinks)
-    {
+    if let Some(temperature) = request.temperature.filter(|_| thinking.takes_temperature(settings)) {
         fields.add("temperature", &temperature.clamp(0.0, 1.0));
     }
     fields.add_options(&["model", "messages", "tools", "stream"]);
     body.extend_from_slice(b",\"stream\":true}");
     body
-}
-
-/// How much the model is told to think.
-#[derive(Clone, Copy, PartialEq)]
-enum Thinking {
-    Off,
-    Budget(u32),
-    Effort(&'static str),
-}
-
-impl Thinking {
-    /// What the request asks for, as far as the provider allows it: a forced tool excludes thinking, and so does, with
-    /// a budget, a turn that this model did not begin with a thought. The user's own option goes before it.
-    fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
-        let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
-        if forced && !request.tools.is_empty() || settings.options.contains_key("thinking") {
-            return Thinking::Off;
-        }
-        let (tokens, effort) = match request.thinking {
-            ThinkingLevel::Off => return Thinking::Off,
-            ThinkingLevel::Minimal => (LEAST, "low"),
-            ThinkingLevel::Low => (4096, "low"),
-            ThinkingLevel::Medium => (8192, "medium"),
-            ThinkingLevel::High => (16_384, "high"),
-            ThinkingLevel::XHigh => (32_768, "max"),
-        };
-        let most = request.max_tokens.or(settings.max_output).map_or(u32::MAX, |max| max.saturating_sub(1));
-        match settings.profile.thinks {
-            Thinks::Effort => Thinking::Effort(effort),
-            Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
-            Thinks::Budget => Thinking::Budget(tokens.min(most)),
-        }
-    }
-
-    /// The output limit, which counts the thinking too.
-    fn max_tokens(self, request: &ChatRequest, settings: &Settings) -> u32 {
-        let room = match self {
-            Thinking::Off => 0,
-            Thinking::Budget(tokens) => tokens,
-            Thinking::Effort(_) => 8192,
-        };
-        let usual = || settings.profile.max_tokens.saturating_add(room);
-        request.max_tokens.or(settings.max_output).unwrap_or_else(usual)
-    }
-}
-
-/// Whether the request goes on with a turn, of calls and results, that this model did not begin with a thought.
-fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
-    let back = request.messages.iter().rev().filter(|message| message.is_for_model());
-    let turn = back.take_while(|message| !matches!(message.body, Body::User(_)));
-    let first = turn.filter(|message| message.as_assistant().is_some()).last();
-    first.is_some_and(|message| {
-        let begins = message.as_assistant().and_then(|said| thinking(said.parts.first()?));
-        begins.is_none() || !keeps_thinking(message, settings)
-    })
 }
 
 fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
@@ -144,39 +85,18 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
     blocks
 }
 
-/// The messages, those of one role in a row as one, the last two of the user marked for the cache.
+/// The messages, those of one role in a row as one, the last two of the user marked for the cache, and after them what
+/// the model is asked for besides.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
-    let mut open: Option<bool> = None;
-    let mut ends = [None, None];
-    let conversation = paired(&request.messages);
-    for message in conversation.iter().filter(|message| message.is_for_model()) {
+    let ends = write_turns(body, request, &NAMES, |message| {
         let (codec, own) = if keeps_thinking(message, settings) { (OWN, true) } else { (CODEC, false) };
-        let blocks = message.encode_once(codec, || encode_message(message, own));
-        if blocks.is_empty() {
-            continue;
-        }
-        let assistant = message.as_assistant().is_some();
-        if open == Some(assistant) {
-            body.push(b',');
-        } else {
-            match open {
-                Some(_) => close(body, open, &mut ends),
-                // A conversation begins with the user.
-                None if assistant => body.extend_from_slice(
-                    br#"{"role":"user","content":[{"type":"text","text":"(the conversation goes on)"}]},"#,
-                ),
-                None => {}
-            }
-            if open.is_some() {
-                body.push(b',');
-            }
-            let role = if assistant { "assistant" } else { "user" };
-            body.extend_from_slice(format!("{{\"role\":\"{role}\",\"content\":[").as_bytes());
-            open = Some(assistant);
-        }
-        body.extend_from_slice(&blocks);
+        message.encode_once(codec, || encode_message(message, own))
+    });
+    let plea = plea(request, settings);
+    if let (Some(plea), [_, Some(end)]) = (plea, ends) {
+        let plea = bytes(&json!({"type": "text", "text": plea}));
+        body.splice(end + 1..end + 1, [b",", &*plea].concat());
     }
-    close(body, open, &mut ends);
     if settings.profile.cache {
         // From the back, so that the first one stays where it is.
         for end in [ends[1], ends[0]].into_iter().flatten() {
@@ -185,21 +105,28 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     }
 }
 
-/// Ends a message, and notes where the last block of a user's one ends.
-fn close(body: &mut Vec<u8>, open: Option<bool>, ends: &mut [Option<usize>; 2]) {
-    if open == Some(false) {
-        *ends = [ends[1], Some(body.len() - 1)];
-    }
-    if open.is_some() {
-        body.extend_from_slice(b"]}");
+/// The tool that is forced, asked for in words of a model that cannot be forced.
+fn plea(request: &ChatRequest, settings: &Settings) -> Option<String> {
+    let asked = !settings.profile.forces && forces_tool(request) && !settings.options.contains_key("tool_choice");
+    match &request.tool_choice {
+        ToolChoice::Tool(name) if asked => Some(format!("(Answer with a call of the tool `{name}`.)")),
+        _ if asked => Some("(Answer with a call of a tool.)".into()),
+        _ => None,
     }
 }
 
-/// Whether it goes out with its thinking: what this model thought itself.
-fn keeps_thinking(message: &Message, settings: &Settings) -> bool {
-    message
-        .as_assistant()
-        .is_some_and(|said| said.model == settings.id && said.parts.iter().any(|p| thinking(p).is_some()))
+/// Whether the thoughts of the reply to `request` can go back: not to a model whose thoughts belong to words that only
+/// this request has.
+pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
+    !settings.profile.binds || plea(request, settings).is_none()
+}
+
+/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools, which the user's
+/// options have in them, leave nothing in a reply, so what was thought after their results has lost its past.
+pub(super) fn keeps_thinking(message: &Message, settings: &Settings) -> bool {
+    let lost = settings.profile.binds && settings.options.contains_key("tools");
+    let own = |said: &AssistantMessage| said.model == settings.id && said.parts.iter().any(|p| thought(p).is_some());
+    !lost && message.as_assistant().is_some_and(own)
 }
 
 /// The blocks of one message, separated by commas. Empty for one that says nothing.
@@ -232,7 +159,7 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 /// A block of thinking as it came; none for what was not signed, which is refused.
-fn thinking(part: &Part) -> Option<Value> {
+pub(super) fn thought(part: &Part) -> Option<Value> {
     let Part::Thinking { text, signature: Some(signature) } = part else { return None };
     Some(match signature.strip_prefix(REDACTED) {
         Some(data) => json!({"type": "redacted_thinking", "data": data}),
@@ -250,11 +177,17 @@ fn assistant_blocks(said: &AssistantMessage, own: bool) -> Vec<u8> {
     if !said.parts.iter().any(says) {
         return Vec::new();
     }
-    joined(said.parts.iter().filter_map(|part| match part {
-        Part::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
-        Part::Thinking { .. } => thinking(part).filter(|_| own).map(|block| bytes(&block)),
-        Part::ToolCall(call) => Some(tool_use(call)),
-        _ => None,
+    // A thought belongs to what came before it, so none goes out after something that does not.
+    let mut whole = own;
+    joined(said.parts.iter().filter_map(|part| {
+        let block = match part {
+            Part::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
+            Part::Thinking { .. } => thought(part).filter(|_| whole).map(|block| bytes(&block)),
+            Part::ToolCall(call) => Some(tool_use(call)),
+            _ => None,
+        };
+        whole &= block.is_some();
+        block
     }))
 }
 

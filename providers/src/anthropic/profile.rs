@@ -10,6 +10,14 @@ pub struct Profile {
     pub key_header: KeyHeader,
     /// How a model is told how much to think.
     pub thinks: Thinks,
+    /// The type of `thinking` that keeps it from thinking; `None` if it thinks only when it is told to, or always.
+    pub off: Option<&'static str>,
+    /// Whether it can be forced to call a tool; else it is asked to in words.
+    pub forces: bool,
+    /// Whether its thoughts belong to all that was said before them: it refuses one of which the past has changed.
+    pub binds: bool,
+    /// Whether it takes a temperature when it does not think.
+    pub temperature: bool,
     /// The output limit where the request has none and that of the model is not known; thinking comes on top.
     pub max_tokens: u32,
     /// Whether to mark what the server should keep in its prompt cache.
@@ -36,20 +44,31 @@ pub enum Thinks {
     /// By a number of tokens.
     #[default]
     Budget,
-    /// By an effort; it decides for itself how many tokens that takes. Such a model refuses a temperature.
+    /// By an effort; it decides for itself how many tokens that takes.
     Effort,
 }
 
 const COMPATIBLE: Profile = Profile {
     key_header: KeyHeader::Named("x-api-key"),
     thinks: Thinks::Budget,
+    off: None,
+    forces: true,
+    binds: false,
+    temperature: true,
     max_tokens: 8192,
     cache: true,
     answers: Answers::Tool,
 };
 const OLDEST: Profile = Profile { max_tokens: 4096, ..COMPATIBLE };
 const FROM_4_5: Profile = Profile { answers: Answers::Schema, ..COMPATIBLE };
-const NEWER: Profile = Profile { thinks: Thinks::Effort, ..FROM_4_5 };
+const FROM_4_6: Profile = Profile { thinks: Thinks::Effort, ..FROM_4_5 };
+const FROM_4_7: Profile = Profile { temperature: false, ..FROM_4_6 };
+/// They think unless they are told not to.
+const FROM_5: Profile = Profile { off: Some("disabled"), ..FROM_4_7 };
+const HAIKU_5_5: Profile = Profile { binds: true, ..FROM_5 };
+/// The newest, and what is not known yet.
+const NEWEST: Profile = Profile { forces: false, binds: true, ..FROM_4_7 };
+const SONNET_5_5: Profile = Profile { off: Some("between_tools"), ..NEWEST };
 
 /// By how a model's name goes on after `claude-`; the first that fits counts.
 const PROFILES: &[(&str, Profile)] = &[
@@ -57,21 +76,36 @@ const PROFILES: &[(&str, Profile)] = &[
     ("3-haiku", OLDEST),
     ("3", COMPATIBLE),
     ("haiku-4", FROM_4_5),
+    ("haiku-5", HAIKU_5_5),
     ("sonnet-4-5", FROM_4_5),
     ("sonnet-4.5", FROM_4_5),
-    ("sonnet-4-6", FROM_4_5),
-    ("sonnet-4.6", FROM_4_5),
+    ("sonnet-4-6", FROM_4_6),
+    ("sonnet-4.6", FROM_4_6),
     ("sonnet-4", COMPATIBLE),
+    ("sonnet-5-5", SONNET_5_5),
+    ("sonnet-5.5", SONNET_5_5),
+    ("sonnet-5", FROM_5),
     ("opus-4-5", FROM_4_5),
     ("opus-4.5", FROM_4_5),
-    ("opus-4-6", FROM_4_5),
-    ("opus-4.6", FROM_4_5),
-    ("opus-4-7", NEWER),
-    ("opus-4.7", NEWER),
-    ("opus-4-8", NEWER),
-    ("opus-4.8", NEWER),
+    ("opus-4-6", FROM_4_6),
+    ("opus-4.6", FROM_4_6),
+    ("opus-4-7", FROM_4_7),
+    ("opus-4.7", FROM_4_7),
+    ("opus-4-8", FROM_4_7),
+    ("opus-4.8", FROM_4_7),
     ("opus-4", COMPATIBLE),
-    ("", NEWER),
+    ("opus-5-5", NEWEST),
+    ("opus-5.5", NEWEST),
+    ("opus-5", FROM_5),
+    ("fable-5-20", FROM_4_7), // a date
+    ("fable-5-", NEWEST),
+    ("fable-5.", NEWEST),
+    ("fable-5", FROM_4_7),
+    ("mythos-5-20", FROM_4_7),
+    ("mythos-5-", NEWEST),
+    ("mythos-5.", NEWEST),
+    ("mythos-5", FROM_4_7),
+    ("", NEWEST),
 ];
 
 impl Default for Profile {
@@ -105,5 +139,27 @@ mod tests {
         assert_eq!(answers("claude-opus-4-1"), Answers::Tool);
         assert_eq!(answers("claude-sonnet-9"), Answers::Schema);
         assert_eq!(Profile::of_model("claude-3-haiku-20240307").max_tokens, 4096);
+    }
+
+    #[test]
+    fn a_name_tells_what_the_model_refuses() {
+        for (name, off, forces, binds, temperature) in [
+            ("claude-opus-4-5", None, true, false, true),
+            ("claude-sonnet-4-6", None, true, false, true),
+            ("claude-opus-4-8", None, true, false, false),
+            ("claude-opus-5", Some("disabled"), true, false, false),
+            ("anthropic/claude-sonnet-5", Some("disabled"), true, false, false),
+            ("claude-haiku-5-5", Some("disabled"), true, true, false),
+            ("claude-sonnet-5-5-20260928", Some("between_tools"), false, true, false),
+            ("claude-opus-5.5", None, false, true, false),
+            ("claude-fable-5", None, true, false, false),
+            ("claude-fable-5-20260601", None, true, false, false),
+            ("claude-fable-5-1", None, false, true, false),
+            ("claude-opus-9", None, false, true, false),
+        ] {
+            let Profile { off: is_off, forces: is_forced, binds: is_bound, temperature: takes, .. } =
+                Profile::of_model(name);
+            assert_eq!((is_off, is_forced, is_bound, takes), (off, forces, binds, temperature), "{name}");
+        }
     }
 }

@@ -109,8 +109,7 @@ impl Decoder {
         if let Some(feedback) = chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty()) {
             return self.blocked(&feedback, out);
         }
-        let first = chunk.candidates.into_iter().flatten().find(|candidate| candidate.index.0 == 0);
-        let Some(candidate) = first else { return };
+        let Some(candidate) = chunk.candidates.0 else { return };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.part(part, &chunk.response_id.0, out);
         }

@@ -13,11 +13,12 @@ use super::{MADE_UP, Settings};
 use crate::answer::{tool, with};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
-use crate::pairs::paired;
 use crate::schema::{in_words, parameters};
+use crate::turns::{Names, write_turns};
 
 /// Names the bytes that are kept with tools, and with messages that are the same for every model.
 const CODEC: &str = "gemini";
+const NAMES: Names = Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
 /// Makes up for the signature of a call that another model wrote, as documented for Gemini 3.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// The part of the user's own options that is in one object with ours.
@@ -27,7 +28,10 @@ const CONFIG: &str = "generationConfig";
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let mut body = Vec::with_capacity(4096);
     body.extend_from_slice(b"{\"contents\":[");
-    contents(&mut body, request, settings);
+    write_turns(&mut body, request, &NAMES, |message| {
+        let how = How::of(message, settings);
+        message.encode_once(how.codec(), || how.encode(message))
+    });
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
     let asked = request.output.as_ref().filter(|_| !by_schema);
@@ -116,45 +120,13 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
                 ThinkingLevel::High => 16_384,
                 ThinkingLevel::XHigh => most,
             };
-            let room = request.max_tokens.map_or(u32::MAX, |max| max.saturating_sub(1));
+            // A quarter of the limit is for the reply.
+            let room = request.max_tokens.map_or(u32::MAX, |max| max - max.div_ceil(4));
             match tokens.min(room) {
                 too_few if too_few < least && off => Some(json!({"thinkingBudget": 0})),
                 tokens => Some(json!({"thinkingBudget": tokens.max(least), "includeThoughts": true})),
             }
         }
-    }
-}
-
-/// The messages, those of one role in a row as one.
-fn contents(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
-    let mut open: Option<bool> = None;
-    let conversation = paired(&request.messages);
-    for message in conversation.iter().filter(|message| message.is_for_model()) {
-        let how = How::of(message, settings);
-        let parts = message.encode_once(how.codec(), || how.encode(message));
-        if parts.is_empty() {
-            continue;
-        }
-        let model = message.as_assistant().is_some();
-        if open != Some(model) {
-            match open {
-                Some(_) => body.extend_from_slice(b"]},"),
-                // A conversation begins with the user.
-                None if model => {
-                    body.extend_from_slice(br#"{"role":"user","parts":[{"text":"(the conversation goes on)"}]},"#);
-                }
-                None => {}
-            }
-            let role = if model { "model" } else { "user" };
-            body.extend_from_slice(format!("{{\"role\":\"{role}\",\"parts\":[").as_bytes());
-            open = Some(model);
-        } else {
-            body.push(b',');
-        }
-        body.extend_from_slice(&parts);
-    }
-    if open.is_some() {
-        body.extend_from_slice(b"]}");
     }
 }
 

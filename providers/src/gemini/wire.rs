@@ -1,18 +1,20 @@
 //! The chunks of a Gemini stream as they come, read leniently and without copies.
 
+use std::fmt;
+
 use loopwright::Usage;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::lenient::{Count, Text};
+use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
 /// One chunk of the stream.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
-    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    pub(super) candidates: First<'a>,
     #[serde(borrow, default)]
     pub(super) prompt_feedback: Option<Box<Feedback<'a>>>,
     #[serde(default)]
@@ -22,6 +24,26 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
+
+/// The candidate with index 0, if the chunk has it.
+#[derive(Default)]
+pub(super) struct First<'a>(pub(super) Option<Candidate<'a>>);
+
+lenient!(FirstVisitor => First<'de>, "a list of candidates", |_| First::default(), {
+    fn visit_str<E>(self, _: &str) -> Result<First<'de>, E> {
+        Ok(First::default())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<First<'de>, A::Error> {
+        let mut first = First::default();
+        while let Some(candidate) = seq.next_element::<Candidate<'de>>()? {
+            if candidate.index.0 == 0 && first.0.is_none() {
+                first.0 = Some(candidate);
+            }
+        }
+        Ok(first)
+    }
+});
+deserialize_leniently!(First<'a>: FirstVisitor);
 
 /// One of the replies; we ask for one.
 #[derive(Deserialize)]

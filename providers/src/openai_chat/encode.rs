@@ -9,7 +9,7 @@ use loopwright::{
 };
 use serde_json::{Value, json};
 
-use super::profile::{Answers, Asks, Profile, Replay};
+use super::profile::{Answers, Asks, Profile, Replay, Temperature};
 use super::{Settings, details};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
@@ -46,10 +46,18 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if let Some(max) = request.max_tokens {
         fields.add(settings.profile.max_tokens, &max);
     }
-    if let Some(temperature) = request.temperature.filter(|_| settings.profile.temperature) {
+    let level = level(request, settings);
+    // The user's own effort is one of which we do not know whether it allows a temperature.
+    let unsure =
+        settings.profile.temperature != Temperature::Always && settings.options.contains_key("reasoning_effort");
+    let takes = settings.profile.takes_temperature(level) && !unsure;
+    if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
-    thinking(&mut fields, request.thinking, &settings.profile);
+    thinking(&mut fields, level, &settings.profile);
+    if settings.profile.cache_control {
+        fields.add("cache_control", &json!({"type": "ephemeral"}));
+    }
     if let Some(name) = settings.profile.cache_key.filter(|_| (1..=64).contains(&request.session.len())) {
         fields.add(name, &request.session);
     }
@@ -77,13 +85,26 @@ fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest) {
     }
 }
 
-/// How much to think; without a level it is left to the server.
+/// How much the model is to think, as far as the tools allow it to.
+fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
+    let tools = !request.tools.is_empty() || settings.options.contains_key("tools");
+    let forced = tools && matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
+    let forced =
+        forced || settings.options.get("tool_choice").is_some_and(|choice| choice != "auto" && choice != "none");
+    let Profile { thinks_when_forced, thinks_beside_tools, .. } = settings.profile;
+    let excluded = forced && !thinks_when_forced || tools && !thinks_beside_tools;
+    if excluded { ThinkingLevel::Off } else { request.thinking }
+}
+
+/// How much to think; where there is no word for the level it is left to the server.
 fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
-    match (profile.asks, profile.effort(level)) {
-        (Asks::Never, _) | (_, None) => {}
-        (Asks::Effort, Some(effort)) => fields.add("reasoning_effort", &effort),
-        (Asks::Reasoning, Some(effort)) => fields.add("reasoning", &json!({"effort": effort})),
-        (Asks::Switch, Some(_)) => fields.add("thinking", &json!({"type": "enabled"})),
+    let Some(word) = profile.effort(level) else { return };
+    match profile.asks {
+        Asks::Never => {}
+        Asks::Effort => fields.add("reasoning_effort", word),
+        Asks::Reasoning => fields.add("reasoning", &json!({"effort": word})),
+        Asks::Enabled => fields.add("reasoning", &json!({"enabled": level != ThinkingLevel::Off})),
+        Asks::Switch => fields.add("thinking", &json!({"type": word})),
     }
 }
 

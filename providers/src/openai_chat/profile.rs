@@ -1,11 +1,12 @@
 //! What servers that speak Chat Completions do each in its own way: data, not code.
 
 use loopwright::ThinkingLevel;
-use loopwright::ThinkingLevel::{High, Low};
 
 use crate::call_id::CallIds;
 use crate::codec::KeyHeader;
+use crate::effort::Efforts;
 use crate::openai_responses::{self, Reasons};
+use crate::provider::is_below;
 
 /// What one server does in its own way. The default suits most servers.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,10 +28,16 @@ pub struct Profile {
     pub words_after_results: bool,
     /// How the model is asked to think.
     pub asks: Asks,
-    /// The least and the most effort that it can be told; what is asked for beyond is brought into these bounds.
-    pub efforts: (ThinkingLevel, ThinkingLevel),
-    /// Whether it takes a temperature.
-    pub temperature: bool,
+    /// What it is told at each level of thinking.
+    pub efforts: Efforts,
+    /// Whether it may think where a tool is forced; else the tool goes before the thinking.
+    pub thinks_when_forced: bool,
+    /// Whether it may think beside tools; else the tools go before the thinking.
+    pub thinks_beside_tools: bool,
+    /// When it takes a temperature.
+    pub temperature: Temperature,
+    /// Whether it caches a prompt only where the request says so, in `cache_control`.
+    pub cache_control: bool,
     /// How it is asked for an answer that fits a schema.
     pub answers: Answers,
     /// Whether it can be asked in that way beside tools; else it is asked in words.
@@ -61,8 +68,23 @@ pub enum Asks {
     Effort,
     /// By an effort in `reasoning`, an object.
     Reasoning,
-    /// By switching it on or off in `thinking`, an object: there are no levels.
+    /// By `enabled` in `reasoning`, an object: there are no levels.
+    Enabled,
+    /// By the `type` of `thinking`, an object: there are no levels.
     Switch,
+}
+
+/// When a model takes a temperature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Temperature {
+    /// Always.
+    #[default]
+    Always,
+    /// When it does not think.
+    WithoutThinking,
+    /// Never.
+    Never,
 }
 
 /// How a server is asked for an answer that fits a schema.
@@ -85,8 +107,11 @@ const COMPATIBLE: Profile = Profile {
     replay: Replay::Never,
     words_after_results: false,
     asks: Asks::Effort,
-    efforts: (Low, High),
-    temperature: true,
+    efforts: Efforts::LOW_TO_HIGH,
+    thinks_when_forced: true,
+    thinks_beside_tools: true,
+    temperature: Temperature::Always,
+    cache_control: false,
     answers: Answers::Schema,
     answers_beside_tools: true,
 };
@@ -102,30 +127,81 @@ const MISTRAL: Profile = Profile {
     ask_usage: false,
     call_ids: CallIds::Nine,
     words_after_results: true,
-    efforts: (High, High),
+    efforts: Efforts::only("high"),
     ..COMPATIBLE
 };
-const THINKS_ON: Profile =
-    Profile { replay: Replay::ReasoningContent, asks: Asks::Switch, answers: Answers::Object, ..COMPATIBLE };
+/// They think unless they are told not to, and while they think they refuse to be told which tool to call.
+const THINKS_ON: Profile = Profile {
+    replay: Replay::ReasoningContent,
+    asks: Asks::Switch,
+    efforts: Efforts::only("enabled").or_off("disabled"),
+    thinks_when_forced: false,
+    answers: Answers::Object,
+    ..COMPATIBLE
+};
+const KIMI: Profile = Profile { temperature: Temperature::Never, ..THINKS_ON };
+/// It cannot be kept from thinking.
+const KIMI_CODE: Profile = Profile { asks: Asks::Never, thinks_when_forced: true, ..KIMI };
+const KIMI_3: Profile = Profile {
+    asks: Asks::Effort,
+    efforts: Efforts::new(["low", "low", "high", "high", "max"]),
+    thinks_when_forced: true,
+    ..KIMI
+};
 const GROQ: Profile = Profile { answers_beside_tools: false, ..COMPATIBLE };
-const OPENROUTER: Profile = Profile {
-    replay: Replay::Reasoning,
-    asks: Asks::Reasoning,
-    efforts: (ThinkingLevel::Minimal, ThinkingLevel::XHigh),
-    ..COMPATIBLE
-};
+const GROQ_QWEN: Profile = Profile { efforts: Efforts::only("default").or_off("none"), ..GROQ };
+const OPENROUTER: Profile =
+    Profile { replay: Replay::Reasoning, asks: Asks::Reasoning, efforts: Efforts::MINIMAL_TO_XHIGH, ..COMPATIBLE };
+const OPENROUTER_CLAUDE: Profile = Profile { cache_control: true, ..OPENROUTER };
+/// They decide for themselves how much to think, and refuse to be told.
+const SELF_WILLED: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
+const GROK_3_MINI: Profile = Profile { efforts: Efforts::new(["low", "low", "high", "high", "high"]), ..COMPATIBLE };
+/// What it thinks by default, it can be told not to; a model that never thinks takes that too.
+const OFF_BY_NONE: Profile = Profile { efforts: Efforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
+const HYBRID: Profile = Profile { asks: Asks::Enabled, efforts: Efforts::only("true").or_off("false"), ..COMPATIBLE };
 
-/// By host, and any host below it.
-const PROFILES: &[(&str, Profile)] = &[
-    ("api.openai.com", OPENAI),
-    ("openai.azure.com", AZURE),
-    ("api.mistral.ai", MISTRAL),
-    ("api.deepseek.com", THINKS_ON),
-    ("api.moonshot.ai", THINKS_ON),
-    ("api.moonshot.cn", THINKS_ON),
-    ("api.groq.com", GROQ),
-    ("openrouter.ai", OPENROUTER),
+const DEEPSEEK: &[&str] = &["deepseek", "api.deepseek.com"];
+const MOONSHOT: &[&str] = &["moonshot", "api.moonshot.ai", "api.moonshot.cn"];
+const GROQ_AT: &[&str] = &["groq", "api.groq.com"];
+const OPENROUTER_AT: &[&str] = &["openrouter", "openrouter.ai"];
+const XAI: &[&str] = &["xai", "api.x.ai"];
+const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
+const OLLAMA: &[&str] = &["ollama", "ollama.com"];
+
+/// By who serves the model, which is a provider's name, a host, or any host below it, and by how the model's name
+/// begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most servers do: whether a model thinks is
+/// up to the template that it was started with.
+const PROFILES: &[(&[&str], &str, Profile)] = &[
+    (&["api.openai.com"], "", OPENAI),
+    (&["azure", "openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"], "", AZURE),
+    (&["mistral", "api.mistral.ai"], "", MISTRAL),
+    (DEEPSEEK, "", THINKS_ON),
+    (MOONSHOT, "kimi-k2.7-code", KIMI_CODE),
+    (MOONSHOT, "kimi-k3", KIMI_3),
+    (MOONSHOT, "kimi", KIMI),
+    (MOONSHOT, "", THINKS_ON),
+    (GROQ_AT, "qwen/", GROQ_QWEN),
+    (GROQ_AT, "", GROQ),
+    (OPENROUTER_AT, "anthropic/", OPENROUTER_CLAUDE),
+    (OPENROUTER_AT, "", OPENROUTER),
+    (XAI, "grok-3-mini", GROK_3_MINI),
+    (XAI, "grok-4.3", OFF_BY_NONE),
+    (XAI, "grok-4.5", COMPATIBLE),
+    (XAI, "grok-4.6", COMPATIBLE),
+    (XAI, "grok-4.7", COMPATIBLE),
+    (XAI, "", SELF_WILLED),
+    (TOGETHER, "Qwen/Qwen3", HYBRID),
+    (TOGETHER, "deepseek-ai/DeepSeek-V4", HYBRID),
+    (TOGETHER, "moonshotai/Kimi-K2", HYBRID),
+    (TOGETHER, "zai-org/GLM-5", HYBRID),
+    (TOGETHER, "MiniMaxAI/", SELF_WILLED),
+    (OLLAMA, "gemma3", SELF_WILLED),
+    (OLLAMA, "llama3", SELF_WILLED),
+    (OLLAMA, "", OFF_BY_NONE),
 ];
+
+/// OpenAI's models that refuse an effort beside tools, other than `none`, which some of them have to be told.
+const NO_EFFORT_BESIDE_TOOLS: &[&str] = &["gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"];
 
 impl Default for Profile {
     fn default() -> Self {
@@ -136,34 +212,57 @@ impl Default for Profile {
 impl Profile {
     /// The profile of the server at `host`, whatever the model.
     pub fn of_host(host: &str) -> Profile {
-        let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-        PROFILES.iter().find(|(name, _)| below(name)).map_or(COMPATIBLE, |(_, profile)| profile.clone())
+        row("", host, "")
     }
 
-    /// The profile of this model at the server at `host`. What OpenAI's models refuse depends on their names.
+    /// The profile of this model at the server at `host`.
     pub fn of(host: &str, model: &str) -> Profile {
-        let mut profile = Profile::of_host(host);
+        Profile::of_provider("", host, model)
+    }
+
+    /// The profile of this model, which the provider of this name serves at `host`. A server on one's own machine is
+    /// known by its provider's name only.
+    pub fn of_provider(provider: &str, host: &str, model: &str) -> Profile {
+        let mut profile = row(provider, host, model);
         if profile.max_tokens == OPENAI.max_tokens {
+            // OpenAI's models are the same in both of its formats.
             let known = openai_responses::Profile::of(host, model);
-            profile.asks = if known.reasons == Reasons::Never { Asks::Never } else { Asks::Effort };
-            profile.temperature = known.reasons != Reasons::Always;
+            let name = model.rsplit('/').next().unwrap_or(model);
+            (profile.asks, profile.temperature) = match known.reasons {
+                Reasons::Never => (Asks::Never, Temperature::Always),
+                Reasons::IfAsked => (Asks::Effort, Temperature::WithoutThinking),
+                Reasons::Always => (Asks::Effort, Temperature::Never),
+            };
             profile.efforts = known.efforts;
-        } else if host.ends_with("api.x.ai") && !model.starts_with("grok-3-mini") {
-            profile.asks = Asks::Never; // its other models decide for themselves, and refuse to be told
+            profile.thinks_beside_tools = !NO_EFFORT_BESIDE_TOOLS.iter().any(|begin| name.starts_with(begin));
         }
         profile
     }
 
-    /// The effort that the model is told; none if it is not to think, or cannot be told.
-    pub(super) fn effort(&self, level: ThinkingLevel) -> Option<ThinkingLevel> {
-        let (least, most) = self.efforts;
-        (level != ThinkingLevel::Off && self.asks != Asks::Never).then(|| level.clamp(least, most))
+    /// The word by which the model is told how much to think; none if nothing is said of it.
+    pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
+        self.efforts.word(level).filter(|_| self.asks != Asks::Never)
     }
+
+    /// Whether it takes a temperature in a request at this level.
+    pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
+        match self.temperature {
+            Temperature::Always => true,
+            Temperature::WithoutThinking => level == ThinkingLevel::Off,
+            Temperature::Never => false,
+        }
+    }
+}
+
+fn row(provider: &str, host: &str, model: &str) -> Profile {
+    let served = |names: &[&str]| names.iter().any(|name| *name == provider || is_below(host, name));
+    let row = PROFILES.iter().find(|(names, begin, _)| model.starts_with(begin) && served(names));
+    row.map_or(COMPATIBLE, |(_, _, profile)| profile.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use loopwright::ThinkingLevel::{Minimal, XHigh};
+    use loopwright::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
 
     use super::*;
 
@@ -172,20 +271,39 @@ mod tests {
         assert_eq!(Profile::of_host("api.openai.com"), OPENAI);
         assert_eq!(Profile::of_host("mine.openai.azure.com"), AZURE);
         assert_eq!(Profile::of_host("not-openrouter.ai"), COMPATIBLE);
+        assert_eq!(Profile::of_host("notapi.x.ai"), COMPATIBLE);
         assert_eq!(Profile::of_host("localhost"), COMPATIBLE);
     }
 
     #[test]
-    fn a_level_is_brought_into_what_the_model_knows() {
+    fn a_provider_has_its_profile_wherever_it_is() {
+        let of = |provider, model| Profile::of_provider(provider, "localhost", model);
+        assert_eq!(of("ollama", "qwen3:8b"), OFF_BY_NONE);
+        assert_eq!(of("deepseek", "deepseek-v4-pro"), THINKS_ON);
+        assert_eq!(of("azure", "mine").key_header, KeyHeader::Named("api-key"));
+        assert_eq!(of("openai", "gpt-5"), COMPATIBLE, "most servers are said to be OpenAI's");
+        assert_eq!(of("vllm", "qwen3"), COMPATIBLE);
+    }
+
+    #[test]
+    fn a_level_is_told_in_a_word_that_the_model_knows() {
         let effort = |host, model, level| Profile::of(host, model).effort(level);
-        assert_eq!(effort("localhost", "qwen3", XHigh), Some(High));
+        assert_eq!(effort("localhost", "qwen3", XHigh), Some("high"));
+        assert_eq!(effort("localhost", "qwen3", Off), None);
         assert_eq!(effort("api.openai.com", "gpt-4o", High), None);
-        assert_eq!(effort("api.openai.com", "gpt-5-mini", Minimal), Some(Minimal));
-        assert_eq!(effort("api.openai.com", "o3", Minimal), Some(Low));
-        assert_eq!(effort("api.mistral.ai", "magistral", Low), Some(High));
+        assert_eq!(effort("api.openai.com", "gpt-5-mini", Minimal), Some("minimal"));
+        assert_eq!(effort("api.openai.com", "o3", Minimal), Some("low"));
+        assert_eq!(effort("api.mistral.ai", "magistral", Low), Some("high"));
         assert_eq!(effort("api.x.ai", "grok-4", High), None);
-        assert_eq!(effort("openrouter.ai", "any", XHigh), Some(XHigh));
-        assert_eq!(effort("openrouter.ai", "any", ThinkingLevel::Off), None);
-        assert!(!Profile::of("api.openai.com", "o3").temperature);
+        assert_eq!(effort("api.x.ai", "grok-4.3", Off), Some("none"));
+        assert_eq!(effort("api.x.ai", "grok-4.5", Off), None);
+        assert_eq!(effort("api.x.ai", "grok-4.5", XHigh), Some("high"));
+        assert_eq!(effort("api.groq.com", "qwen/qwen3.8-27b", Low), Some("default"));
+        assert_eq!(effort("api.groq.com", "qwen/qwen3.8-27b", Off), Some("none"));
+        assert_eq!(effort("api.moonshot.ai", "kimi-k3", XHigh), Some("max"));
+        assert_eq!(effort("api.deepseek.com", "deepseek-flash", Off), Some("disabled"));
+        assert_eq!(effort("openrouter.ai", "any", XHigh), Some("xhigh"));
+        assert_eq!(effort("openrouter.ai", "any", Off), None);
+        assert_eq!(Profile::of("api.openai.com", "o3").temperature, Temperature::Never);
     }
 }

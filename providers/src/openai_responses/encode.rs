@@ -4,7 +4,8 @@
 //! message's items are made once and then copied.
 
 use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ToolCall, ToolChoice, ToolList, ToolResult,
+    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
+    ToolResult,
 };
 use serde_json::{Value, json};
 
@@ -38,9 +39,10 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.push(b']');
     let mut fields = Fields::new(&mut body, &settings.options);
     tools(&mut fields, request);
-    let effort = profile.effort(request.thinking);
-    if let Some(effort) = effort {
-        fields.add("reasoning", &json!({"effort": effort, "summary": "auto"}));
+    match profile.effort(request.thinking) {
+        Some(effort) if request.thinking == ThinkingLevel::Off => fields.add("reasoning", &json!({"effort": effort})),
+        Some(effort) => fields.add("reasoning", &json!({"effort": effort, "summary": "auto"})),
+        None => {}
     }
     if profile.reasons != Reasons::Never {
         fields.add("include", &["reasoning.encrypted_content"]);
@@ -52,7 +54,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if let Some(max) = request.max_tokens {
         fields.add("max_output_tokens", &max.max(LEAST));
     }
-    if let Some(temperature) = request.temperature.filter(|_| effort.is_none() && profile.reasons != Reasons::Always) {
+    // The user's own effort is one of which we do not know whether it allows a temperature.
+    let takes = profile.takes_temperature(request.thinking) && !settings.options.contains_key("reasoning");
+    if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
     if (1..=64).contains(&request.session.len()) {

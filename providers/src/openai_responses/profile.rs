@@ -1,9 +1,10 @@
 //! What models and servers that speak Responses do each in its own way: data, not code.
 
 use loopwright::ThinkingLevel;
-use loopwright::ThinkingLevel::{High, Low, Minimal, XHigh};
 
 use crate::codec::KeyHeader;
+use crate::effort::Efforts;
+use crate::provider::is_below;
 
 /// What one model does in its own way. The default suits models whose name says nothing to us.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,8 +14,8 @@ pub struct Profile {
     pub key_header: KeyHeader,
     /// Whether the model reasons.
     pub reasons: Reasons,
-    /// The least and the most effort that it can be told; what is asked for beyond is brought into these bounds.
-    pub efforts: (ThinkingLevel, ThinkingLevel),
+    /// The efforts that it can be told.
+    pub efforts: Efforts,
 }
 
 /// Whether a model reasons, which decides what it can be asked.
@@ -23,7 +24,7 @@ pub struct Profile {
 pub enum Reasons {
     /// Never: it takes no effort and has no reasoning to hand out.
     Never,
-    /// When it is told an effort; it takes a temperature only when it is told none.
+    /// When it is told an effort, or is not told that there be none; it takes a temperature only when it does not.
     #[default]
     IfAsked,
     /// Always: it takes no temperature.
@@ -31,28 +32,55 @@ pub enum Reasons {
 }
 
 const UNKNOWN: Profile =
-    Profile { key_header: KeyHeader::Bearer, reasons: Reasons::IfAsked, efforts: (Minimal, XHigh) };
+    Profile { key_header: KeyHeader::Bearer, reasons: Reasons::IfAsked, efforts: Efforts::MINIMAL_TO_XHIGH };
 const PLAIN: Profile = Profile { reasons: Reasons::Never, ..UNKNOWN };
-const ALWAYS: Profile = Profile { reasons: Reasons::Always, efforts: (Low, High), ..UNKNOWN };
+const ALWAYS: Profile = Profile { reasons: Reasons::Always, efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN };
+const ALWAYS_TO_XHIGH: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH, ..ALWAYS };
+const PRO: Profile = Profile { efforts: Efforts::MEDIUM_TO_XHIGH, ..ALWAYS };
+const CHAT: Profile = Profile { efforts: Efforts::only("medium"), ..ALWAYS };
+/// They reason when they are told an effort.
+const IF_ASKED: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH, ..UNKNOWN };
+/// They reason unless they are told not to.
+const UNLESS_NONE: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH.or_off("none"), ..UNKNOWN };
 
 /// By how a model's name begins; the first that fits counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("gpt-3", PLAIN),
     ("gpt-4", PLAIN),
     ("chatgpt", PLAIN),
-    ("gpt-oss", Profile { efforts: (Low, High), ..UNKNOWN }),
+    ("chat-latest", CHAT),
+    ("gpt-oss", Profile { efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN }),
     ("gpt-5-chat", PLAIN),
     ("gpt-5-codex", ALWAYS),
-    ("gpt-5-pro", Profile { efforts: (High, High), ..ALWAYS }),
-    ("gpt-5.1-codex-max", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
-    ("gpt-5.1", Profile { efforts: (Low, High), ..UNKNOWN }),
-    ("gpt-5.", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
-    ("gpt-6", Profile { efforts: (Low, XHigh), ..UNKNOWN }),
-    ("gpt-5", Profile { efforts: (Minimal, High), ..ALWAYS }),
+    ("gpt-5-pro", Profile { efforts: Efforts::only("high"), ..ALWAYS }),
+    ("gpt-5.1-chat", CHAT),
+    ("gpt-5.1-codex-max", ALWAYS_TO_XHIGH),
+    ("gpt-5.1-codex", ALWAYS),
+    ("gpt-5.1", Profile { efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN }),
+    ("gpt-5.2-chat", CHAT),
+    ("gpt-5.2-codex", ALWAYS_TO_XHIGH),
+    ("gpt-5.2-pro", PRO),
+    ("gpt-5.2", IF_ASKED),
+    ("gpt-5.3-chat", CHAT),
+    ("gpt-5.3", ALWAYS_TO_XHIGH),
+    ("gpt-5.4-pro", PRO),
+    ("gpt-5.4", IF_ASKED),
+    ("gpt-5.5-pro", PRO),
+    ("gpt-5.", UNLESS_NONE),
+    ("gpt-6-astra", ALWAYS_TO_XHIGH),
+    ("gpt-6", UNLESS_NONE),
+    ("gpt-5", Profile { efforts: Efforts::MINIMAL_TO_HIGH, ..ALWAYS }),
     ("o1", ALWAYS),
     ("o3", ALWAYS),
     ("o4", ALWAYS),
     ("codex", ALWAYS),
+];
+
+/// By host, and any host below it: the header that the key goes into, where it is not the usual one.
+const KEY_HEADERS: &[(&str, KeyHeader)] = &[
+    ("openai.azure.com", KeyHeader::Named("api-key")),
+    ("services.ai.azure.com", KeyHeader::Named("api-key")),
+    ("cognitiveservices.azure.com", KeyHeader::Named("api-key")),
 ];
 
 impl Default for Profile {
@@ -67,40 +95,70 @@ impl Profile {
         let name = model.rsplit('/').next().unwrap_or(model);
         let known = PROFILES.iter().find(|(begin, _)| name.starts_with(begin));
         let mut profile = known.map_or(UNKNOWN, |(_, profile)| profile.clone());
-        if host.ends_with(".openai.azure.com") {
-            profile.key_header = KeyHeader::Named("api-key");
+        if let Some((_, header)) = KEY_HEADERS.iter().find(|(name, _)| is_below(host, name)) {
+            profile.key_header = *header;
         }
         profile
     }
 
-    /// The effort that the model is told; none if it is not to think.
-    pub(super) fn effort(&self, level: ThinkingLevel) -> Option<ThinkingLevel> {
-        let (least, most) = self.efforts;
-        let told = match level {
-            ThinkingLevel::Off => return None,
-            level if level < least => least,
-            level if level > most => most,
-            level => level,
-        };
-        (self.reasons != Reasons::Never).then_some(told)
+    /// The effort that the model is told; none if nothing is said of it.
+    pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
+        self.efforts.word(level).filter(|_| self.reasons != Reasons::Never)
+    }
+
+    /// Whether it takes a temperature in a request at this level.
+    pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
+        match self.reasons {
+            Reasons::Never => true,
+            Reasons::IfAsked => level == ThinkingLevel::Off,
+            Reasons::Always => false,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use loopwright::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
+
     use super::*;
 
     #[test]
     fn a_name_tells_whether_the_model_reasons_and_how_much() {
         let effort = |name, level| Profile::of("api.openai.com", name).effort(level);
         assert_eq!(effort("gpt-4.1-mini", High), None);
-        assert_eq!(effort("o4-mini", Minimal), Some(Low));
-        assert_eq!(effort("gpt-5-mini", Minimal), Some(Minimal));
-        assert_eq!(effort("openai/gpt-5.1", XHigh), Some(High));
-        assert_eq!(effort("gpt-5.6", XHigh), Some(XHigh));
-        assert_eq!(effort("gpt-5.6", ThinkingLevel::Off), None);
-        assert_eq!(effort("gpt-6.1-sol", Minimal), Some(Low));
-        assert_eq!(effort("qwen3:8b", Minimal), Some(Minimal));
-        assert_eq!(Profile::of("me.openai.azure.com", "o3").key_header, KeyHeader::Named("api-key"));
+        assert_eq!(effort("o4-mini", Minimal), Some("low"));
+        assert_eq!(effort("gpt-5-mini", Minimal), Some("minimal"));
+        assert_eq!(effort("openai/gpt-5.1", XHigh), Some("high"));
+        assert_eq!(effort("gpt-5.6", XHigh), Some("xhigh"));
+        assert_eq!(effort("gpt-6.1-sol", Minimal), Some("low"));
+        assert_eq!(effort("qwen3:8b", Minimal), Some("minimal"));
+        assert_eq!(effort("gpt-5.4-pro", Low), Some("medium"));
+        assert_eq!(effort("gpt-5.2-chat-latest", XHigh), Some("medium"));
+    }
+
+    #[test]
+    fn a_model_that_reasons_unless_it_is_told_not_to_is_told_and_takes_a_temperature_only_then() {
+        for (name, off, temperature) in [
+            ("gpt-4.1", None, [true, true]),
+            ("gpt-5", None, [false, false]),
+            ("gpt-5.4", None, [true, false]),
+            ("gpt-5.4-pro", None, [false, false]),
+            ("gpt-5.5", Some("none"), [true, false]),
+            ("gpt-5.6-luna", Some("none"), [true, false]),
+            ("gpt-6-luna", Some("none"), [true, false]),
+            ("gpt-6-astra", None, [false, false]),
+        ] {
+            let profile = Profile::of("api.openai.com", name);
+            assert_eq!(profile.effort(Off), off, "{name}");
+            assert_eq!([Off, Low].map(|level| profile.takes_temperature(level)), temperature, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_header_of_the_key_goes_by_the_host() {
+        let header = |host| Profile::of(host, "o3").key_header;
+        assert_eq!(header("me.openai.azure.com"), KeyHeader::Named("api-key"));
+        assert_eq!(header("me.services.ai.azure.com"), KeyHeader::Named("api-key"));
+        assert_eq!(header("notopenai.azure.com"), KeyHeader::Bearer);
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Wrong;
+use super::models::{Claude, claude};
 
 const OPTIONAL: &[&str] = &[
     "metadata",
@@ -33,9 +34,11 @@ fn request(wrong: &mut Wrong, body: &Value) {
         Value::String(_) => wrong.text("system", &body["system"]),
         blocks => wrong.list("system", blocks).iter().for_each(|block| text_block(wrong, "system", block)),
     }
-    let thinks = thinking(wrong, body);
-    tools(wrong, body, thinks);
+    let model = claude(body["model"].as_str().unwrap_or_default());
+    let thinks = thinking(wrong, body, &model);
+    tools(wrong, body, thinks, &model);
     if fields.contains_key("temperature") {
+        wrong.unless(model.temperature, "temperature", "is refused by this model");
         wrong.within("temperature", &body["temperature"], 0.0, 1.0);
         wrong.unless(!thinks || body["temperature"] == 1.0, "temperature", "is set though the model thinks");
     }
@@ -56,11 +59,19 @@ fn request(wrong: &mut Wrong, body: &Value) {
 }
 
 /// Whether the model is told to think.
-fn thinking(wrong: &mut Wrong, body: &Value) -> bool {
+fn thinking(wrong: &mut Wrong, body: &Value, model: &Claude) -> bool {
     let thinking = &body["thinking"];
+    if thinking.is_null() {
+        return model.thinks;
+    }
+    wrong.one_of("thinking.type", &thinking["type"], model.thinking);
     match thinking["type"].as_str() {
-        _ if thinking.is_null() => return false,
-        Some("disabled") => return false,
+        Some("disabled" | "between_tools") => {
+            wrong.object("thinking", thinking, &["type"], &[]);
+            let effort = body["output_config"]["effort"].as_str().unwrap_or_default();
+            wrong.unless(!matches!(effort, "xhigh" | "max"), "thinking", "is off, with an effort above high");
+            return false;
+        }
         Some("enabled") => {
             wrong.object("thinking", thinking, &["type", "budget_tokens"], &["display"]);
             wrong.whole_number("thinking.budget_tokens", &thinking["budget_tokens"], 1024);
@@ -73,7 +84,7 @@ fn thinking(wrong: &mut Wrong, body: &Value) -> bool {
     true
 }
 
-fn tools(wrong: &mut Wrong, body: &Value, thinks: bool) {
+fn tools(wrong: &mut Wrong, body: &Value, thinks: bool, model: &Claude) {
     let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     let fields = ["description", "cache_control", "strict"];
     for tool in tools.iter().filter(|tool| tool["type"].is_null()) {
@@ -95,6 +106,7 @@ fn tools(wrong: &mut Wrong, body: &Value, thinks: bool) {
         wrong.unless(known, "tool_choice", format!("names {}, which is no tool", choice["name"]));
     }
     let forced = choice["type"] == "any" || choice["type"] == "tool";
+    wrong.unless(!forced || model.forced, "tool_choice", "is forced, which this model refuses");
     wrong.unless(!(forced && thinks), "tool_choice", "is forced though the model thinks");
 }
 
@@ -303,4 +315,40 @@ fn malformed_requests_are_refused() {
             }),
         ],
     );
+}
+
+#[test]
+fn a_model_has_rules_of_its_own() {
+    let body = |model: &str, more: Value| {
+        let mut body = serde_json::json!({
+            "model": model, "max_tokens": 4096, "messages": [{"role": "user", "content": "hi"}],
+            "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}],
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        check(&serde_json::to_vec(&body).unwrap()).is_ok()
+    };
+    let thinking = |kind: &str| serde_json::json!({"thinking": {"type": kind}});
+    let budget = || serde_json::json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
+    let forced = || serde_json::json!({"tool_choice": {"type": "any"}});
+    let forced_off = || serde_json::json!({"tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}});
+    let warm = || serde_json::json!({"temperature": 0.5});
+    for (model, more, taken) in [
+        ("claude-sonnet-4-5", forced(), true),
+        ("claude-sonnet-4-5", budget(), true),
+        ("claude-sonnet-4-6", budget(), false),
+        ("claude-sonnet-4-6", warm(), true),
+        ("claude-opus-4-7", warm(), false),
+        ("claude-opus-5", thinking("disabled"), true),
+        ("claude-opus-5", forced(), false),
+        ("claude-haiku-5-5", forced_off(), true),
+        ("claude-sonnet-5-5", thinking("disabled"), false),
+        ("claude-sonnet-5-5", thinking("between_tools"), true),
+        ("claude-sonnet-5-5", forced(), false),
+        ("claude-opus-5-5", thinking("disabled"), false),
+        ("claude-opus-5-5", thinking("adaptive"), true),
+        ("claude-fable-5", forced(), true),
+        ("claude-fable-5-1", forced(), false),
+    ] {
+        assert_eq!(body(model, more.clone()), taken, "{model} {more}");
+    }
 }

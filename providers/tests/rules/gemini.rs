@@ -38,7 +38,12 @@ fn request(wrong: &mut Wrong, body: &Value, model: &str) {
     if let Some(config) = fields.get("generationConfig") {
         generation(wrong, config, model, fields.contains_key("tools"));
     }
-    contents(wrong, &body["contents"], model.contains("gemini-3"));
+    contents(wrong, &body["contents"], newer(model));
+}
+
+/// Whether it is one of the third generation or later.
+fn newer(model: &str) -> bool {
+    model.contains("gemini-3") || model.contains("gemini-4")
 }
 
 fn tools(wrong: &mut Wrong, body: &Value) {
@@ -93,13 +98,13 @@ fn generation(wrong: &mut Wrong, config: &Value, model: &str, tools: bool) {
             "responseJsonSchema",
             "is there without JSON's media type",
         );
-        wrong.unless(!tools || model.contains("gemini-3"), "responseJsonSchema", "is there beside tools");
+        wrong.unless(!tools || newer(model), "responseJsonSchema", "is there beside tools");
     }
     if let Some(thinking) = fields.get("thinkingConfig") {
         wrong.object("thinkingConfig", thinking, &[], &["thinkingBudget", "thinkingLevel", "includeThoughts"]);
         if !thinking["thinkingLevel"].is_null() {
             wrong.one_of("thinkingLevel", &thinking["thinkingLevel"], &["minimal", "low", "medium", "high"]);
-            wrong.unless(model.contains("gemini-3"), "thinkingLevel", format!("is not known to {model}"));
+            wrong.unless(newer(model), "thinkingLevel", format!("is not known to {model}"));
         }
         let both = !thinking["thinkingLevel"].is_null() && !thinking["thinkingBudget"].is_null();
         wrong.unless(!both, "thinkingConfig", "has a level and a budget");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Wrong;
+use super::models::openai;
 
 /// What one server demands in its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +12,50 @@ pub(crate) enum Server {
     Mistral,
     DeepSeek,
     OpenRouter,
+    Moonshot,
+    Groq,
+    Xai,
+    Together,
+    Ollama,
     /// Any other.
     Compatible,
+}
+
+impl Server {
+    /// The one at this host, or of this provider.
+    pub(crate) fn of(name: &str) -> Server {
+        match name {
+            "openai" | "api.openai.com" | "azure" => Server::OpenAi,
+            "mistral" | "api.mistral.ai" => Server::Mistral,
+            "deepseek" | "api.deepseek.com" => Server::DeepSeek,
+            "openrouter" | "openrouter.ai" => Server::OpenRouter,
+            "moonshot" | "api.moonshot.ai" => Server::Moonshot,
+            "groq" | "api.groq.com" => Server::Groq,
+            "xai" | "api.x.ai" => Server::Xai,
+            "together" | "api.together.xyz" => Server::Together,
+            "ollama" => Server::Ollama,
+            _ => Server::Compatible,
+        }
+    }
+
+    /// The efforts that its model knows, in `reasoning_effort`.
+    fn efforts(self, model: &str) -> &'static [&'static str] {
+        let is = |begin: &str| model.starts_with(begin);
+        match self {
+            Server::OpenAi => openai(model).efforts,
+            Server::Mistral => &["none", "high"],
+            Server::Groq if is("qwen/") => &["none", "default"],
+            Server::Xai if is("grok-3-mini") => &["low", "high"],
+            Server::Xai if is("grok-4.3") => &["none", "low", "medium", "high"],
+            Server::Xai if is("grok-4.5") || is("grok-4.6") || is("grok-4.7") => &["low", "medium", "high"],
+            Server::Xai | Server::DeepSeek => &[],
+            Server::Moonshot if is("kimi-k3") => &["low", "high", "max"],
+            Server::Moonshot => &[],
+            Server::Ollama if is("gemma3") || is("llama3") => &["none"],
+            Server::Groq | Server::Together => &["low", "medium", "high"],
+            _ => &["none", "low", "medium", "high"],
+        }
+    }
 }
 
 const OPTIONAL: &[&str] = &[
@@ -41,9 +84,13 @@ pub(crate) fn check(body: &[u8], server: Server) -> Result<(), String> {
 fn request(wrong: &mut Wrong, body: &Value, server: Server) {
     let own: &[&str] = match server {
         Server::OpenAi => &["max_completion_tokens", "prompt_cache_key", "store"],
+        Server::OpenRouter if body["model"].as_str().is_some_and(|model| model.starts_with("anthropic/")) => {
+            &["reasoning", "provider", "transforms", "cache_control"]
+        }
         Server::OpenRouter => &["reasoning", "provider", "transforms"],
-        Server::DeepSeek => &["thinking"],
-        Server::Mistral | Server::Compatible => &[],
+        Server::Together => &["reasoning"],
+        Server::DeepSeek | Server::Moonshot => &["thinking"],
+        _ => &[],
     };
     let optional = [OPTIONAL, own].concat();
     let Some(fields) = wrong.object("the body", body, &["model", "messages"], &optional) else { return };
@@ -59,14 +106,30 @@ fn request(wrong: &mut Wrong, body: &Value, server: Server) {
     if server == Server::Mistral {
         wrong.unless(!fields.contains_key("stream_options"), "stream_options", "is refused by Mistral");
     }
+    let model = body["model"].as_str().unwrap_or_default();
     if let Some(effort) = fields.get("reasoning_effort") {
-        let known: &[&str] = match server {
-            Server::OpenAi => &["none", "minimal", "low", "medium", "high", "xhigh"],
-            Server::Mistral => &["none", "high"],
-            _ => &["none", "low", "medium", "high"],
-        };
-        wrong.one_of("reasoning_effort", effort, known);
+        wrong.one_of("reasoning_effort", effort, server.efforts(model));
     }
+    let tools_there = fields.contains_key("tools");
+    if server == Server::OpenAi {
+        let effort = body["reasoning_effort"].as_str().unwrap_or(openai(model).usual);
+        let refused = effort != "none" && fields.contains_key("temperature");
+        wrong.unless(!refused, "temperature", "is there though the model reasons");
+        let refused = effort != "none" && tools_there && openai(model).none_beside_tools;
+        wrong.unless(!refused, "tools", "are there though the model reasons");
+    }
+    let switch = &body["thinking"];
+    if !switch.is_null() {
+        wrong.object("thinking", switch, &["type"], &[]);
+        wrong.one_of("thinking.type", &switch["type"], &["enabled", "disabled"]);
+        wrong.unless(!model.starts_with("kimi-k3"), "thinking", "is unknown to this model");
+    }
+    let forced = !matches!(body["tool_choice"].as_str(), Some("auto" | "none")) && !body["tool_choice"].is_null();
+    let thinks = server == Server::DeepSeek || model.starts_with("kimi-k2.5") || model.starts_with("kimi-k2.6");
+    let refused = forced && thinks && switch["type"] != "disabled";
+    wrong.unless(!refused, "tool_choice", "is forced though the model thinks");
+    let fixed = server == Server::Moonshot && model.starts_with("kimi") && fields.contains_key("temperature");
+    wrong.unless(!fixed, "temperature", "is fixed for this model");
     if let Some(key) = fields.get("prompt_cache_key") {
         wrong.unless(
             key.as_str().is_some_and(|key| (1..=64).contains(&key.len())),
@@ -87,7 +150,8 @@ fn response_format(wrong: &mut Wrong, format: &Value, server: Server) {
         return;
     }
     wrong.object("response_format", format, &["type", "json_schema"], &[]);
-    let kinds: &[&str] = if server == Server::DeepSeek { &["json_object"] } else { &["json_schema"] };
+    let kinds: &[&str] =
+        if matches!(server, Server::DeepSeek | Server::Moonshot) { &["json_object"] } else { &["json_schema"] };
     wrong.one_of("response_format.type", &format["type"], kinds);
     wrong.object("json_schema", &format["json_schema"], &["name", "schema"], &["strict", "description"]);
     wrong.word("json_schema.name", &format["json_schema"]["name"], 64);
@@ -167,7 +231,7 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
 fn assistant(wrong: &mut Wrong, place: &str, message: &Value, server: Server) -> Vec<Value> {
     let own: &[&str] = match server {
         Server::OpenRouter => &["reasoning", "reasoning_details"],
-        Server::DeepSeek => &["reasoning_content"],
+        Server::DeepSeek | Server::Moonshot => &["reasoning_content"],
         _ => &[],
     };
     let optional = [&["content", "tool_calls"], own].concat();
@@ -221,112 +285,5 @@ fn content(wrong: &mut Wrong, place: &str, content: &Value) {
 }
 
 #[cfg(test)]
-fn good() -> Value {
-    let function = |name: &str| serde_json::json!({"name": name, "arguments": "{\"a\":1}"});
-    let schema = serde_json::json!({"type": "object", "properties": {"a": {}}, "required": ["a"]});
-    serde_json::json!({
-        "model": "m", "stream": true, "max_completion_tokens": 9, "temperature": 0.5, "reasoning_effort": "low",
-        "tools": [{"type": "function", "function": {"name": "f", "description": "", "parameters": schema}}],
-        "tool_choice": {"type": "function", "function": {"name": "f"}},
-        "response_format": {"type": "json_schema", "json_schema": {"name": "Out", "schema": {}}},
-        "prompt_cache_key": "s",
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [
-                {"type": "text", "text": "hi"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-            ]},
-            {"role": "assistant", "content": null, "tool_calls": [
-                {"id": "abcdefgh1", "type": "function", "function": function("f")},
-                {"id": "abcdefgh2", "type": "function", "function": function("f")},
-            ]},
-            {"role": "tool", "tool_call_id": "abcdefgh1", "content": "1"},
-            {"role": "tool", "tool_call_id": "abcdefgh2", "content": "2"},
-        ],
-    })
-}
-
-#[test]
-fn malformed_requests_are_refused() {
-    use super::{drop_field, refuses};
-    refuses(
-        |body| check(body, Server::OpenAi),
-        &good(),
-        &[
-            ("has no `messages`", |b| drop_field(b, "messages")),
-            ("unknown field `thinking`", |b| b["thinking"] = 1.into()),
-            ("two fields", |b| b["max_tokens"] = 9.into()),
-            ("not between 0 and 2", |b| b["temperature"] = 3.into()),
-            ("none of [\"none\"", |b| b["reasoning_effort"] = "max".into()),
-            ("no legal length", |b| b["prompt_cache_key"] = "k".repeat(65).into()),
-            ("has no `schema`", |b| drop_field(&mut b["response_format"]["json_schema"], "schema")),
-            ("no word of", |b| b["response_format"]["json_schema"]["name"] = "a b".into()),
-            ("no word of", |b| b["tools"][0]["function"]["name"] = "a.b".into()),
-            ("no schema of an object", |b| b["tools"][0]["function"]["parameters"]["type"] = Value::Null),
-            ("names what is no function", |b| b["tool_choice"]["function"]["name"] = "g".into()),
-            ("without tools", |b| drop_field(b, "tools")),
-            ("an empty list", |b| b["tools"] = Value::Array(vec![])),
-            ("not the first message", |b| b["messages"].as_array_mut().unwrap().swap(0, 1)),
-            ("unknown role", |b| b["messages"][1]["role"] = "human".into()),
-            ("is no text, or blank", |b| b["messages"][1]["content"][0]["text"] = "".into()),
-            ("is no data URL", |b| b["messages"][1]["content"][1]["image_url"]["url"] = "file:x".into()),
-            ("unknown type", |b| b["messages"][1]["content"][0]["type"] = "input_text".into()),
-            ("unknown field `reasoning_content`", |b| b["messages"][2]["reasoning_content"] = "hm".into()),
-            ("says \"\"", |b| b["messages"][2]["content"] = "".into()),
-            ("says nothing and calls nothing", |b| drop_field(&mut b["messages"][2], "tool_calls")),
-            ("follows no call", |b| drop(b["messages"].as_array_mut().unwrap().remove(2))),
-            ("is no JSON object", |b| b["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{\"a\":".into()),
-            ("is no JSON object", |b| {
-                b["messages"][2]["tool_calls"][0]["function"]["arguments"] = serde_json::json!({})
-            }),
-            ("no word of at most 40", |b| b["messages"][2]["tool_calls"][0]["id"] = "x".repeat(41).into()),
-            ("and what follows answers", |b| drop(b["messages"].as_array_mut().unwrap().pop())),
-            ("and what follows answers", |b| b["messages"].as_array_mut().unwrap().swap(3, 4)),
-            ("twice", |b| {
-                b["messages"][2]["tool_calls"][1]["id"] = "abcdefgh1".into();
-                b["messages"][4]["tool_call_id"] = "abcdefgh1".into();
-            }),
-            ("nothing to answer", |b| {
-                b["messages"].as_array_mut().unwrap().push(serde_json::json!({"role": "assistant", "content": "x"}));
-            }),
-        ],
-    );
-}
-
-#[test]
-fn a_server_has_rules_of_its_own() {
-    let checked = |server, change: fn(&mut Value)| {
-        let mut body = good();
-        for name in ["max_completion_tokens", "prompt_cache_key", "reasoning_effort"] {
-            super::drop_field(&mut body, name);
-        }
-        body["response_format"] = serde_json::json!({"type": "json_object"});
-        change(&mut body);
-        check(&serde_json::to_vec(&body).unwrap(), server)
-    };
-    for server in [Server::Mistral, Server::DeepSeek, Server::OpenRouter, Server::Compatible] {
-        checked(server, |_| {}).unwrap();
-    }
-    let thought: fn(&mut Value) = |b| b["messages"][2]["reasoning_content"] = "hm".into();
-    let id: fn(&mut Value) = |b| {
-        b["messages"][2]["tool_calls"][0]["id"] = "call_1".into();
-        b["messages"][3]["tool_call_id"] = "call_1".into();
-    };
-    let steer: super::Change = |b| {
-        b["messages"].as_array_mut().unwrap().push(serde_json::json!({"role": "user", "content": "no, stop"}));
-    };
-    let cases: [(Server, super::Change, bool); 9] = [
-        (Server::DeepSeek, thought, true),
-        (Server::Compatible, thought, false),
-        (Server::Mistral, id, false),
-        (Server::Mistral, steer, false),
-        (Server::OpenRouter, steer, true),
-        (Server::Compatible, id, true),
-        (Server::Mistral, |b| b["stream_options"] = serde_json::json!({"include_usage": true}), false),
-        (Server::DeepSeek, |b| b["response_format"] = good()["response_format"].clone(), false),
-        (Server::OpenRouter, |b| b["messages"][2]["reasoning_details"] = serde_json::json!([{"type": "other"}]), false),
-    ];
-    for (at, (server, change, taken)) in cases.into_iter().enumerate() {
-        assert_eq!(checked(server, change).is_ok(), taken, "case {at}, {server:?}");
-    }
-}
+#[path = "openai_chat_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Wrong;
+use super::models::openai;
 
 const OPTIONAL: &[&str] = &[
     "include",
@@ -38,8 +39,11 @@ fn request(wrong: &mut Wrong, body: &Value) {
     if let Some(most) = fields.get("max_output_tokens") {
         wrong.whole_number("max_output_tokens", most, 16);
     }
+    let model = openai(body["model"].as_str().unwrap_or_default());
     if let Some(temperature) = fields.get("temperature") {
         wrong.within("temperature", temperature, 0.0, 2.0);
+        let effort = body["reasoning"]["effort"].as_str().unwrap_or(model.usual);
+        wrong.unless(effort == "none", "temperature", "is there though the model reasons");
     }
     if let Some(key) = fields.get("prompt_cache_key") {
         wrong.unless(
@@ -50,7 +54,7 @@ fn request(wrong: &mut Wrong, body: &Value) {
     }
     if let Some(reasoning) = fields.get("reasoning") {
         wrong.object("reasoning", reasoning, &["effort"], &["summary"]);
-        wrong.one_of("reasoning.effort", &reasoning["effort"], &["none", "minimal", "low", "medium", "high", "xhigh"]);
+        wrong.one_of("reasoning.effort", &reasoning["effort"], model.efforts);
     }
     for wanted in body["include"].as_array().into_iter().flatten() {
         wrong.one_of("include", wanted, &["reasoning.encrypted_content"]);
@@ -229,4 +233,37 @@ fn malformed_requests_are_refused() {
             ("unknown type", |b| b["input"][3]["type"] = "tool_call".into()),
         ],
     );
+}
+
+#[test]
+fn a_model_has_rules_of_its_own() {
+    let checked = |model: &str, effort: Option<&str>, temperature: bool| {
+        let mut body = serde_json::json!({"model": model, "store": false, "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        ]});
+        if let Some(effort) = effort {
+            body["reasoning"] = serde_json::json!({"effort": effort});
+        }
+        if temperature {
+            body["temperature"] = 0.5.into();
+        }
+        check(&serde_json::to_vec(&body).unwrap()).is_ok()
+    };
+    for (model, effort, temperature, taken) in [
+        ("gpt-4.1", None, true, true),
+        ("gpt-4.1", Some("low"), false, false),
+        ("gpt-5.1", None, true, true),
+        ("gpt-5.1", Some("low"), true, false),
+        ("gpt-5.1", Some("xhigh"), false, false),
+        ("gpt-5.6-sol", None, true, false),
+        ("gpt-5.6-sol", Some("none"), true, true),
+        ("gpt-6-astra", Some("none"), false, false),
+        ("gpt-6-astra", None, true, false),
+        ("gpt-5.4-pro", Some("low"), false, false),
+        ("gpt-5.4-pro", Some("medium"), false, true),
+        ("gpt-5.2-chat-latest", Some("high"), false, false),
+        ("o3", Some("minimal"), false, false),
+    ] {
+        assert_eq!(checked(model, effort, temperature), taken, "{model} {effort:?} {temperature}");
+    }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod gemini;
 mod json;
+mod models;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 

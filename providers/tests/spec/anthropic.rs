@@ -1,8 +1,14 @@
 //! `Anthropic` against a server.
 
+use std::sync::Arc;
+
 use futures::StreamExt;
-use loopwright::{BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, Usage, UserMessage};
+use loopwright::{
+    BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, ToolChoice, ToolList, ToolSpec,
+    Usage, UserMessage,
+};
 use loopwright_providers::Anthropic;
+use serde_json::json;
 
 use crate::server::Server;
 
@@ -41,4 +47,34 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
         ModelEvent::Done { stop: StopReason::Stop, usage: Usage { input: 5, output: 2, ..Usage::default() } },
     ];
     assert_eq!(events, expected);
+}
+
+/// A tool that is asked for in words stands in one request only, and a thought after it would be refused in the next.
+#[tokio::test]
+async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
+    let signatures = async |choice: ToolChoice| {
+        let server = Server::start().await;
+        let model = Anthropic::builder("claude-opus-5-5").base_url(server.url()).build().unwrap();
+        let mut request = ChatRequest::default();
+        request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
+        request.tools =
+            Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("f", "", json!({"type": "object"})))]));
+        request.tool_choice = choice;
+        let serve = async {
+            let mut http = server.accept().await;
+            let events = [
+                r#"{"type":"message_start","message":{}}"#,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"hm","signature":"s"}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+                r#"{"type":"message_stop"}"#,
+            ];
+            let body: String = events.map(|event| format!("data: {event}\n\n")).concat();
+            http.answer("200 OK", "content-type: text/event-stream\r\nconnection: close\r\n", &body).await;
+        };
+        let (events, ()) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
+        assert!(matches!(events.last(), Some(ModelEvent::Done { .. })), "{events:?}");
+        events.iter().filter(|event| matches!(event, ModelEvent::BlockEnd { signature: Some(_), .. })).count()
+    };
+    assert_eq!([signatures(ToolChoice::Auto).await, signatures(ToolChoice::Required).await], [1, 0]);
 }

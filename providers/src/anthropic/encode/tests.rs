@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright::{MessageId, OutputSchema, ResultStatus, ToolSpec, UserMessage};
+use loopwright::{MessageId, OutputSchema, ResultStatus, ThinkingLevel, ToolSpec, UserMessage};
 
 use super::*;
 use crate::anthropic::Profile;
@@ -165,8 +165,10 @@ fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
     assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("medium")));
     assert!(body.get("temperature").is_none());
     request.max_tokens = Some(2000);
-    assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1999);
-    request.max_tokens = Some(1000);
+    assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1500, "a quarter is for the reply");
+    request.max_tokens = Some(1366);
+    assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1024);
+    request.max_tokens = Some(1365);
     assert!(encoded(&request).get("thinking").is_none());
 }
 
@@ -177,7 +179,7 @@ fn without_a_limit_in_the_request_it_is_that_of_the_model() {
     assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 64_000);
     request.thinking = ThinkingLevel::High;
     let body = encoded_with(&request, &settings(Some(4096)));
-    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(4096), &json!(4095)));
+    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(4096), &json!(3072)));
     request.max_tokens = Some(2000);
     assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 2000);
 }
@@ -193,6 +195,104 @@ fn there_is_no_budget_for_a_turn_that_this_model_did_not_begin_with_a_thought() 
     assert!(thinks("m", vec![thought("hm", "s"), call("c", "{}")]));
     assert!(!thinks("m", vec![call("c", "{}")]));
     assert!(!thinks("other", vec![thought("hm", "s"), call("c", "{}")]));
+}
+
+fn of(model: &str) -> Settings {
+    Settings { profile: Profile::of_model(model), ..Settings::new(model) }
+}
+
+fn with_tool(mut request: ChatRequest, choice: ToolChoice) -> ChatRequest {
+    let tool = ToolSpec::with_schema("f", "", json!({"type": "object", "properties": {}}));
+    request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
+    request.tool_choice = choice;
+    request
+}
+
+#[test]
+fn a_model_that_cannot_be_forced_is_asked_in_words_after_all_else() {
+    let mut request = with_tool(request(vec![user("hi")]), ToolChoice::Tool("f".into()));
+    request.thinking = ThinkingLevel::High;
+    for model in ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1"] {
+        let body = encoded_with(&request, &of(model));
+        assert!(body.get("tool_choice").is_none(), "{model}");
+        assert_eq!(body["thinking"]["type"], "adaptive", "{model}: nothing excludes thinking");
+        let content = &body["messages"][0]["content"];
+        assert_eq!(content[0]["cache_control"]["type"], "ephemeral");
+        assert_eq!(content[1], text("(Answer with a call of the tool `f`.)"));
+        assert!(!signs(&request, &of(model)), "{model}: what it thinks belongs to these words");
+    }
+    request.tool_choice = ToolChoice::Auto;
+    assert!(signs(&request, &of("claude-opus-5-5")));
+    let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: map }));
+    request.thinking = ThinkingLevel::Off;
+    let body = encoded_with(&request, &of("claude-opus-5-5"));
+    assert_eq!(
+        (body.get("tool_choice"), body["tools"].as_array().unwrap().len()),
+        (None, 1),
+        "no tool takes the answer"
+    );
+    assert!(body["system"][0]["text"].as_str().unwrap().contains("JSON Schema"));
+    for model in ["claude-fable-5", "claude-haiku-5-5", "claude-opus-5"] {
+        let forced = with_tool(request.clone(), ToolChoice::Required);
+        assert_eq!(encoded_with(&forced, &of(model))["tool_choice"]["type"], "any", "{model}");
+        assert!(signs(&forced, &of(model)));
+    }
+}
+
+#[test]
+fn a_model_is_kept_from_thinking_in_its_own_way() {
+    let request = request(vec![user("hi")]);
+    for (model, off) in [
+        ("claude-opus-4-8", Value::Null),
+        ("claude-opus-5", json!({"type": "disabled"})),
+        ("claude-sonnet-5", json!({"type": "disabled"})),
+        ("claude-haiku-5-5", json!({"type": "disabled"})),
+        ("claude-sonnet-5-5", json!({"type": "between_tools"})),
+        ("claude-opus-5-5", Value::Null),
+        ("claude-fable-5-1", Value::Null),
+    ] {
+        assert_eq!(encoded_with(&request, &of(model))["thinking"], off, "{model}");
+    }
+}
+
+#[test]
+fn a_temperature_goes_out_only_where_nothing_thinks() {
+    let mut request = request(vec![user("hi")]);
+    request.temperature = Some(0.5);
+    let sent =
+        |request: &ChatRequest, settings: &Settings| encoded_with(request, settings).get("temperature").is_some();
+    assert!(sent(&request, &of("claude-sonnet-4-5")) && sent(&request, &of("claude-opus-4-6")));
+    assert!(!sent(&request, &of("claude-opus-4-7")) && !sent(&request, &of("claude-sonnet-5")));
+    let mut own = of("claude-sonnet-4-5");
+    own.options.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": 2048}));
+    assert!(!sent(&request, &own), "the user's own thinking excludes it too");
+    request.thinking = ThinkingLevel::High;
+    let body = encoded_with(&request, &of("claude-opus-4-6"));
+    assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("high")));
+    assert!(body.get("temperature").is_none());
+}
+
+#[test]
+fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past() {
+    let thoughts = |model: &str, option: &str| {
+        let said = said(model, vec![thought("hm", "s"), call("c", "{}")]);
+        let request = request(vec![user("a"), said, result("c", ResultStatus::Ok, vec![])]);
+        let mut settings = of(model);
+        settings.options.insert(option.into(), json!([]));
+        encoded_with(&request, &settings)["messages"][1].to_string().matches("signature").count()
+    };
+    assert_eq!([thoughts("claude-opus-5-5", "tools"), thoughts("claude-opus-5-5", "stop_sequences")], [0, 1]);
+    assert_eq!(thoughts("claude-opus-5", "tools"), 1);
+}
+
+#[test]
+fn no_thought_goes_out_after_something_that_does_not() {
+    let blank = Part::Text { text: "\n".into(), signature: None };
+    let parts = vec![thought("one", "s1"), blank, thought("two", "s2"), call("c", "{}")];
+    let body = encoded(&request(vec![user("a"), said("m", parts), result("c", ResultStatus::Ok, vec![])]));
+    let kinds: Vec<&Value> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
+    assert_eq!(kinds, ["thinking", "tool_use"]);
 }
 
 #[test]

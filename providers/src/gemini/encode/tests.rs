@@ -181,7 +181,7 @@ fn a_level_of_thinking_is_a_budget_or_a_level() {
     assert_eq!(json!(levels("gemini-3-flash-preview")), json!([null, "minimal", "low", "medium", "high", "high"]));
     assert_eq!(json!(levels(NEW)), json!([null, "low", "low", "high", "high", "high"]));
     assert_eq!(json!(levels("gemini-2.0-flash")), json!([null, null, null, null, null, null]));
-    assert_eq!(thinking("gemini-2.5-pro", High, Some(1000)), 999);
+    assert_eq!(thinking("gemini-2.5-pro", High, Some(1000)), 750, "a quarter is for the reply");
     assert_eq!(thinking("gemini-2.5-pro", High, Some(10)), 128);
     assert_eq!(thinking("gemini-2.5-flash", High, Some(10)), 0);
 }

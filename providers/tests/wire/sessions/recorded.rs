@@ -76,13 +76,7 @@ impl Session {
 
     /// Whose rules of Chat Completions hold.
     pub(super) fn server(&self) -> Server {
-        match self.provider.as_str() {
-            "openai" => Server::OpenAi,
-            "mistral" => Server::Mistral,
-            "deepseek" => Server::DeepSeek,
-            "openrouter" => Server::OpenRouter,
-            _ => Server::Compatible,
-        }
+        Server::of(&self.provider)
     }
 
     pub(super) fn system(&self) -> String {

@@ -1,0 +1,86 @@
+//! How much the model is told to think, as far as the rest of the request allows it.
+
+use loopwright::{Body, ChatRequest, ThinkingLevel, ToolChoice};
+use serde_json::{Value, json};
+
+use super::Settings;
+use super::encode::{keeps_thinking, thought};
+use super::profile::Thinks;
+
+/// The smallest budget that there is.
+const LEAST: u32 = 1024;
+
+/// How much the model is told to think.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Thinking {
+    Off,
+    Budget(u32),
+    Effort(&'static str),
+}
+
+/// Whether the request forces a tool.
+pub(super) fn forces_tool(request: &ChatRequest) -> bool {
+    let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
+    forced && !request.tools.is_empty()
+}
+
+impl Thinking {
+    /// What the request asks for, as far as the provider allows it: a forced tool excludes thinking, and so does, with
+    /// a budget, a turn that this model did not begin with a thought. The user's own option goes before it.
+    pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
+        if settings.profile.forces && forces_tool(request) || settings.options.contains_key("thinking") {
+            return Thinking::Off;
+        }
+        let (tokens, effort) = match request.thinking {
+            ThinkingLevel::Off => return Thinking::Off,
+            ThinkingLevel::Minimal => (LEAST, "low"),
+            ThinkingLevel::Low => (4096, "low"),
+            ThinkingLevel::Medium => (8192, "medium"),
+            ThinkingLevel::High => (16_384, "high"),
+            ThinkingLevel::XHigh => (32_768, "max"),
+        };
+        // A quarter of the limit, which counts the thinking too, is for the reply.
+        let most = request.max_tokens.or(settings.max_output).map_or(u32::MAX, |max| max - max.div_ceil(4));
+        match settings.profile.thinks {
+            Thinks::Effort => Thinking::Effort(effort),
+            Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
+            Thinks::Budget => Thinking::Budget(tokens.min(most)),
+        }
+    }
+
+    /// The field that says so.
+    pub(super) fn field(self, settings: &Settings) -> Option<Value> {
+        match self {
+            Thinking::Off => settings.profile.off.map(|off| json!({"type": off})),
+            Thinking::Budget(tokens) => Some(json!({"type": "enabled", "budget_tokens": tokens})),
+            Thinking::Effort(_) => Some(json!({"type": "adaptive", "display": "summarized"})),
+        }
+    }
+
+    /// Whether a temperature may go with it: no model takes one while it thinks.
+    pub(super) fn takes_temperature(self, settings: &Settings) -> bool {
+        self == Thinking::Off && settings.profile.temperature && !settings.options.contains_key("thinking")
+    }
+
+    /// The output limit, which counts the thinking too.
+    pub(super) fn max_tokens(self, request: &ChatRequest, settings: &Settings) -> u32 {
+        let room = match self {
+            Thinking::Off => 0,
+            Thinking::Budget(tokens) => tokens,
+            Thinking::Effort(_) => 8192,
+        };
+        let usual = || settings.profile.max_tokens.saturating_add(room);
+        request.max_tokens.or(settings.max_output).unwrap_or_else(usual)
+    }
+}
+
+/// Whether the request goes on with a turn, of calls and results, that this model did not begin with a thought.
+fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
+    let back = request.messages.iter().rev().filter(|message| message.is_for_model());
+    let turn = back.take_while(|message| !matches!(message.body, Body::User(_)));
+    let first = turn.filter(|message| message.as_assistant().is_some()).last();
+    first.is_some_and(|message| {
+        let begins = message.as_assistant().and_then(|said| thought(said.parts.first()?));
+        begins.is_none() || !keeps_thinking(message, settings)
+    })
+}

@@ -1,0 +1,57 @@
+//! The messages of formats whose roles have to alternate: those of one role in a row become one.
+
+use std::borrow::Cow;
+
+use loopwright::{ChatRequest, Message};
+
+use crate::pairs::paired;
+
+/// What a format calls the same things by.
+pub(crate) struct Names {
+    /// Who speaks when it is not the user.
+    pub(crate) model: &'static str,
+    /// The field with the parts of a message.
+    pub(crate) parts: &'static str,
+    /// The part that a conversation begins with where the model would: the user has to.
+    pub(crate) first: &'static str,
+}
+
+/// Writes the conversation; `encode` gives the parts of one message, separated by commas, and nothing for one that says
+/// nothing. Tells where the last part of the user's last two messages ends, just before its last byte.
+pub(crate) fn write_turns(
+    body: &mut Vec<u8>,
+    request: &ChatRequest,
+    names: &Names,
+    encode: impl for<'m> Fn(&'m Message) -> Cow<'m, [u8]>,
+) -> [Option<usize>; 2] {
+    let Names { model, parts, first } = names;
+    let (mut open, mut ends) = (None, [None, None]);
+    let mut close = |body: &mut Vec<u8>, open: Option<bool>| {
+        if open == Some(false) {
+            ends = [ends[1], Some(body.len() - 1)];
+        }
+        body.extend_from_slice(if open.is_some() { b"]}" } else { b"" });
+    };
+    let conversation = paired(&request.messages);
+    for message in conversation.iter().filter(|message| message.is_for_model()) {
+        let said = encode(message);
+        if said.is_empty() {
+            continue;
+        }
+        let by_model = message.as_assistant().is_some();
+        if open != Some(by_model) {
+            close(body, open);
+            if open.is_none() && by_model {
+                body.extend_from_slice(format!(r#"{{"role":"user","{parts}":[{first}]}},"#).as_bytes());
+            }
+            let (comma, role) = (if open.is_some() { "," } else { "" }, if by_model { model } else { "user" });
+            body.extend_from_slice(format!(r#"{comma}{{"role":"{role}","{parts}":["#).as_bytes());
+            open = Some(by_model);
+        } else {
+            body.push(b',');
+        }
+        body.extend_from_slice(&said);
+    }
+    close(body, open);
+    ends
+}
