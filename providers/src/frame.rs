@@ -29,14 +29,13 @@ impl Frame {
         Some(value)
     }
 
-    /// Learns what is around a value of `event`, which has nothing else to tell. `find` points it out.
-    pub(crate) fn learn<'a, T: Deserialize<'a>>(&mut self, event: &'a str, find: impl FnOnce(T) -> &'a RawValue) {
+    /// Learns what is around `value`, a part of `event`, which has nothing else to tell.
+    pub(crate) fn learn(&mut self, event: &str, value: &RawValue) {
         if self.tries == TRIES {
             return;
         }
         self.tries += 1;
         self.before.clear();
-        let Ok(value) = serde_json::from_str(event).map(find) else { return };
         let at = (value.get().as_ptr() as usize).wrapping_sub(event.as_ptr() as usize);
         let parts = (event.get(..at), event.get(at.wrapping_add(value.get().len())..));
         if let (Some(before), Some(after)) = parts {
@@ -56,15 +55,15 @@ mod tests {
         v: &'a RawValue,
     }
 
-    fn learned(event: &str) -> Frame {
-        let mut frame = Frame::default();
-        frame.learn(event, |event: Event<'_>| event.v);
-        frame
+    fn learn(frame: &mut Frame, event: &str) {
+        let Event { v } = serde_json::from_str(event).unwrap();
+        frame.learn(event, v);
     }
 
     #[test]
     fn an_event_that_differs_in_the_value_only_is_read_by_its_value() {
-        let mut frame = learned(r#"{"a":"x","v":[1],"b":null}"#);
+        let mut frame = Frame::default();
+        learn(&mut frame, r#"{"a":"x","v":[1],"b":null}"#);
         assert_eq!(frame.read::<Vec<u8>>(r#"{"a":"x","v":[2,3],"b":null}"#), Some(vec![2, 3]));
         for other in [
             r#"{"a":"y","v":[2],"b":null}"#,
@@ -80,20 +79,23 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_event_or_of_one_without_the_value() {
-        assert_eq!(Frame::default().read::<u8>("1"), None);
-        assert_eq!(learned(r#"{"a":1}"#).read::<u8>(r#"{"a":1}"#), None);
+    fn nothing_is_known_before_the_first_event_or_of_a_value_from_elsewhere() {
+        let mut frame = Frame::default();
+        assert_eq!(frame.read::<u8>("1"), None);
+        let elsewhere = RawValue::from_string("1".into()).unwrap();
+        frame.learn(r#"{"v":1}"#, &elsewhere);
+        assert_eq!(frame.read::<u8>(r#"{"v":1}"#), None);
     }
 
     #[test]
     fn a_server_whose_events_all_differ_is_given_up() {
         let mut frame = Frame::default();
         for id in 0..9 {
-            frame.learn(&format!(r#"{{"id":{id},"v":1}}"#), |event: Event<'_>| event.v);
+            learn(&mut frame, &format!(r#"{{"id":{id},"v":1}}"#));
         }
         assert_eq!(frame.before, r#"{"id":3,"v":"#);
         assert_eq!(frame.read::<u8>(r#"{"id":3,"v":2}"#), Some(2));
-        frame.learn(r#"{"id":10,"v":1}"#, |event: Event<'_>| event.v);
+        learn(&mut frame, r#"{"id":10,"v":1}"#);
         assert_eq!(frame.before, r#"{"id":10,"v":"#, "one that fits is worth going on");
     }
 }

@@ -8,7 +8,7 @@ use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::REDACTED;
 use super::pause::Said;
-use super::wire::{Block, Delta, Event, Outline};
+use super::wire::{Block, Delta, Event};
 use crate::answer::is_answer;
 use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
@@ -64,9 +64,9 @@ impl Decode for Decoder {
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ if self.add_framed(data, out) => {}
-            _ => match serde_json::from_str::<Event<'_>>(data) {
-                Ok(event) if event.kind.0 == "ping" => return Progress::Waiting,
-                Ok(event) => self.event(event, data, out),
+            _ => match read(data) {
+                Ok((event, _)) if event.kind.0 == "ping" => return Progress::Waiting,
+                Ok((event, delta)) => self.event(event, delta, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
                     None => self.told.fail(self.place.not_understood("no event of a message", data, &why), out),
@@ -96,6 +96,13 @@ impl Decode for Decoder {
         }
         self.told.fail(self.place.cut_short(), out);
     }
+}
+
+/// An event, and its delta.
+fn read(data: &str) -> Result<(Event<'_>, Option<Delta<'_>>), serde_json::Error> {
+    let event: Event<'_> = serde_json::from_str(data)?;
+    let delta = event.delta.map(|raw| serde_json::from_str(raw.get())).transpose()?;
+    Ok((event, delta))
 }
 
 impl Decoder {
@@ -131,8 +138,8 @@ impl Decoder {
         self.delta(index, delta, out);
     }
 
-    fn event(&mut self, event: Event<'_>, data: &str, out: &mut Out) {
-        let more = event.is_delta();
+    fn event(&mut self, event: Event<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
+        let raw = event.delta.filter(|_| event.is_delta());
         let usage = event.usage.map(|usage| *usage).or(event.message.and_then(|start| start.usage));
         match &*event.kind.0 {
             "message_start" => self.begin(out),
@@ -146,17 +153,17 @@ impl Decoder {
                 }
             }
             "content_block_delta" => {
-                if let Some(delta) = &event.delta {
+                if let Some(delta) = &delta {
                     self.add(event.index.0, delta, data, out);
-                    if more {
-                        self.framed = event.index.0;
-                        self.frame.learn(data, Outline::delta);
-                    }
+                }
+                if let Some(raw) = raw {
+                    self.framed = event.index.0;
+                    self.frame.learn(data, raw);
                 }
             }
             "content_block_stop" => self.close(event.index.0, out),
             "message_delta" => {
-                if let Some(delta) = event.delta.filter(|delta| !delta.stop_reason.0.is_empty()) {
+                if let Some(delta) = delta.filter(|delta| !delta.stop_reason.0.is_empty()) {
                     self.stop = delta.stop_reason.0.into_owned();
                 }
             }

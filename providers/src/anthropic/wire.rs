@@ -18,7 +18,7 @@ pub(super) struct Event<'a> {
     #[serde(borrow, default)]
     pub(super) content_block: Option<Box<Block<'a>>>,
     #[serde(borrow, default)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) usage: Option<Box<RawUsage>>,
     #[serde(borrow, default)]
@@ -31,23 +31,10 @@ pub(super) struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Whether it has a delta and nothing else to tell.
+    /// Whether it has nothing to tell but a delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.message.is_none() && self.usage.is_none() && self.error.is_none();
         silent && self.content_block.is_none() && self.content.is_none() && self.stop_reason.0.is_empty()
-    }
-}
-
-/// Where the delta is in an event.
-#[derive(Deserialize)]
-pub(super) struct Outline<'a> {
-    #[serde(borrow)]
-    delta: &'a RawValue,
-}
-
-impl<'a> Outline<'a> {
-    pub(super) fn delta(self) -> &'a RawValue {
-        self.delta
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
 
 use super::details::Details;
-use super::wire::{CallDelta, Chunk, Content, Delta, Outline, text};
+use super::wire::{CallDelta, Chunk, Content, Delta, text};
 use crate::codec::{Decode, MOST_PARTS, Progress};
 use crate::error::{Failure, Place};
 use crate::frame::Frame;
@@ -89,31 +89,35 @@ impl Decoder {
     }
 
     fn payload(&mut self, data: &str, out: &mut Out) {
-        match serde_json::from_str::<Chunk<'_>>(data) {
-            Ok(chunk) => {
-                let more = chunk.is_delta();
-                self.chunk(chunk, data, out);
-                if more {
-                    self.frame.learn(data, Outline::delta);
-                }
-            }
-            Err(why) => match mended(data) {
+        if let Err(why) = self.chunk(data, out) {
+            match mended(data) {
                 Some(text) => self.payload(&text, out),
                 None => self.told.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
-            },
+            }
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out) {
+    fn chunk(&mut self, data: &str, out: &mut Out) -> Result<(), serde_json::Error> {
+        let chunk: Chunk<'_> = serde_json::from_str(data)?;
+        let raw = chunk.choices.first.as_ref().and_then(|choice| choice.delta);
+        let delta = raw.map(|raw| serde_json::from_str(raw.get())).transpose()?;
+        if let Some(raw) = raw.filter(|_| chunk.is_delta()) {
+            self.frame.learn(data, raw);
+        }
+        self.tell(chunk, delta, data, out);
+        Ok(())
+    }
+
+    fn tell(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
-        let bare_error = chunk.choices.0.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
+        let bare_error = chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
             return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
-        let Some(choice) = chunk.choices.0 else { return };
-        if let Some(delta) = choice.delta.or(choice.message.map(|whole| *whole)) {
+        let Some(choice) = chunk.choices.first else { return };
+        if let Some(delta) = delta.or(choice.message.map(|whole| *whole)) {
             self.delta(delta, out);
         }
         let reason = text(choice.finish_reason);

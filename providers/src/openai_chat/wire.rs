@@ -40,33 +40,12 @@ pub(super) struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Whether it has one delta and nothing else to tell.
+    /// Whether it has nothing to tell but one delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.usage.is_none() && self.x_groq.is_none();
         let fine = self.error.is_none() && self.message.is_none() && self.detail.is_none();
-        let delta =
-            |choice: &Choice<'_>| choice.delta.is_some() && choice.message.is_none() && choice.finish_reason.is_none();
-        silent && fine && self.choices.0.as_ref().is_some_and(delta)
-    }
-}
-
-/// Where the delta is, in a chunk of one choice.
-#[derive(Deserialize)]
-pub(super) struct Outline<'a> {
-    #[serde(borrow)]
-    choices: [OutlineChoice<'a>; 1],
-}
-
-#[derive(Deserialize)]
-struct OutlineChoice<'a> {
-    #[serde(borrow)]
-    delta: &'a RawValue,
-}
-
-impl<'a> Outline<'a> {
-    pub(super) fn delta(self) -> &'a RawValue {
-        let [choice] = self.choices;
-        choice.delta
+        let plain = |choice: &Choice<'_>| choice.message.is_none() && choice.finish_reason.is_none();
+        silent && fine && self.choices.alone && self.choices.first.as_ref().is_some_and(plain)
     }
 }
 
@@ -83,7 +62,7 @@ pub(super) struct Choice<'a> {
     #[serde(default)]
     index: Count,
     #[serde(borrow, default)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<&'a RawValue>,
     /// What a server that does not stream sends instead of deltas.
     #[serde(borrow, default)]
     pub(super) message: Option<Box<Delta<'a>>>,
@@ -193,7 +172,11 @@ pub(super) struct CompletionDetails {
 
 /// The choice with index 0, if the chunk has it.
 #[derive(Default)]
-pub(super) struct FirstChoice<'a>(pub(super) Option<Choice<'a>>);
+pub(super) struct FirstChoice<'a> {
+    pub(super) first: Option<Choice<'a>>,
+    /// There is no other.
+    pub(super) alone: bool,
+}
 
 /// What is said: a string, or pieces of text and thinking.
 pub(super) enum Content<'a> {
@@ -247,13 +230,14 @@ lenient!(FirstChoiceVisitor => FirstChoice<'de>, "a list of choices", |_| FirstC
         Ok(FirstChoice::default())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<FirstChoice<'de>, A::Error> {
-        let mut first = FirstChoice::default();
+        let (mut first, mut all) = (None, 0);
         while let Some(choice) = seq.next_element::<Choice<'de>>()? {
-            if choice.index.0 == 0 && first.0.is_none() {
-                first.0 = Some(choice);
+            all += 1;
+            if choice.index.0 == 0 && first.is_none() {
+                first = Some(choice);
             }
         }
-        Ok(first)
+        Ok(FirstChoice { first, alone: all == 1 })
     }
 });
 
