@@ -128,13 +128,13 @@ impl Decoder {
     fn add_framed(&mut self, data: &str, out: &mut Out) -> bool {
         let delta: Option<Delta<'_>> = self.frame.read(data);
         if let Some(delta) = &delta {
-            self.add(self.framed, delta, data, out);
+            self.add(self.framed, delta, out);
         }
         delta.is_some()
     }
 
-    fn add(&mut self, index: u64, delta: &Delta<'_>, data: &str, out: &mut Out) {
-        self.said.add(index, delta, data);
+    fn add(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
+        self.said.add(index, delta);
         self.delta(index, delta, out);
     }
 
@@ -154,7 +154,7 @@ impl Decoder {
             }
             "content_block_delta" => {
                 if let Some(delta) = &delta {
-                    self.add(event.index.0, delta, data, out);
+                    self.add(event.index.0, delta, out);
                 }
                 if let Some(raw) = raw {
                     self.framed = event.index.0;

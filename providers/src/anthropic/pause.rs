@@ -53,18 +53,14 @@ impl Said {
         self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
     }
 
-    /// More of a block, in the event `data`.
-    pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>, data: &str) {
+    /// More of a block.
+    pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
         block.text.push_str(&delta.text.0);
         block.thinking.push_str(&delta.thinking.0);
         block.signature.push_str(&delta.signature.0);
         block.input.push_str(&delta.partial_json.0);
-        if delta.kind.0 == "citations_delta"
-            && let Ok(event) = serde_json::from_str::<Value>(data)
-        {
-            block.citations.push(event["delta"]["citation"].clone());
-        }
+        block.citations.extend(delta.citation.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()));
     }
 
     /// The body that goes on with the turn, made of the one that began it.

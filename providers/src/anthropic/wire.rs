@@ -70,8 +70,6 @@ pub(super) struct Block<'a> {
 /// More of a block, or of the message.
 #[derive(Deserialize)]
 pub(super) struct Delta<'a> {
-    #[serde(borrow, rename = "type", default)]
-    pub(super) kind: Text<'a>,
     #[serde(borrow, default)]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]
@@ -80,6 +78,9 @@ pub(super) struct Delta<'a> {
     pub(super) signature: Text<'a>,
     #[serde(borrow, default)]
     pub(super) partial_json: Text<'a>,
+    /// Where a text is from.
+    #[serde(borrow, default)]
+    pub(super) citation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) stop_reason: Text<'a>,
 }
