@@ -69,6 +69,9 @@ impl Outcome {
             Ok(Err(ToolError::Cancelled)) => Outcome::Cancelled,
             Ok(Err(ToolError::Suspend(need))) => Outcome::Suspended(need),
             Ok(Err(ToolError::Failed(why))) => Outcome::Result(ResultStatus::Error, ToolOutput::text(why)),
+            Ok(Err(ToolError::FailedWith { why, details })) => {
+                Outcome::Result(ResultStatus::Error, ToolOutput::text(why).details(details))
+            }
             Err(panic) => {
                 let why = format!("The tool panicked: {}", panic_text(&*panic));
                 Outcome::Result(ResultStatus::Error, ToolOutput::text(why))

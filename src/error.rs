@@ -17,6 +17,14 @@ pub enum ToolError {
     /// It failed; the text tells the model why and what to do.
     #[error("{0}")]
     Failed(String),
+    /// It failed, and front ends can be told more than the model: `details` are those of the result.
+    #[error("{why}")]
+    FailedWith {
+        /// Tells the model why and what to do.
+        why: String,
+        /// For front ends.
+        details: Value,
+    },
     /// It stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) said so.
     #[error("cancelled")]
     Cancelled,

@@ -93,6 +93,9 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
             let ToolOutput { content, details, .. } = output;
             print::json_line(&json!({ "status": "ok", "content": content, "details": details }))?;
         }
+        Err(ToolError::FailedWith { why, details }) if json => {
+            print::json_line(&json!({ "status": "error", "error": why, "details": details }))?
+        }
         Err(why) if json => print::json_line(&json!({ "status": "error", "error": why.to_string() }))?,
         Ok(output) => output.content.iter().try_for_each(show_content)?,
         Err(ToolError::Cancelled) => print::tell("Aborted."),

@@ -163,3 +163,18 @@ async fn tools_see_the_hosts_values_and_the_inputs_win() {
     assert_eq!(said, ["input", "host"]);
     assert!(state.messages.iter().any(|m| m.as_tool_result().is_some_and(|r| r.details.is_some())));
 }
+
+/// A tool that fails may tell front ends more than the model.
+#[tokio::test(start_paused = true)]
+async fn the_details_of_a_failure_reach_the_result() {
+    let failing = tool_fn("look", "Looks.", async |_: serde_json::Value, _cx| {
+        Err::<String, _>(ToolError::FailedWith { why: "Too late.".into(), details: json!({ "seconds": 30 }) })
+    });
+    let failing = failing.effect(Effect::ReadOnly);
+    let rig = Rig::new(PiPattern, [calls(&["look"]), Script::text("ok")], |agent| agent.tool(failing)).await;
+    rig.handle.prompt("go").await.unwrap();
+    let state = rig.handle.state().await.unwrap();
+    let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
+    assert_eq!((result.status, result.text().as_str()), (ResultStatus::Error, "Too late."));
+    assert_eq!(result.details.as_deref(), Some(&json!({ "seconds": 30 })));
+}
