@@ -28,6 +28,8 @@ const LINES: usize = 250;
 const LINE_BYTES: usize = 300;
 /// The longest line that is searched, in bytes: so much of a file is in memory at once.
 const HELD: usize = 16 * 1024 * 1024;
+/// The most memory for what is made of the pattern, in bytes, and for what it is at in each thread.
+const PATTERN_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of text that are shown at once.
 const BYTES: usize = 50 * 1024;
 
@@ -94,9 +96,16 @@ fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
     if pattern.is_empty() {
         return Err(ToolError::Failed("the pattern is empty, which every line matches: say what to look for".into()));
     }
-    let regex = RegexMatcherBuilder::new().multi_line(true).line_terminator(Some(b'\n')).build(pattern);
+    let mut builder = RegexMatcherBuilder::new();
+    // After `crlf`, which would forbid to look for a `\r`.
+    builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
+    builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
+    let regex = builder.build(pattern);
     regex.map_err(|e| {
         let hint = match pattern.contains('\n') || pattern.contains("\\n") {
+            _ if e.to_string().contains("size limit") => {
+                "It would take too much memory: repeat less in it, or search for a part of it"
+            }
             true => "It is matched line by line, so it cannot contain a line end: search for one of the lines",
             false => "To find characters such as ( [ { . * + ? | as they are, put a backslash before them",
         };
@@ -272,6 +281,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_line_ends_before_its_carriage_return() {
+        let dir = tree(&[("f", b"word\r\nword\nword x\r\n\r\n")]);
+        assert_eq!(search(&dir, json!({ "pattern": "^word$" })).await.unwrap().0, "f:1:word\nf:2:word\n");
+        assert_eq!(search(&dir, json!({ "pattern": "^$" })).await.unwrap().0, "f:4:\n");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn no_pattern_takes_endless_memory() {
+        let line: String =
+            (0..4_000_000u32).map(|n| if n.wrapping_mul(2_654_435_761) >> 31 == 0 { 'a' } else { 'b' }).collect();
+        let dir = tree(&[("f", line.as_bytes())]);
+        let peak = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().to_owned();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+        };
+        let before = peak();
+        search(&dir, json!({ "pattern": "[ab].{200}c" })).await.unwrap();
+        println!("MB {before} {}", peak());
+        assert!(peak() < before + 300, "{before} {}", peak());
+    }
+
+    #[tokio::test]
     async fn path_and_include_narrow_it() {
         let dir =
             tree(&[("src/a.rs", b"word\n"), ("src/a.txt", b"word\n"), ("src/in/b.rs", b"word\n"), ("c.rs", b"word\n")]);
@@ -294,6 +327,8 @@ mod tests {
         let dir = tree(&[("f", b"x\n")]);
         let why = search(&dir, json!({ "pattern": "foo(" })).await.unwrap_err();
         assert!(why.contains("`foo(` is not usable") && why.contains("put a backslash before them"), "{why}");
+        let why = search(&dir, json!({ "pattern": r"\w{5000}" })).await.unwrap_err();
+        assert!(why.contains("too much memory: repeat less"), "{why}");
         let why = search(&dir, json!({ "pattern": "a\nb" })).await.unwrap_err();
         assert!(why.contains("line by line"), "{why}");
         assert!(search(&dir, json!({ "pattern": "" })).await.unwrap_err().contains("is empty"));

@@ -166,6 +166,25 @@ async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read
     call(&write_file(open), &whole).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_guarded_file_that_is_gone_can_be_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let workspace = Workspace::open(dir.path()).unwrap().guarded();
+    let (read, write) = (read_file(workspace.clone()), write_file(workspace));
+    let whole = json!({ "path": "./f", "content": "ours\n" });
+    call(&write, &whole).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    call(&write, &whole).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(call(&read, &json!({ "path": "./f" })).await.unwrap_err().contains("does not exist"));
+    // What someone else makes there later was never read.
+    fs::write(&path, "theirs\n").unwrap();
+    call(&write, &whole).await.unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    assert!(call(&write, &whole).await.unwrap_err().contains("has changed on disk"));
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_mode_is_kept_and_a_read_only_file_too() {
