@@ -287,32 +287,6 @@ mod tests {
         assert_eq!(search(&dir, json!({ "pattern": "^$" })).await.unwrap().0, "f:4:\n");
     }
 
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn no_pattern_takes_endless_memory() {
-        // No two places in it look alike, so that each is a state of its own.
-        let mut noise = 88_172_645_463_325_252u64;
-        let mut line: Vec<u8> = std::iter::repeat_with(|| {
-            noise ^= noise << 13;
-            noise ^= noise >> 7;
-            noise ^= noise << 17;
-            b'a' + (noise >> 40 & 1) as u8
-        })
-        .take(600_000)
-        .collect();
-        line.push(b'c');
-        let dir = tree(&[("f", &line)]);
-        let peak = || {
-            let status = fs::read_to_string("/proc/self/status").unwrap();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().to_owned();
-            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-        };
-        let before = peak();
-        search(&dir, json!({ "pattern": "[ab].{200}[c-z]" })).await.unwrap();
-        eprintln!("MB {before} {}", peak());
-        assert!(peak() < before + 300, "{before} {}", peak());
-    }
-
     #[tokio::test]
     async fn path_and_include_narrow_it() {
         let dir =
@@ -360,6 +334,31 @@ mod tests {
         let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
         assert_eq!(text, "late:1:word\nt:1:word\n… 1 file is binary: only the text at its start was searched\n");
         assert_eq!(search(&dir, json!({ "pattern": "^word", "path": "out" })).await.unwrap().0, "out/f:1:word\n");
+    }
+
+    #[tokio::test]
+    async fn what_is_ignored_is_searched_from_inside() {
+        let dir = tree(&[
+            (".gitignore", b"target/**\nbuild/*\n*.log\n"),
+            (".loopwright/output/.gitignore", b"*\n"),
+            (".loopwright/output/1.txt", b"word\n"),
+            ("target/debug/f", b"word\n"),
+            ("build/f", b"word\n"),
+            ("logs/a.log", b"word\n"),
+            ("b.log/f", b"word\n"),
+        ]);
+        for (path, wanted) in [
+            (".loopwright/output", ".loopwright/output/1.txt:1:word\n"),
+            ("target", "target/debug/f:1:word\n"),
+            ("target/debug", "target/debug/f:1:word\n"),
+            ("build", "build/f:1:word\n"),
+            ("b.log", "b.log/f:1:word\n"),
+            ("logs/a.log", "logs/a.log:1:word\n"),
+            ("logs", "No line in `logs` matches `word`.\n"),
+            (".", "No line in `.` matches `word`.\n"),
+        ] {
+            assert_eq!(search(&dir, json!({ "pattern": "word", "path": path })).await.unwrap().0, wanted);
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The file tools under attack: links and directories that are swapped while a tool is at work, and writers that
 //! are killed.
 //!
-//! Not part of plain `cargo test`, since it takes a minute: `cargo test -p loopwright-tools --test storm`.
+//! Not part of plain `cargo test`, since it takes two minutes: `cargo test -p loopwright-tools --test storm`.
 
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "an attacker and a judge are outside")]
