@@ -53,7 +53,9 @@ fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
             "new_string is the same as old_string but for line ends, which edits keep: there is nothing to change";
         return Err(ToolError::Failed(why.into()));
     }
-    let refused = match apply(&file.text, &args.old_string, &args.new_string, all) {
+    // With the byte order mark, which is no part of the text.
+    let largest = WHOLE - file.bytes_with("").len() as u64;
+    let refused = match apply(&file.text, &args.old_string, &args.new_string, all, largest) {
         Edited::Changed { text, lines } => {
             workspace.write(&args.path, &file.bytes_with(&text), Some(stamp))?;
             return Ok(told(args, &file.text, &text, &lines));
@@ -67,10 +69,14 @@ fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
             return Ok(ToolOutput::text(text).details(details));
         }
         Edited::NotFound => {
-            let deleted = if args.new_string.is_empty() { ", or it has been deleted already" } else { "" };
+            let made = match unix(&args.new_string) {
+                new if new.is_empty() => ", or it has been deleted already",
+                new if unix(&file.text).contains(&new) => ", but new_string does, so perhaps the edit was made before",
+                _ => "",
+            };
             match hint::hint(&file.text, &args.old_string) {
                 Some(hint) => format!("old_string does not occur in `{path}`: {hint}"),
-                None => format!("old_string does not occur in `{path}`{deleted}: read the file to see what is there"),
+                None => format!("old_string does not occur in `{path}`{made}: read the file to see what is there"),
             }
         }
         Edited::Ambiguous { count, lines } => {
@@ -80,6 +86,9 @@ fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
                  meant, or set replace_all to replace every one"
             )
         }
+        Edited::TooLarge { bytes } => format!(
+            "after this edit `{path}` would have {bytes} bytes, more than the {WHOLE} of the largest file that can be edited"
+        ),
         Edited::Unstable { line } => format!(
             "after this edit old_string would occur in `{path}` again, at line {line}, so that making the edit twice \
              would not be the same as making it once: give more of the text around it, or write the whole of what is meant"

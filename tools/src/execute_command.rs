@@ -147,7 +147,7 @@ impl State {
                 Ok(workspace.write(&path, &whole, None)?)
             }
         };
-        Some(match self.workspace.clone().off_thread(work).await {
+        Some(match self.workspace.unguarded().off_thread(work).await {
             Ok(_) => Kept::In { path, left_out },
             Err(why) => Kept::Lost(why.to_string()),
         })

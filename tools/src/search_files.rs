@@ -28,6 +28,8 @@ const LINES: usize = 250;
 const LINE_BYTES: usize = 300;
 /// The longest line that is searched, in bytes: so much of a file is in memory at once.
 const HELD: usize = 16 * 1024 * 1024;
+/// The most memory for what is made of the pattern, in bytes, and for what it is at in each thread.
+const PATTERN_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of text that are shown at once.
 const BYTES: usize = 50 * 1024;
 
@@ -94,9 +96,16 @@ fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
     if pattern.is_empty() {
         return Err(ToolError::Failed("the pattern is empty, which every line matches: say what to look for".into()));
     }
-    let regex = RegexMatcherBuilder::new().multi_line(true).line_terminator(Some(b'\n')).build(pattern);
+    let mut builder = RegexMatcherBuilder::new();
+    // After `crlf`, which would forbid to look for a `\r`.
+    builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
+    builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
+    let regex = builder.build(pattern);
     regex.map_err(|e| {
         let hint = match pattern.contains('\n') || pattern.contains("\\n") {
+            _ if e.to_string().contains("size limit") => {
+                "It would take too much memory: repeat less in it, or search for a part of it"
+            }
             true => "It is matched line by line, so it cannot contain a line end: search for one of the lines",
             false => "To find characters such as ( [ { . * + ? | as they are, put a backslash before them",
         };
@@ -272,6 +281,13 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_line_ends_before_its_carriage_return() {
+        let dir = tree(&[("f", b"word\r\nword\nword x\r\n\r\n")]);
+        assert_eq!(search(&dir, json!({ "pattern": "^word$" })).await.unwrap().0, "f:1:word\nf:2:word\n");
+        assert_eq!(search(&dir, json!({ "pattern": "^$" })).await.unwrap().0, "f:4:\n");
+    }
+
+    #[tokio::test]
     async fn path_and_include_narrow_it() {
         let dir =
             tree(&[("src/a.rs", b"word\n"), ("src/a.txt", b"word\n"), ("src/in/b.rs", b"word\n"), ("c.rs", b"word\n")]);
@@ -294,6 +310,8 @@ mod tests {
         let dir = tree(&[("f", b"x\n")]);
         let why = search(&dir, json!({ "pattern": "foo(" })).await.unwrap_err();
         assert!(why.contains("`foo(` is not usable") && why.contains("put a backslash before them"), "{why}");
+        let why = search(&dir, json!({ "pattern": r"\w{5000}" })).await.unwrap_err();
+        assert!(why.contains("too much memory: repeat less"), "{why}");
         let why = search(&dir, json!({ "pattern": "a\nb" })).await.unwrap_err();
         assert!(why.contains("line by line"), "{why}");
         assert!(search(&dir, json!({ "pattern": "" })).await.unwrap_err().contains("is empty"));
@@ -316,6 +334,31 @@ mod tests {
         let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
         assert_eq!(text, "late:1:word\nt:1:word\n… 1 file is binary: only the text at its start was searched\n");
         assert_eq!(search(&dir, json!({ "pattern": "^word", "path": "out" })).await.unwrap().0, "out/f:1:word\n");
+    }
+
+    #[tokio::test]
+    async fn what_is_ignored_is_searched_from_inside() {
+        let dir = tree(&[
+            (".gitignore", b"target/**\nbuild/*\n*.log\n"),
+            (".loopwright/output/.gitignore", b"*\n"),
+            (".loopwright/output/1.txt", b"word\n"),
+            ("target/debug/f", b"word\n"),
+            ("build/f", b"word\n"),
+            ("logs/a.log", b"word\n"),
+            ("b.log/f", b"word\n"),
+        ]);
+        for (path, wanted) in [
+            (".loopwright/output", ".loopwright/output/1.txt:1:word\n"),
+            ("target", "target/debug/f:1:word\n"),
+            ("target/debug", "target/debug/f:1:word\n"),
+            ("build", "build/f:1:word\n"),
+            ("b.log", "b.log/f:1:word\n"),
+            ("logs/a.log", "logs/a.log:1:word\n"),
+            ("logs", "No line in `logs` matches `word`.\n"),
+            (".", "No line in `.` matches `word`.\n"),
+        ] {
+            assert_eq!(search(&dir, json!({ "pattern": "word", "path": path })).await.unwrap().0, wanted);
+        }
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ mod stamp;
 mod walk;
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_fs_ext::OpenOptionsSyncExt;
@@ -74,11 +74,16 @@ impl Workspace {
 
     /// Leaves files alone that someone else changed: one that `read_file` has shown, or a tool of this
     /// workspace has written, is not overwritten or edited after it was changed on disk in any other way,
-    /// until it is read again. A file that was never read is not protected. What was read is remembered by
+    /// until it is read again. A file that was never read, or is gone, is not protected. What was read is remembered by
     /// this workspace and its clones, not beyond a restart.
     pub fn guarded(mut self) -> Self {
         self.seen = Some(Arc::default());
         self
+    }
+
+    /// The same directory without the guard: for files that are the tools' own.
+    pub(crate) fn unguarded(&self) -> Self {
+        Workspace { root: self.root.clone(), seen: None }
     }
 
     /// Does file work on a thread that may block. A panic in it goes on in the caller.
@@ -96,7 +101,12 @@ impl Workspace {
     /// Opens a regular file for reading.
     pub(crate) fn open_file(&self, path: &str) -> Result<OpenFile> {
         let inside = self.inside(path)?;
-        let fail = |e: io::Error| self.error(path, "read", &e);
+        let fail = |e: io::Error| {
+            if let (Some(seen), io::ErrorKind::NotFound) = (&self.seen, e.kind()) {
+                seen.forget(&plain(&inside));
+            }
+            self.error(path, "read", &e)
+        };
         // Looked at first, since opening a device can do something; opened without waiting and
         // looked at again, since it may have been swapped for a pipe that nobody writes to.
         regular(path, &self.root.dir.metadata(&inside).map_err(fail)?)?;
@@ -158,6 +168,11 @@ impl std::fmt::Debug for Workspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Workspace").field(&self.root.path).finish()
     }
+}
+
+/// The path without `.` in it, as places are remembered.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 const NAME_A_FILE: &str = "name a file, with the directory it is to be in";

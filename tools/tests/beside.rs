@@ -64,7 +64,7 @@ fn output(dir: &Path, programs: &[&str], arguments: &[&str]) -> Vec<u8> {
 }
 
 fn rg(dir: &Path, pattern: &str, path: &str) -> Vec<u8> {
-    let arguments = ["--no-config", "--hidden", "--glob=!.git", "--no-ignore-global"];
+    let arguments = ["--no-config", "--hidden", "--glob=!.git", "--no-ignore-global", "--crlf"];
     let format = ["-n", "-0", "--no-heading", "--with-filename", "--color=never", "-e", pattern, "--", path];
     output(dir, &["rg"], &[&arguments[..], &format].concat())
 }

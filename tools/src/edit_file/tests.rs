@@ -71,6 +71,10 @@ async fn what_is_not_there_once_is_refused_with_the_reason() {
         ),
         (replace("nothing", "x"), "old_string does not occur in `f`: read the file to see what is there"),
         (replace("nothing", ""), "old_string does not occur in `f`, or it has been deleted already"),
+        (
+            replace("nonexistent_fn()", " c "),
+            "does not occur in `f`, but new_string does, so perhaps the edit was made",
+        ),
         (replace("", "x"), "old_string is empty"),
         (replace("\u{feff}", "x"), "old_string is empty"),
         (replace("let a", "let a"), "the same as old_string"),
@@ -98,6 +102,14 @@ async fn all_occurrences_are_replaced_when_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_edited_again_is_not_made() {
+    let arguments = json!({ "old_string": "a", "new_string": "b".repeat(2_000), "replace_all": true });
+    let tried = edit("a".repeat(100_000), arguments).await;
+    assert!(tried.told.unwrap_err().contains("would have 200000000 bytes, more than the 33554432 of the largest"));
+    assert_eq!(tried.after.len(), 100_000);
+}
+
+#[tokio::test]
 async fn what_is_no_text_is_left_alone() {
     for bytes in [&b"a\0b"[..], b"a\xffb"] {
         let tried = edit(bytes, replace("a", "x")).await;
@@ -122,7 +134,7 @@ async fn the_same_call_again_is_known_and_changes_nothing() {
     let path = dir.path().join("f");
     for (before, old, new) in [
         ("use a;\nfn f() {}\n", "use a;\n", "use a;\nuse b;\n"),
-        ("x = 1\n", "1", "2"),
+        ("let x = 1;\n", "let x = 1", "let x = 2"),
         ("one two\r\n", "one", "one\nand"),
     ] {
         fs::write(&path, before).unwrap();
@@ -164,6 +176,25 @@ async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read
     call(&read_file(open.clone()), &json!({ "path": "f" })).await.unwrap();
     fs::write(&path, "theirs\n").unwrap();
     call(&write_file(open), &whole).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guarded_file_that_is_gone_can_be_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let workspace = Workspace::open(dir.path()).unwrap().guarded();
+    let (read, write) = (read_file(workspace.clone()), write_file(workspace));
+    let whole = json!({ "path": "./f", "content": "ours\n" });
+    call(&write, &whole).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    call(&write, &whole).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(call(&read, &json!({ "path": "./f" })).await.unwrap_err().contains("does not exist"));
+    // What someone else makes there later was never read.
+    fs::write(&path, "theirs\n").unwrap();
+    call(&write, &whole).await.unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    assert!(call(&write, &whole).await.unwrap_err().contains("has changed on disk"));
 }
 
 #[cfg(unix)]

@@ -208,6 +208,25 @@ async fn long_output_loses_its_middle_and_the_whole_can_be_read() {
     assert!(told.contains("it could not be kept: ") && told.contains("leads out of the workspace"), "{told}");
 }
 
+/// The file is the tools' own, and its number comes again: nobody has to read it first.
+#[tokio::test]
+async fn kept_output_is_not_under_the_guard() {
+    let outer = outer();
+    let workspace = Workspace::open(&outer.path().join("root")).unwrap().guarded();
+    let read = read_file(workspace.clone());
+    let tool = execute_command(workspace, Commands::new());
+    let call = async || {
+        let output = tool.call(&json!({ "command": "seq 1 20000" }), ToolContext::detached()).await.unwrap();
+        output.details.unwrap()["output_file"].as_str().map(str::to_owned)
+    };
+    let path = call().await.unwrap();
+    read.call(&json!({ "path": path }), ToolContext::detached()).await.unwrap();
+    fs::write(outer.path().join("root").join(&path), "theirs").unwrap();
+    for _ in 0..KEPT_CALLS {
+        assert!(call().await.is_some());
+    }
+}
+
 #[tokio::test]
 async fn too_many_processes_are_ended() {
     let (place, mark) = (Place::with(Commands::new().max_processes(20)), marker("many"));

@@ -40,16 +40,21 @@ impl Workspace {
         let new = NewFile::create(&dir, old.as_ref()).map_err(fail)?;
         new.fill(content, old.as_ref()).map_err(fail)?;
         // Looked at as late as can be: between this and the rename nobody else writes for long.
-        let known = self.seen.as_ref().and_then(|seen| seen.last(&target));
+        let known = self.seen.as_ref().and_then(|seen| seen.last(&super::plain(&target)));
         for (stamp, since) in [(before, "it was read for this edit"), (known, "it was last read")] {
-            let now = stamp.and_then(|_| dir.symlink_metadata(name).ok().map(|metadata| Stamp::of(&metadata)));
-            if stamp.is_some() && stamp != now {
+            let Some(stamp) = stamp else { continue };
+            let is_same = match dir.symlink_metadata(name) {
+                Ok(metadata) => stamp == Stamp::of(&metadata),
+                // Of a file that is gone nothing can be lost, unless an edit would bring the old text back.
+                Err(e) => e.kind() == io::ErrorKind::NotFound && before.is_none(),
+            };
+            if !is_same {
                 return Err(WorkspaceError::Changed { path: shown(path), since });
             }
         }
         new.put(Path::new(name)).map_err(fail)?;
         if let (Some(seen), Ok(metadata)) = (&self.seen, Metadata::from_file(&new.file)) {
-            seen.note(target, Stamp::of(&metadata));
+            seen.note(super::plain(&target), Stamp::of(&metadata));
         }
         Ok(old.map(|metadata| metadata.len()))
     }

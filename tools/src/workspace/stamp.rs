@@ -45,6 +45,10 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place, stamp);
     }
 
+    pub(super) fn forget(&self, place: &Path) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    }
+
     pub(super) fn last(&self, place: &Path) -> Option<Stamp> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(place).copied()
     }

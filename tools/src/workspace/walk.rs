@@ -147,13 +147,15 @@ fn step(
 /// What is to be ignored, by the directory that says so.
 struct Rules {
     root: PathBuf,
+    /// Where the walk begins.
+    start: PathBuf,
     by_directory: RwLock<HashMap<PathBuf, Arc<Gitignore>>>,
 }
 
 impl Rules {
     /// The rules of the directories from the root of the workspace down to that of `start`, without its own.
     fn above(root: &Root, start: &Path) -> Self {
-        let rules = Rules { root: root.real.clone(), by_directory: RwLock::default() };
+        let rules = Rules { root: root.real.clone(), start: start.to_owned(), by_directory: RwLock::default() };
         for directory in start.ancestors().skip(1).take_while(|directory| directory.starts_with(&root.real)) {
             rules.read(root, directory);
         }
@@ -173,8 +175,18 @@ impl Rules {
         }
     }
 
+    /// Whether by these rules nothing would be seen: they ignore where the walk begins, or whatever is in it.
+    fn ignores_start(&self, directory: &Path, rules: &Gitignore) -> bool {
+        let any = self.start.join("any name, such as nothing has");
+        let itself = || rules.matched_path_or_any_parents(&self.start, true).is_ignore();
+        self.start.starts_with(directory)
+            && (rules.matched(any, false).is_ignore() || self.start != directory && itself())
+    }
+
     fn add(&self, directory: &Path, builder: GitignoreBuilder) {
-        if let Ok(rules) = builder.build() {
+        if let Ok(rules) = builder.build()
+            && !self.ignores_start(directory, &rules)
+        {
             let mut all = self.by_directory.write().unwrap_or_else(PoisonError::into_inner);
             all.insert(directory.to_owned(), Arc::new(rules));
         }
