@@ -58,7 +58,8 @@ fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
     let mut run = Process::unread(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
     let mut reply = server.request();
     reply.begin();
-    reply.text(&"So far ".repeat(1 << 17)); // more than a pipe holds
+    reply.text(&"So far ".repeat(1 << 17)); // one piece, and more than a pipe holds
+    assert_eq!(run.first_bytes(), *b"So far"); // it writes, and gets no further
     run.interrupt();
     reply.until_hung_up();
     assert!(run.is_alive(), "one Ctrl-C only aborts the run");

@@ -89,6 +89,13 @@ impl Process {
         assert!(sent.success());
     }
 
+    /// The first bytes of an output that nobody else reads.
+    pub(crate) fn first_bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut first = [0; N];
+        self.unread.as_mut().unwrap().read_exact(&mut first).unwrap();
+        first
+    }
+
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
