@@ -58,6 +58,9 @@ struct State {
 /// stands in the tool's description and in the details of each result. A command's environment has `PATH`,
 /// `LANG` and a few more, never a key. All its processes end with the call, daemons included, and if this
 /// process is killed too (with Landlock from Linux 6.12 on, and with bubblewrap).
+///
+/// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands inherit none; a
+/// program that this process starts in another way gets one only if it is handed over on purpose.
 pub fn execute_command(workspace: Workspace, commands: Commands) -> impl Tool {
     let shell = Shell::new(&workspace, commands);
     tool(State { workspace, shell, kept: Arc::default() })
