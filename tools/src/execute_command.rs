@@ -1,8 +1,6 @@
 //! `execute_command`: runs a shell command in the workspace.
 
 use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
@@ -27,9 +25,10 @@ const TIME: Duration = Duration::from_secs(30);
 const AFTERWARDS: Duration = Duration::from_secs(15);
 /// Bytes of output that the model is shown.
 const BYTES: usize = 30 * 1024;
-/// Where output that is longer is kept, and for how many calls of a session.
+/// Where output that is longer is kept, for how many calls of a session, and of all sessions together.
 const KEPT: &str = ".loopwright/output";
 const KEPT_CALLS: usize = 16;
+const KEPT_IN_ALL: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -40,15 +39,13 @@ struct Args {
     cwd: Option<String>,
     /// Seconds after which it is ended, at least 1; 30 if left out.
     #[serde(default)]
-    timeout: Option<u64>,
+    timeout: Option<i64>,
 }
 
 #[derive(Clone)]
 struct State {
     workspace: Workspace,
     shell: Shell,
-    /// Calls whose output has been kept.
-    kept: Arc<AtomicUsize>,
 }
 
 /// The tool that runs commands in this workspace.
@@ -58,9 +55,15 @@ struct State {
 /// stands in the tool's description and in the details of each result. A command's environment has `PATH`,
 /// `LANG` and a few more, never a key. All its processes end with the call, daemons included, and if this
 /// process is killed too (with Landlock from Linux 6.12 on, and with bubblewrap).
+///
+/// Output that is too long for the model is kept in `.loopwright/output`, each in a file of its own: the last 16
+/// of a session, and the last 64 of all sessions together; older ones are removed.
+///
+/// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands inherit none; a
+/// program that this process starts in another way gets one only if it is handed over on purpose.
 pub fn execute_command(workspace: Workspace, commands: Commands) -> impl Tool {
     let shell = Shell::new(&workspace, commands);
-    tool(State { workspace, shell, kept: Arc::default() })
+    tool(State { workspace, shell })
 }
 
 fn tool(state: State) -> impl Tool {
@@ -97,7 +100,9 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
     let text = text(&ended, kept.as_ref(), time);
     match ended.how {
         How::Exited(_) | How::Signalled(_) => Ok(ToolOutput::text(text).details(details(&state, &args, &ended, kept))),
-        How::TimedOut | How::Multiplied(_) => Err(ToolError::Failed(text)),
+        How::TimedOut | How::Multiplied(_) => {
+            Err(ToolError::FailedWith { why: text, details: details(&state, &args, &ended, kept) })
+        }
         How::Stopped => Err(ToolError::Cancelled),
     }
 }
@@ -110,15 +115,20 @@ fn checked(args: &Args, most: Duration) -> Result<Duration, ToolError> {
     if args.command.contains('\0') {
         return bad("`command` has a NUL character in it, which no command can have: write it without");
     }
-    match args.timeout.map(Duration::from_secs) {
-        Some(Duration::ZERO) => bad("`timeout` is 0, in which nothing can be done: give at least 1 second"),
-        Some(time) if time > most => {
-            let (asked, most) = (time.as_secs(), most.as_secs());
+    let Some(asked) = args.timeout else { return Ok(TIME.min(most)) };
+    match u64::try_from(asked) {
+        Ok(0) => bad("`timeout` is 0, in which nothing can be done: give at least 1 second"),
+        Ok(seconds) if Duration::from_secs(seconds) > most => {
+            let most = most.as_secs();
             bad(&format!(
                 "`timeout` is {asked} seconds, but {most} are the most: ask for less, or split up what is to be done"
             ))
         }
-        time => Ok(time.unwrap_or(TIME.min(most))),
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => bad(&format!(
+            "`timeout` is {asked}, but it is a number of seconds: give at least 1, or leave it out for {}",
+            TIME.min(most).as_secs()
+        )),
     }
 }
 
@@ -131,24 +141,20 @@ enum Kept {
 }
 
 impl State {
-    /// Puts output that is too long into a file of the workspace.
+    /// Puts output that is too long into a new file of the workspace.
     async fn keep(&self, output: &Output, cx: &ToolContext) -> Option<Kept> {
         if output.total() <= BYTES as u64 {
             return None;
         }
         let (whole, left_out) = output.kept();
-        let number = self.kept.fetch_add(1, Ordering::Relaxed) % KEPT_CALLS + 1;
-        let path = format!("{KEPT}/{}-{number}.txt", name(cx.session_id()));
-        let work = {
-            let path = path.clone();
-            move |workspace: &Workspace| {
-                // So that it is not taken for a part of the project.
-                workspace.write(&format!("{KEPT}/.gitignore"), b"*\n", None)?;
-                Ok(workspace.write(&path, &whole, None)?)
-            }
+        let series = name(cx.session_id());
+        let work = move |workspace: &Workspace| {
+            // So that it is not taken for a part of the project.
+            workspace.write(&format!("{KEPT}/.gitignore"), b"*\n", None)?;
+            Ok(workspace.add_numbered(KEPT, &series, &whole, KEPT_CALLS, KEPT_IN_ALL)?)
         };
         Some(match self.workspace.unguarded().off_thread(work).await {
-            Ok(_) => Kept::In { path, left_out },
+            Ok(path) => Kept::In { path, left_out },
             Err(why) => Kept::Lost(why.to_string()),
         })
     }
@@ -245,6 +251,7 @@ fn signal_name(signal: i32) -> &'static str {
         11 => " (SIGSEGV)",
         13 => " (SIGPIPE)",
         15 => " (SIGTERM)",
+        31 => " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit program)",
         _ => "",
     }
 }

@@ -166,6 +166,7 @@ impl Inner {
         live: mpsc::Sender<String>,
     ) -> Result<Ended, ToolError> {
         let fail = |e: io::Error| ToolError::Failed(format!("the command could not be run: {e}"));
+        keep_descriptors();
         let den = self.den().map_err(|e| ToolError::Failed(format!("commands cannot be run: {e}")))?;
         let (cwd, path) = self.workspace.open_dir(cwd.unwrap_or_default())?;
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
@@ -260,6 +261,14 @@ impl Inner {
 fn here(dir: &Dir, _: &Path) -> PathBuf {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
+}
+
+/// Marks all open files and sockets of this process but the standard ones as not to be inherited, which changes
+/// nothing for itself. Its own are so anyway; what it was given by whoever started it, and what a library in C
+/// has opened, need not be, and whoever has one open needs no leave: a command could read and write by it.
+fn keep_descriptors() {
+    #[cfg(unix)]
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
 }
 
 /// The directory that it is, asked for at the last moment.

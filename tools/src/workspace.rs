@@ -9,6 +9,7 @@
 
 mod directory;
 mod listing;
+mod numbered;
 mod replace;
 mod stamp;
 mod walk;

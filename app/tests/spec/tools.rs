@@ -165,6 +165,29 @@ mod commands {
         }
     }
 
+    /// A file outside and a socket that whoever starts the agent left open lead nowhere, by any number.
+    #[test]
+    fn descriptors_of_the_agent_are_not_inherited() {
+        let (project, outside) = (project(), tempfile::tempdir().unwrap());
+        let file = outside.path().join("outside.txt");
+        fs::write(&file, "the secret\n").unwrap();
+        // A shell with high numbers, which hands on what it has open.
+        let start = r#"exec 5<"$1" 6>>"$1" 77<>"$1" {wide}<"$1"; shift; exec "$@""#;
+        let look = "cat <&5; echo pwned >&6; echo pwned >/proc/self/fd/77; \
+            for fd in /proc/self/fd/*; do [ ${fd##*/} -gt 2 ] && readlink $fd; done; echo looked";
+        for unconfined in [&[][..], &["--unconfined"]] {
+            let arguments = json!({ "command": look }).to_string();
+            let mut shell = Command::new("bash");
+            shell.args(["-c", start, "bash"]).arg(&file).arg(env!("CARGO_BIN_EXE_loopwright"));
+            shell.args(["tools", "call", "execute_command", &arguments]).args(unconfined);
+            let done = shell.current_dir(project.path()).output().unwrap();
+            let out = String::from_utf8_lossy(&done.stdout);
+            assert!(out.contains("looked"), "{done:?}");
+            assert!(!out.contains("the secret") && !out.contains("outside.txt"), "{out}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "the secret\n");
+        }
+    }
+
     #[test]
     fn ctrl_c_is_130_and_ends_the_command_with_its_daemon() {
         let (project, marker) = (project(), marker("interrupted"));

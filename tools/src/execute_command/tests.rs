@@ -38,7 +38,7 @@ impl Place {
         let outer = outer();
         let workspace = Workspace::open(&outer.path().join("root")).unwrap();
         let shell = Shell::with(&workspace, Commands::new(), confinement);
-        Place { outer, tool: Box::new(tool(State { workspace, shell, kept: Arc::default() })) }
+        Place { outer, tool: Box::new(tool(State { workspace, shell })) }
     }
 
     fn root(&self) -> std::path::PathBuf {
@@ -95,6 +95,8 @@ async fn what_it_prints_comes_as_it_came_with_the_exit_code() {
     let (text, details) = place.call(json!({ "command": "kill -9 $$" })).await.unwrap();
     assert_eq!(text, "Ended by signal 9 (SIGKILL). It printed nothing.");
     assert_eq!((&details["exit_code"], &details["signal"]), (&Value::Null, &json!(9)));
+    let told = place.run("kill -SYS $$").await;
+    assert!(told.starts_with("Ended by signal 31 (SIGSYS: a system call was refused, by the confinement"), "{told}");
     assert_eq!(place.run("read line; echo \"<$line>\"; echo 'a  b'").await, "Exit code 0.\n<>\na  b\n");
     assert_eq!(place.run("exec >&- 2>&-; true").await, "Exit code 0. It printed nothing.");
 }
@@ -105,14 +107,13 @@ async fn what_it_leaves_in_the_background_ends_with_it() {
         let place = confinement.map_or_else(Place::new, Place::confined_by);
         let mark = marker(name);
         for background in [
-            format!("sh -c 'sleep 1000; : {mark}' &"),
-            format!("setsid nohup sh -c 'sleep 1000; : {mark}' >/dev/null 2>&1 &"),
-            format!("(setsid env -i sh -c 'sleep 1000; : {mark}' <&- >&- 2>&- & ) &"),
-            format!("setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1000; done; : {mark}' &"),
+            format!("sh -c ': >begun; sleep 1000; : {mark}' &"),
+            format!("setsid nohup sh -c ': >begun; sleep 1000; : {mark}' >/dev/null 2>&1 &"),
+            format!("(setsid env -i sh -c ': >begun; sleep 1000; : {mark}' <&- >&- 2>&- & ) &"),
+            format!("setsid sh -c 'trap \"\" TERM HUP INT; : >begun; while :; do sleep 1000; done; : {mark}' &"),
         ] {
-            // It goes on only when the background has begun, which has the mark on its own command line.
-            let command =
-                format!("{background} while ! grep -qs 'sleep 1000' /proc/[0-9]*/cmdline; do :; done; echo x");
+            // It goes on only when the background has begun.
+            let command = format!("rm -f begun; {background} until [ -e begun ]; do :; done; echo x");
             let start = Instant::now();
             let (text, details) = place.call(json!({ "command": command, "timeout": 10 })).await.unwrap();
             assert!(text.contains("left in the background") && text.ends_with("\nx\n"), "{background}: {text}");
@@ -227,6 +228,44 @@ async fn kept_output_is_not_under_the_guard() {
     }
 }
 
+/// A file that an earlier answer names keeps what it has, whoever wrote it; the oldest go.
+#[tokio::test]
+async fn what_is_kept_is_not_written_over() {
+    let place = Place::new();
+    let kept = place.root().join(KEPT);
+    let (_, details) = place.call(json!({ "command": "seq 1 20000" })).await.unwrap();
+    let first = details["output_file"].as_str().unwrap().to_owned();
+    // Another process, or the same session after a restart.
+    let workspace = Workspace::open(&place.root()).unwrap();
+    let again = Place { outer: place.outer, tool: Box::new(execute_command(workspace.clone(), Commands::new())) };
+    let (_, details) = again.call(json!({ "command": "seq 2 20000" })).await.unwrap();
+    let second = details["output_file"].as_str().unwrap().to_owned();
+    assert_ne!(first, second);
+    for (path, begins) in [(&first, "1\n"), (&second, "2\n")] {
+        assert!(fs::read_to_string(again.root().join(path)).unwrap().starts_with(begins), "{path}");
+    }
+    let add = |series: &str| workspace.add_numbered(KEPT, series, b"x", 3, 8).unwrap();
+    let names = || {
+        let names = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.ends_with(".txt")).collect();
+        names.sort();
+        names
+    };
+    fs::write(kept.join("mine.txt"), "").unwrap();
+    for n in 1..=5 {
+        assert_eq!(add("a"), format!("{KEPT}/a-{n}.txt"));
+    }
+    let (first, second) = (&first[KEPT.len() + 1..], &second[KEPT.len() + 1..]);
+    assert_eq!(names(), ["a-3.txt", "a-4.txt", "a-5.txt", first, second, "mine.txt"]);
+    for series in ["a-5", "b", "c", "d", "e", "f", "g"] {
+        add(series);
+    }
+    let left = names();
+    assert_eq!(left.len(), 8 + 1, "{left:?}");
+    assert!(!left.iter().any(|name| name == first || name == second), "{left:?}");
+    assert!(left.contains(&"a-5.txt".into()) && left.contains(&"mine.txt".into()), "{left:?}");
+}
+
 #[tokio::test]
 async fn too_many_processes_are_ended() {
     let (place, mark) = (Place::with(Commands::new().max_processes(20)), marker("many"));
@@ -243,6 +282,8 @@ async fn what_cannot_be_meant_is_refused() {
         (json!({ "command": " " }), "`command` is empty"),
         (json!({ "command": "a\u{0}b" }), "NUL"),
         (json!({ "command": "true", "timeout": 0 }), "`timeout` is 0"),
+        (json!({ "command": "true", "timeout": -1 }), "`timeout` is -1, but it is a number of seconds"),
+        (json!({ "command": "true", "timeout": i64::MAX }), "but 60 are the most"),
         (json!({ "command": "true", "timeout": 61 }), "`timeout` is 61 seconds, but 60 are the most"),
     ] {
         let why = place.call(arguments).await.unwrap_err();
@@ -266,4 +307,15 @@ fn it_asks_first_and_says_how_it_is_confined() {
     assert!(description.contains("confined by Landlock") && description.contains("have no network"), "{description}");
     let open = Place::with(Commands::new().network());
     assert!(open.tool.spec().description.contains("have the network of this machine"));
+}
+
+/// A call that was ended tells front ends what one that ended by itself tells.
+#[tokio::test]
+async fn an_ended_call_has_details_too() {
+    let outer = outer();
+    let tool = execute_command(Workspace::open(&outer.path().join("root")).unwrap(), Commands::new());
+    let ended = tool.call(&json!({ "command": "sleep 9", "timeout": 1 }), ToolContext::detached()).await;
+    let Err(ToolError::FailedWith { why, details }) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("its time of 1 s was up"), "{why}");
+    assert!(details["confinement"].is_object() && details["exit_code"].is_null(), "{details}");
 }

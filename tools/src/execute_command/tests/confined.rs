@@ -149,9 +149,8 @@ async fn without_confinement_it_refuses_or_says_so() {
     assert!(why.contains("--unconfined") && why.contains("bubblewrap") && !place.root().join("f").exists());
     assert!(place.tool.spec().description.contains("It does not work here"));
     let (place, mark) = (Place::with(Commands::new().unconfined()), marker("free"));
-    let command = format!(
-        "cat ../secret; setsid sh -c 'sleep 1000; : {mark}' & until grep -qs 1000 /proc/$!/cmdline; do :; done"
-    );
+    let command =
+        format!("cat ../secret; setsid sh -c ': >begun; sleep 1000; : {mark}' & until [ -e begun ]; do :; done");
     let (text, details) = place.call(json!({ "command": command })).await.unwrap();
     assert!(text.contains("the secret") && details["confinement"]["by"].is_null(), "{text} {details}");
     assert!(place.tool.spec().description.contains("Commands are not confined"));
@@ -184,7 +183,9 @@ async fn bubblewrap_confines_where_landlock_cannot() {
     listener.set_nonblocking(true).unwrap();
     place.run(&format!("bash -c 'echo t > /dev/tcp/127.0.0.1/{}'", listener.local_addr().unwrap().port())).await;
     assert!(listener.accept().is_err());
-    let daemon = format!("(setsid env -i sh -c 'sleep 1000; : {mark}' <&- >&- 2>&- &) ; sleep 0.2; kill -9 $$");
+    let daemon = format!(
+        "(setsid env -i sh -c ': >begun; sleep 1000; : {mark}' <&- >&- 2>&- &) ; until [ -e begun ]; do :; done; kill -9 $$"
+    );
     place.run(&daemon).await;
     assert_eq!(alive(&mark), 0);
 }
