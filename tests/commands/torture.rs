@@ -91,7 +91,7 @@ async fn fork_bombs() {
 async fn a_gigabyte_of_output() {
     let mut place = Place::new(Commands::new()).await;
     let marker = marker("flood");
-    place.run("true", 5, &marker).await;
+    ok(&place.run("true", 5, &marker).await);
     forget_peak();
     let before = peak();
     let result = place.run(&format!("yes {marker} | head -c 1000000000"), 60, &marker).await;
@@ -112,18 +112,20 @@ async fn what_does_not_want_to_end() {
     let mut place = Place::new(Commands::new()).await;
     let marker = marker("stays");
     let sleep = format!("sh -c 'sleep 1000; : {marker}'");
-    for command in [
-        format!("{sleep} &"),
-        format!("setsid nohup {sleep} >/dev/null 2>&1 &"),
-        format!("(setsid env -i {sleep} <&- >&- 2>&- &) ; sleep 0.1"),
-        format!("trap '' TERM HUP INT; {sleep}"),
-        format!("setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {marker}' & wait"),
-        format!("exec >&- 2>&-; {sleep}"),
-        format!("{sleep} & kill -STOP $$"),
-        format!("{sleep} & kill -KILL $$"),
-        format!("exec 1000<&0 2>/dev/null; cat /dev/zero | {sleep}"),
+    let (done, late) = ("Exit code 0.", "The command was ended because its time of 2 s was up.");
+    for (command, ends) in [
+        (format!("{sleep} &"), done),
+        (format!("setsid nohup {sleep} >/dev/null 2>&1 &"), done),
+        (format!("(setsid env -i {sleep} <&- >&- 2>&- &) ; sleep 0.1"), done),
+        (format!("trap '' TERM HUP INT; {sleep}"), late),
+        (format!("setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {marker}' & wait"), late),
+        (format!("exec >&- 2>&-; {sleep}"), late),
+        (format!("{sleep} & kill -STOP $$"), late),
+        (format!("{sleep} & kill -KILL $$"), "Ended by signal 9 (SIGKILL)."),
+        (format!("cat /dev/zero | {sleep}"), late),
     ] {
-        place.run(&command, 2, &marker).await;
+        let result = place.run(&command, 2, &marker).await;
+        assert!(result.text().starts_with(ends), "{command}: {}", result.text());
     }
 }
 

@@ -19,6 +19,8 @@ mod supervise;
 #[cfg(target_os = "linux")]
 mod supervise;
 #[cfg(target_os = "linux")]
+mod system;
+#[cfg(target_os = "linux")]
 mod watchdog;
 
 use std::ffi::OsString;

@@ -130,11 +130,9 @@ async fn its_time_ends_all_of_it() {
     let command = format!("echo begun; trap '' TERM; setsid sleep 1000 & sleep 1000; : {mark}");
     let start = Instant::now();
     let why = place.call(json!({ "command": command, "timeout": 1 })).await.unwrap_err();
-    assert!(
-        start.elapsed() >= Duration::from_secs(1) && start.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        start.elapsed()
-    );
+    // How late at the most, `--test commands` measures, which has the machine for itself.
+    let took = start.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(10), "{took:?}");
     assert!(why.starts_with("The command was ended because its time of 1 s was up."), "{why}");
     assert!(why.ends_with("\nbegun\n"), "{why}");
     assert_eq!(alive(&mark), 0);

@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What of the system is in the view, to be read.
-const SYSTEM: [&str; 13] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap", "/sys"];
+use super::system;
 
 /// The program, if it is there and works: containers often forbid what it needs.
 pub(super) fn find() -> Result<PathBuf, String> {
@@ -30,12 +28,35 @@ pub(super) fn arguments(readable: &[PathBuf], writable: &[PathBuf], network: boo
         arguments.push("--unshare-net".into());
     }
     let mut bind = |how: &str, path: &Path| arguments.extend([how.into(), path.into(), path.into()]);
-    for path in SYSTEM.iter().map(Path::new).chain(readable.iter().map(PathBuf::as_path)) {
+    let system = system::readable();
+    // Not the processes outside: it has a `/proc` of its own.
+    for path in system.paths.iter().filter(|path| *path != Path::new("/proc")).chain(readable) {
         bind("--ro-bind-try", path);
     }
     for path in writable {
         bind("--bind-try", path);
     }
+    for link in system.links {
+        if let Ok(target) = std::fs::read_link(&link) {
+            arguments.extend(["--symlink".into(), target.into(), link.into()]);
+        }
+    }
     arguments.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As root, that is; anybody else cannot read them anyway.
+    #[test]
+    fn what_only_root_may_read_is_not_in_the_view() {
+        let bound = arguments(&[], &[], false);
+        let has = |path: &str| bound.iter().any(|word| word == path);
+        assert!(has("/usr") && bound.iter().filter(|word| *word == "/proc").count() == 1);
+        if rustix::process::geteuid().is_root() && Path::new("/etc/shadow").exists() {
+            assert!(!has("/etc") && !has("/etc/shadow") && has("/etc/passwd"));
+        }
+    }
 }

@@ -5,7 +5,6 @@
 //! runs between fork and exec, and none of this needs `unsafe`.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -17,29 +16,11 @@ use landlock::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+use super::system;
 use super::watchdog::Watchdog;
 
 /// The newest rules that this file knows; on an older kernel those hold that it knows.
 const RULES: ABI = ABI::V9;
-/// What of the system may be read, and programs in it run.
-const SYSTEM: [&str; 16] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/gnu",
-    "/snap",
-    "/proc",
-    "/sys",
-    "/run/current-system",
-    "/run/systemd/resolve",
-];
 /// Devices that may be read and written.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -125,7 +106,7 @@ impl Fence {
             rules = rules.handle_access(AccessNet::from_all(RULES))?;
         }
         let mut rules = rules.create()?;
-        for path in system().iter().chain(readable) {
+        for path in system::readable().paths.iter().chain(readable) {
             rules = allow(rules, path, read)?;
         }
         for path in DEVICES {
@@ -200,45 +181,6 @@ fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resu
     let (Ok(file), Ok(metadata)) = (PathFd::new(path), std::fs::metadata(path)) else { return Ok(rules) };
     let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(RULES) };
     rules.add_rule(PathBeneath::new(file, access))
-}
-
-/// The system's directories. Root owns all that is in them, secrets too, and may read it without any
-/// capability; so for root what is in `/etc` is looked at, and what not everybody may read is left out.
-fn system() -> Vec<PathBuf> {
-    let all = SYSTEM.iter().map(PathBuf::from);
-    if !rustix::process::geteuid().is_root() {
-        return all.collect();
-    }
-    let mut paths: Vec<PathBuf> = all.filter(|path| path != Path::new("/etc")).collect();
-    add_public("/etc".as_ref(), 8, &mut paths);
-    paths
-}
-
-/// Adds what is in a directory and open to everybody: all at once where nothing in it is closed.
-fn add_public(dir: &Path, deep: usize, paths: &mut Vec<PathBuf>) -> bool {
-    let Ok(entries) = std::fs::read_dir(dir) else { return false };
-    let (mut all_public, start) = (true, paths.len());
-    for entry in entries.filter_map(Result::ok) {
-        let path = entry.path();
-        // A link is followed when it is used, and what it leads to is looked at there.
-        let public = match path.symlink_metadata() {
-            Ok(metadata) if metadata.is_symlink() => true,
-            Ok(metadata) if metadata.is_dir() => {
-                metadata.mode() & 0o005 == 0o005 && deep > 0 && add_public(&path, deep - 1, paths)
-            }
-            Ok(metadata) if metadata.is_file() && metadata.mode() & 0o004 != 0 => {
-                paths.push(path);
-                true
-            }
-            _ => false,
-        };
-        all_public &= public;
-    }
-    if all_public {
-        paths.truncate(start);
-        paths.push(dir.to_owned());
-    }
-    all_public
 }
 
 /// Without capabilities root is a user who owns many files. It may not look into other processes then, nor
