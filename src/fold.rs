@@ -3,6 +3,8 @@
 //! [`Fold::apply`] is the only way from an item to state and to numbered events: the live session,
 //! a restart and a reader that resumes all go through it, so they cannot disagree.
 
+mod asked;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,8 @@ use crate::model::OutputSchema;
 use crate::queue::{Queue, Waiting};
 use crate::tool::Answer;
 use crate::turn::{Spent, Turn};
+
+pub(crate) use asked::Tail;
 
 /// What the log says.
 #[derive(Default)]
@@ -60,17 +64,6 @@ pub(crate) struct Fold {
     pub(crate) messages: u64,
     /// Counters begin anew once the open batch is closed.
     fresh_after_batch: bool,
-}
-
-/// What a model could say next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tail {
-    /// Nothing: nobody has said anything.
-    Empty,
-    /// Nothing: it has said all.
-    Replied,
-    /// An answer.
-    Answerable,
 }
 
 impl Fold {
@@ -329,66 +322,8 @@ impl Fold {
         self.spent.cost += cost.unwrap_or(0.0);
     }
 
-    // ---- what the session asks --------------------------------------------------------------
-
-    /// An id for an input that came without one.
-    pub(crate) fn make_input_id(&self) -> InputId {
-        let mut ids = (self.inputs.len() as u64 + 1..).map(|n| InputId::from(format!("input-{n}")));
-        ids.find(|id| !self.inputs.contains(id)).unwrap_or_else(|| "input".into())
-    }
-
-    pub(crate) fn has_seen(&self, input: &InputId) -> bool {
-        self.inputs.contains(input)
-    }
-
-    /// The provider's id where it is a new one, else one of our own.
-    pub(crate) fn unique_call_id(&self, given: &CallId, taken: &[CallId]) -> CallId {
-        let free = |id: &CallId| !id.is_empty() && !self.call_ids.contains(id) && !taken.contains(id);
-        if free(given) {
-            return given.clone();
-        }
-        let stem = if given.is_empty() { "call" } else { given };
-        let mut ids = (self.call_ids.len() as u64 + 1..).map(|n| CallId::from(format!("{stem}_{n}")));
-        ids.find(free).unwrap_or_else(|| given.clone())
-    }
-
-    /// Whether the message came after the question that is open: only then can it be meant instead of an answer.
-    pub(crate) fn is_after_question(&self, waiting: &Waiting) -> bool {
-        self.batch.as_ref().is_some_and(|batch| waiting.at > batch.asked_at)
-    }
-
-    /// Whether a call of the open batch was put to the outside.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| batch.asked_at > 0)
-    }
-
-    pub(crate) fn calls(&self) -> &[Call] {
-        self.batch.as_ref().map_or(&[], |batch| &batch.calls)
-    }
-
-    pub(crate) fn call(&self, id: &str) -> Option<&Call> {
-        self.calls().iter().find(|c| *c.call.id == *id)
-    }
-
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {
         self.batch.as_mut()?.calls.iter_mut().find(|c| *c.call.id == *id)
-    }
-
-    /// Calls that wait for the outside, in source order.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
-        self.calls().iter().filter_map(|c| if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None })
-    }
-
-    pub(crate) fn tail(&self) -> Tail {
-        match self.context.last().map(|m| &m.body) {
-            None => Tail::Empty,
-            Some(Body::Assistant(_)) => Tail::Replied,
-            Some(_) => Tail::Answerable,
-        }
-    }
-
-    pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
-        self.history.iter().rev().find(|m| matches!(m.body, Body::Assistant(_)))
     }
 
     fn queue_update(&self) -> AgentEvent {
