@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use crate::error::AgentError;
+use crate::error::{AgentError, MemoryError};
 use crate::event::Parent;
 use crate::extensions::Extensions;
 use crate::handle::AgentHandle;
@@ -13,6 +14,7 @@ use crate::hub::{EventStream, Hub, Subscriber};
 use crate::memory::{InMemory, Memory};
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
+use crate::store::MemoryStore;
 use crate::task::Task;
 
 /// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of sessions;
@@ -31,7 +33,7 @@ impl GenericAgent {
     /// interrupted is told by [`AgentState::interrupted_run`](crate::AgentState::interrupted_run) and
     /// goes on with [`AgentHandle::continue_run`]. Must be called in a tokio runtime with time enabled.
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
-        let RunContext { session, memory, extensions, parent } = cx;
+        let RunContext { session, memory, settings, extensions, parent } = cx;
         let id = session.unwrap_or_else(|| format!("s{:016x}", self.config.ambient.random()).into());
         let (control, controlled) = mpsc::unbounded_channel();
         let (to_mail, mail) = mpsc::unbounded_channel();
@@ -40,7 +42,7 @@ impl GenericAgent {
         hub.subscribe(subscriber);
         let mut session = Session::new(self.config.clone(), hub, id, memory, mail);
         session.extensions = extensions.clone();
-        session.open().await?;
+        session.open(settings).await?;
         tokio::spawn(Task::new(session, self.pattern.clone(), controlled, to_mail, extensions).live());
         Ok((AgentHandle { control }, stream))
     }
@@ -50,6 +52,7 @@ impl GenericAgent {
 pub struct RunContext {
     session: Option<Arc<str>>,
     memory: Arc<dyn Memory>,
+    settings: Option<Arc<Value>>,
     extensions: Extensions,
     parent: Option<Parent>,
 }
@@ -57,7 +60,7 @@ pub struct RunContext {
 impl Default for RunContext {
     fn default() -> Self {
         let memory = Arc::new(InMemory::new());
-        RunContext { session: None, memory, extensions: Extensions::new(), parent: None }
+        RunContext { session: None, memory, settings: None, extensions: Extensions::new(), parent: None }
     }
 }
 
@@ -79,6 +82,19 @@ impl RunContext {
     /// The same, for a memory that a store has opened.
     pub fn shared_memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = memory;
+        self
+    }
+    /// A session of a store, which is opened here: it is this one's until its stream of events has ended.
+    pub async fn stored(self, store: &dyn MemoryStore, session: impl Into<Arc<str>>) -> Result<Self, MemoryError> {
+        let session = session.into();
+        let memory = store.open(&session).await?;
+        Ok(self.session(session).shared_memory(memory))
+    }
+    /// What the host needs to open the session again, such as which model and directory; never a key. It is kept in the
+    /// log where it differs from what is there, and found in [`SessionInfo`](crate::SessionInfo) and
+    /// [`AgentState`](crate::AgentState).
+    pub fn settings(mut self, settings: impl Into<Value>) -> Self {
+        self.settings = Some(Arc::new(settings.into()));
         self
     }
     /// A value for tools, hooks, predicates and the pattern, found by its type; never logged and

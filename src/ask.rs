@@ -13,8 +13,8 @@ use crate::hooks::{
     BeforeEnd, EndCheck, FnHandleBeforeEnd, FnHandleStepTextPart, PrepareTools, TextAction, TextPart, boxed,
 };
 use crate::input::{Lane, Prompt, Urgency};
+use crate::item::Item;
 use crate::limits::Limit;
-use crate::memory::Item;
 use crate::message::{AssistantMessage, Body, Message, ResultStatus, StopReason, Usage};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
 use crate::queue::Waiting;

@@ -17,7 +17,7 @@ use crate::error::{Need, StepError};
 use crate::event::AgentEvent;
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
 use crate::input::{Decision, Lane, Urgency};
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::{CallId, ResultStatus, ToolResult};
 use crate::session::Session;
 use crate::tool::{Effect, Outcome, Report, ToolContext, ToolOutput, ToolSpec};
@@ -201,10 +201,11 @@ impl Session {
     /// Puts what may not run by itself to the outside.
     async fn ask_outside(&mut self) -> Result<(), StepError> {
         let calls = self.fold.calls().iter().map(|c| (c.call.id.clone(), c.call.name.clone()));
+        let time = self.config.ambient.now();
         for (call, name) in calls.collect::<Vec<_>>() {
             if let Some(Ready { arguments, .. }) = self.crew.ready.remove(&call) {
                 let digest = digest(&name, &arguments, None);
-                self.stage(Item::CallAwaiting { call, arguments, digest, need: None });
+                self.stage(Item::CallAwaiting { call, name, arguments, digest, need: None, time });
             }
         }
         self.flush().await
@@ -330,8 +331,9 @@ impl Session {
     fn suspend(&mut self, call: CallId, need: Need) {
         let Some(found) = self.fold.call(&call) else { return };
         let Phase::Started { arguments } = &found.phase else { return };
-        let (arguments, digest) = (arguments.clone(), digest(&found.call.name, arguments, Some(&need)));
-        self.stage(Item::CallAwaiting { call, arguments, digest, need: Some(Arc::new(need)) });
+        let (name, arguments, time) = (found.call.name.clone(), arguments.clone(), self.config.ambient.now());
+        let digest = digest(&name, &arguments, Some(&need));
+        self.stage(Item::CallAwaiting { call, name, arguments, digest, need: Some(Arc::new(need)), time });
     }
 
     /// Stages the one result of a call.

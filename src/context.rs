@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::ask::Ask;
 use crate::error::StepError;
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::{Body, CallId, History, Message, ToolCall};
 use crate::model::ChatRequest;
 use crate::session::Session;

@@ -127,6 +127,38 @@ pub enum MemoryError {
         /// Where it is.
         end: u64,
     },
+    /// Another process, or another handle of this one, has the session open.
+    #[error("the session `{0}` is in use: wait until whoever has it open is done with it, or close it there")]
+    InUse(Arc<str>),
+    /// There is no such session.
+    #[error("there is no session `{0}`")]
+    NoSession(Arc<str>),
+    /// There is a session of that name already.
+    #[error("there is a session `{0}` already: choose another name")]
+    Exists(Arc<str>),
+    /// Others share its past.
+    #[error("the session `{session}` cannot be deleted, because others share its past: delete {} first", .branches.join(", "))]
+    HasBranches {
+        /// The session.
+        session: Arc<str>,
+        /// The sessions that were forked from it.
+        branches: Vec<String>,
+    },
+    /// What was written is not as it was written. Nothing was changed.
+    #[error("{0}")]
+    Damaged(String),
+    /// It was written by a newer version.
+    #[error(
+        "{place} was written by a newer version of loopwright (format {found}, this one knows {known}): update loopwright to open it"
+    )]
+    Newer {
+        /// The file.
+        place: String,
+        /// Its format.
+        found: u64,
+        /// The newest format that this version knows.
+        known: u64,
+    },
     /// Reading or writing failed.
     #[error("{0}")]
     Failed(String),

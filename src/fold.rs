@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::calls::{Batch, Call, Phase};
 use crate::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
 use crate::input::{Decision, Lane};
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::{AssistantMessage, Body, CallId, History, InputId, Message, MessageId, RunId};
 use crate::model::OutputSchema;
 use crate::queue::{Queue, Waiting};
@@ -36,6 +36,8 @@ pub(crate) struct Fold {
     pub(crate) batch: Option<Batch>,
     pub(crate) queue: Queue,
     pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
+    /// What the host needs to open the session again.
+    pub(crate) settings: Option<Arc<Value>>,
     /// The run that goes on.
     pub(crate) run: Option<RunId>,
     pub(crate) runs: u64,
@@ -72,6 +74,7 @@ impl Fold {
         self.len += 1;
         match item {
             Item::Opened { epoch } => self.epoch = *epoch,
+            Item::Settings { settings } => self.settings = Some(settings.clone()),
             Item::RunStarted { run, cause, time } => {
                 self.started = *time;
                 self.start_run(*run, cause, tell)
@@ -106,7 +109,7 @@ impl Fold {
             Item::State { key, value } if value.is_null() => drop(self.state.remove(key)),
             Item::State { key, value } => drop(self.state.insert(key.clone(), value.clone())),
             Item::Emitted { kind, data } => tell(AgentEvent::Custom { kind: kind.clone(), data: data.clone() }),
-            Item::CallAwaiting { call, arguments, digest, need } => {
+            Item::CallAwaiting { call, arguments, digest, need, .. } => {
                 self.open_turn(tell);
                 let at = self.len;
                 let Some(batch) = &mut self.batch else { return };

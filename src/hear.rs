@@ -6,7 +6,7 @@ use crate::calls::Phase;
 use crate::error::{InputError, StepError};
 use crate::extensions::Extensions;
 use crate::input::{ActionResult, Decision, InputEvent, Lane, Prompt, Urgency};
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::InputId;
 use crate::schema::Schema;
 use crate::session::{Input, Mail, Receipt, Session};
@@ -163,6 +163,7 @@ impl Session {
             is_running: self.fold.run.is_some() && !self.interrupted,
             is_streaming: self.partial.is_some(),
             streaming_message: self.partial.as_ref().map(|p| p.reply.so_far(p.model.id.clone())),
+            settings: self.fold.settings.clone(),
             pending_tool_calls: self
                 .fold
                 .calls()

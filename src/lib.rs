@@ -95,11 +95,13 @@ mod hear;
 mod hooks;
 mod hub;
 mod input;
+mod item;
 mod limits;
 mod memory;
 mod message;
 mod model;
 mod partial;
+mod past;
 mod pattern;
 mod queue;
 mod run;
@@ -108,6 +110,7 @@ mod session;
 mod settle;
 mod state;
 mod step;
+mod store;
 mod stream;
 mod task;
 pub mod testing;
@@ -135,8 +138,9 @@ pub use hooks::{
 };
 pub use hub::EventStream;
 pub use input::{ActionResult, Decision, InputEvent, Lane, Prompt, QueueMode, Urgency};
+pub use item::Item;
 pub use limits::{Limit, Limits};
-pub use memory::{InMemory, InMemoryStore, Item, Memory, MemoryStore};
+pub use memory::{InMemory, Memory};
 pub use message::{
     AssistantMessage, Body, CallId, Content, CustomMessage, History, InputId, Message, MessageId, Part, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -146,9 +150,11 @@ pub use model::{
     ToolChoice, ToolList,
 };
 pub use partial::PartialJson;
+pub use past::Past;
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};
+pub use store::{Found, InMemoryStore, MemoryStore, PendingAction, PendingFilter, SessionInfo};
 pub use tool::{
     Answer, Approval, ApprovalPredicate, Effect, Progress, Tool, ToolContext, ToolOutput, ToolSource, ToolSpec,
     ToolUpdate,

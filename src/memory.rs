@@ -1,197 +1,12 @@
-//! The memory seam: a session's log of [`Item`]s, who keeps it, and the one kept in RAM.
-//!
-//! The log is the truth and the session in RAM is a fold of it. Its rules (what is an item, what
-//! is durable before what) are in `ARCHITECTURE.md`; each was found necessary by a model checker.
+//! The memory seam: who keeps a session's log, and the one kept in RAM.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::error::{MemoryError, ModelErrorKind, Need};
-use crate::event::{EndKind, RunCause};
-use crate::input::{Decision, Lane, Urgency};
-use crate::limits::Limit;
-use crate::message::{CallId, InputId, Message, MessageId, RunId};
-use crate::model::OutputSchema;
-
-/// One entry of a session's log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Item {
-    /// A process has opened the session; every earlier owner's writes fail from here on.
-    Opened {
-        /// Counts the openings.
-        epoch: u64,
-    },
-    /// A run began.
-    RunStarted {
-        /// Its number.
-        run: RunId,
-        /// What it started from.
-        cause: RunCause,
-        /// Milliseconds since 1970.
-        time: u64,
-    },
-    /// A run ended; what it handed back is withdrawn by the same item.
-    RunEnded {
-        /// Its number.
-        run: RunId,
-        /// How.
-        end: EndKind,
-        /// Milliseconds since 1970.
-        time: u64,
-        /// The error, for people.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<Arc<str>>,
-        /// The kind of the model's error, if it was one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model_error: Option<ModelErrorKind>,
-        /// The budget that is used up, if that was it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<Limit>,
-        /// The typed value, if an output schema was set.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        value: Option<Arc<Value>>,
-        /// Queued messages that are handed back to the user.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        handed_back: Vec<InputId>,
-    },
-    /// A message waits: a request for its run, a steer, a follow-up.
-    Queued {
-        /// The input that brought it.
-        input: InputId,
-        /// Where it waits.
-        lane: Lane,
-        /// How urgent it is; only steering looks at it.
-        #[serde(default)]
-        urgency: Urgency,
-        /// The message.
-        message: Arc<Message>,
-        /// For a request: the schema that its answer must fit.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        output: Option<Arc<OutputSchema>>,
-    },
-    /// A queued message is in the conversation from here on.
-    Delivered {
-        /// The input that brought it.
-        input: InputId,
-    },
-    /// Queued messages were taken back.
-    Withdrawn {
-        /// The inputs that brought them.
-        inputs: Vec<InputId>,
-    },
-    /// A model request is going out.
-    RequestStarted {
-        /// The number that the reply will have.
-        message: MessageId,
-        /// `provider/name`.
-        model: Arc<str>,
-        /// The names of the tools that it offers, where it does not offer all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tools: Option<Arc<[Arc<str>]>>,
-    },
-    /// The model's reply is in the conversation from here on.
-    Replied {
-        /// The reply.
-        message: Arc<Message>,
-        /// What the request cost in US dollars, if known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost: Option<f64>,
-    },
-    /// A model's reply that stays out of the conversation.
-    Aside {
-        /// The reply.
-        message: Arc<Message>,
-        /// What the request cost in US dollars, if known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost: Option<f64>,
-    },
-    /// A message that the pattern puts into the conversation.
-    Remembered {
-        /// The message.
-        message: Arc<Message>,
-    },
-    /// A value that the pattern keeps.
-    State {
-        /// Its name.
-        key: Arc<str>,
-        /// The value; `null` removes it.
-        value: Arc<Value>,
-    },
-    /// An event of the pattern's own.
-    Emitted {
-        /// The pattern's name for it.
-        kind: Arc<str>,
-        /// Its data.
-        data: Arc<Value>,
-    },
-    /// A call waits for an answer from outside.
-    CallAwaiting {
-        /// The call.
-        call: CallId,
-        /// What would run.
-        arguments: Arc<Value>,
-        /// Digest of what was asked; an answer must name it.
-        digest: Arc<str>,
-        /// What a suspended tool needs; nothing means the confirmation of the call.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        need: Option<Arc<Need>>,
-    },
-    /// The outside has answered.
-    Decided {
-        /// The input that brought the answer.
-        input: InputId,
-        /// The call.
-        call: CallId,
-        /// The answer.
-        decision: Arc<Decision>,
-        /// Who answered, if told.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<Arc<str>>,
-    },
-    /// A call is about to run: written before its effect.
-    CallStarted {
-        /// The call.
-        call: CallId,
-        /// What runs: after coercion, hooks and edits.
-        arguments: Arc<Value>,
-    },
-    /// A call has its result. Results are written as they come; the fold puts them in source order.
-    CallFinished {
-        /// The result.
-        result: Arc<Message>,
-    },
-    /// The user wants the run to stop; a restart finishes it.
-    AbortRequested {
-        /// The input that asked.
-        input: InputId,
-    },
-    /// The conversation begins anew: what was before is in the log and in no request.
-    Reset,
-}
-
-impl Item {
-    /// Whether the log must be on disk before anything goes on (a receipt, an effect): the other
-    /// items may wait for the next one that must.
-    pub fn must_be_durable(&self) -> bool {
-        use Item::*;
-        matches!(
-            self,
-            Opened { .. }
-                | Queued { .. }
-                | Decided { .. }
-                | AbortRequested { .. }
-                | CallStarted { .. }
-                | RunEnded { .. }
-                | Reset
-        )
-    }
-}
+use crate::error::MemoryError;
+use crate::item::Item;
+use crate::message::Message;
 
 /// One session's memory: an append-only log.
 ///
@@ -215,28 +30,19 @@ pub trait Memory: Send + Sync {
     async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut found = Vec::new();
-        for item in self.load(0).await?.into_iter().rev() {
-            let (Item::Queued { message, .. }
-            | Item::Replied { message, .. }
-            | Item::Remembered { message }
-            | Item::CallFinished { result: message }) = item
-            else {
-                continue;
-            };
+        for message in self.load(0).await?.iter().rev().filter_map(Item::message) {
             let text = message.text().to_lowercase();
             if found.len() < limit && !words.is_empty() && words.iter().all(|word| text.contains(word)) {
-                found.push(message);
+                found.push(message.clone());
             }
         }
         Ok(found)
     }
-}
 
-/// Where sessions are kept.
-#[async_trait]
-pub trait MemoryStore: Send + Sync {
-    /// The memory of the session, which is empty if there was none.
-    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError>;
+    /// What had to be mended when the session was opened, a sentence for people; nothing if it was whole.
+    fn repaired(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A log in RAM: for tests, and for sessions that may be forgotten. Clones share the log.
@@ -272,17 +78,5 @@ impl Memory for InMemory {
     async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
         let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(log.get(from as usize..).unwrap_or_default().to_vec())
-    }
-}
-
-/// Sessions in RAM.
-#[derive(Clone, Default)]
-pub struct InMemoryStore(Arc<Mutex<HashMap<String, InMemory>>>);
-
-#[async_trait]
-impl MemoryStore for InMemoryStore {
-    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::new(sessions.entry(session.to_owned()).or_default().clone()))
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,8 @@ use crate::extensions::Extensions;
 use crate::fold::{Fold, Tail};
 use crate::hub::{Hub, Subscriber};
 use crate::input::InputEvent;
-use crate::memory::{Item, Memory};
+use crate::item::Item;
+use crate::memory::Memory;
 use crate::message::{Body, InputId, Message, MessageId, Part, StopReason, Usage};
 use crate::model::{ModelInfo, ToolList};
 use crate::state::AgentState;
@@ -71,6 +73,9 @@ struct Write {
 type Then = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;
 
 pub(crate) struct Session {
+    // First, so that the memory is let go before the hub ends the streams of events.
+    write: Option<Write>,
+    memory: Arc<dyn Memory>,
     pub(crate) config: Arc<Config>,
     pub(crate) id: Arc<str>,
     pub(crate) fold: Fold,
@@ -92,11 +97,9 @@ pub(crate) struct Session {
     pub(crate) interrupted: bool,
     /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
-    memory: Arc<dyn Memory>,
     numbered: u64,
     staged: Vec<Item>,
     then: Vec<Then>,
-    write: Option<Write>,
 }
 
 impl Session {
@@ -109,6 +112,8 @@ impl Session {
     ) -> Self {
         let tools = config.tools.clone();
         Session {
+            write: None,
+            memory,
             config,
             id,
             fold: Fold::default(),
@@ -123,11 +128,9 @@ impl Session {
             cancel: CancellationToken::new(),
             interrupted: false,
             offered: None,
-            memory,
             numbered: 0,
             staged: Vec::new(),
             then: Vec::new(),
-            write: None,
         }
     }
 
@@ -136,8 +139,8 @@ impl Session {
         &self.memory
     }
 
-    /// Folds the log and takes the session over.
-    pub(crate) async fn open(&mut self) -> Result<(), MemoryError> {
+    /// Folds the log and takes the session over, with these settings of the host if there are any.
+    pub(crate) async fn open(&mut self, settings: Option<Arc<Value>>) -> Result<(), MemoryError> {
         for item in self.memory.load(0).await? {
             if let Item::RunStarted { run, .. } = &item {
                 self.hub.set_run(*run);
@@ -147,6 +150,9 @@ impl Session {
         }
         self.interrupted = self.fold.run.is_some();
         self.stage(Item::Opened { epoch: self.fold.epoch + 1 });
+        if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
+            self.stage(Item::Settings { settings });
+        }
         self.flush()
             .await
             .map_err(|e| if let StepError::Memory(e) = e { e } else { MemoryError::Failed(e.to_string()) })?;

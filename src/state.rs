@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::event::ExternalAction;
 use crate::input::QueueMode;
 use crate::message::{AssistantMessage, CallId, History, Message, RunId};
@@ -30,6 +32,8 @@ pub struct AgentState {
     pub is_streaming: bool,
     /// The reply that streams, as far as it has come.
     pub streaming_message: Option<AssistantMessage>,
+    /// What the host needs to open the session again; see [`RunContext::settings`](crate::RunContext::settings).
+    pub settings: Option<Arc<Value>>,
     /// Calls that have no result yet.
     pub pending_tool_calls: Vec<CallId>,
     /// Calls that wait for an answer from outside.

@@ -17,7 +17,7 @@ use crate::context::AgentContext;
 use crate::error::StepError;
 use crate::event::RunCause;
 use crate::input::{Decision, Lane, QueueMode, Urgency};
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::{Body, CallId, History, InputId, Message, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::session::Session;

@@ -14,7 +14,7 @@ use crate::fold::Tail;
 use crate::handle::Control;
 use crate::hub::Subscriber;
 use crate::input::{Decision, InputEvent, Lane, Urgency};
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
 use crate::session::{Ack, Input, Mail, Receipt, Session};

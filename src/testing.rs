@@ -42,7 +42,8 @@ use crate::builder::AgentBuilder;
 use crate::event::{AgentEvent, Envelope, ExternalAction};
 use crate::handle::AgentHandle;
 use crate::hub::EventStream;
-use crate::memory::{InMemory, Item, Memory};
+use crate::item::Item;
+use crate::memory::{InMemory, Memory};
 use crate::pattern::BehaviorPattern;
 
 /// Time that stands at zero, and chance that counts.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{AgentEvent, Envelope, Role, Update};
 use crate::fold::Fold;
-use crate::memory::Item;
+use crate::item::Item;
 use crate::message::{Body, Message};
 use crate::model::{ChatRequest, ToolChoice};
 use crate::testing::trace::line;

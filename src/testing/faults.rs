@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::error::{MemoryError, Need, ToolError};
-use crate::memory::{Item, Memory};
+use crate::item::Item;
+use crate::memory::Memory;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// Something that waits until a test says go. Clones are the same gate.

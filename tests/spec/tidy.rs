@@ -78,15 +78,19 @@ fn core_imports_only_from_floors_below() {
     assert_eq!(floor.len(), files - 1, "the list has every file but lib.rs");
 }
 
-/// `app → {tools, providers, patterns} → core`; the crates in the middle never import each other.
+/// `app → {tools, providers, memory, patterns} → core`; the crates in the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
         ("Cargo.toml", vec![]),
         ("patterns/Cargo.toml", vec!["loopwright"]),
+        ("memory/Cargo.toml", vec!["loopwright"]),
         ("providers/Cargo.toml", vec!["loopwright"]),
         ("tools/Cargo.toml", vec!["loopwright"]),
-        ("app/Cargo.toml", vec!["loopwright", "loopwright-patterns", "loopwright-providers", "loopwright-tools"]),
+        (
+            "app/Cargo.toml",
+            vec!["loopwright", "loopwright-memory", "loopwright-patterns", "loopwright-providers", "loopwright-tools"],
+        ),
     ];
     for (manifest, allowed) in allowed {
         let text = read(manifest);

@@ -1,0 +1,1 @@
+//! Memory that survives: where sessions are kept, and what keeps them inside a model's window.

@@ -1,0 +1,145 @@
+//! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of its log sees.
+
+use crate::kit::*;
+
+fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
+    let tools: Vec<Arc<dyn Tool>> = tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
+    GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tools(tools).build().unwrap()
+}
+
+async fn open(agent: &GenericAgent, store: &InMemoryStore, session: &str) -> (AgentHandle, EventStream) {
+    agent.run(RunContext::new().stored(store, session).await.unwrap()).await.unwrap()
+}
+
+/// Ends the session's task, so that the session is free.
+async fn close(handle: AgentHandle, mut events: EventStream) {
+    drop(handle);
+    while events.next().await.is_some() {}
+}
+
+/// C69: a session has one owner at a time; it is free when its events have ended.
+#[tokio::test(start_paused = true)]
+async fn a_session_has_one_owner() {
+    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
+    let (handle, events) = open(&agent, &store, "s").await;
+    let refused = store.open("s").await.err().unwrap();
+    assert!(matches!(&refused, MemoryError::InUse(s) if **s == *"s"), "{refused}");
+    assert!(matches!(store.delete("s").await, Err(MemoryError::InUse(_))));
+    handle.prompt("go").await.unwrap();
+    close(handle, events).await;
+    let (handle, _events) = open(&agent, &store, "s").await;
+    assert_eq!(handle.prompt("more").await.unwrap().text, "two");
+}
+
+/// C70: what waits for an answer is listed across sessions, and no longer once it is answered.
+#[tokio::test(start_paused = true)]
+async fn open_actions_of_all_sessions_are_listed() {
+    let store = InMemoryStore::new();
+    let mutate = TestTool::new("mutate").effect(Effect::Idempotent);
+    for session in ["a", "b"] {
+        let agent = agent([calls(&["mutate"]), Script::text("ok")], std::slice::from_ref(&mutate));
+        let (handle, events) = open(&agent, &store, session).await;
+        handle.prompt("go").await.unwrap();
+        let all = store.pending(&PendingFilter::new()).await.unwrap();
+        assert_eq!(all.iter().map(|p| &*p.session).collect::<Vec<_>>().last(), Some(&session));
+        if session == "b" {
+            let of_b = store.pending(&PendingFilter::new().session("b").tool("mutate")).await.unwrap();
+            assert_eq!((of_b.len(), &of_b[0].action), (1, &handle.pending().await.unwrap()[0]));
+            assert!(store.pending(&PendingFilter::new().tool("other")).await.unwrap().is_empty());
+            handle.answer(&of_b[0].action, Decision::Approve).await.unwrap();
+            handle.wait_for_idle().await;
+        }
+        close(handle, events).await;
+    }
+    let left = store.pending(&PendingFilter::new()).await.unwrap();
+    assert_eq!(left.iter().map(|p| &*p.session).collect::<Vec<_>>(), ["a"]);
+}
+
+/// C71: the host's settings are in the log once, and found again.
+#[tokio::test(start_paused = true)]
+async fn settings_are_kept_with_the_session() {
+    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
+    for _ in 0..2 {
+        let cx = RunContext::new().stored(&store, "s").await.unwrap().settings(json!({"model": "m"}));
+        let (handle, events) = agent.run(cx).await.unwrap();
+        assert_eq!(handle.state().await.unwrap().settings.as_deref(), Some(&json!({"model": "m"})));
+        close(handle, events).await;
+    }
+    let items = store.read("s", 0).await.unwrap();
+    assert_eq!(items.iter().filter(|i| matches!(i, Item::Settings { .. })).count(), 1);
+    assert_eq!(store.session("s").await.unwrap().settings.as_deref(), Some(&json!({"model": "m"})));
+    assert_eq!(Past::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
+}
+
+/// C55: the events of a log are those that its session has told.
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_log_are_those_that_were_told() {
+    let mut rig = pi(
+        [calls(&["read", "ask"]), Script::text("done")],
+        &[TestTool::new("read"), TestTool::new("ask").effect(Effect::Idempotent)],
+    )
+    .await;
+    send(&rig, "go").await;
+    let mut told = rig.run_end().await;
+    let open = rig.pending().await;
+    rig.handle.answer(&open[0], Decision::Deny("no".into())).await.unwrap();
+    told.extend(rig.run_end().await);
+    let mut numbered: Vec<(u64, RunId, AgentEvent)> = Vec::new();
+    for event in &told {
+        let overlay = matches!(&event.event, AgentEvent::MessageUpdate { .. })
+            || matches!(&event.event, AgentEvent::MessageStart { role: Role::Assistant, .. });
+        if !overlay && numbered.last().is_none_or(|(seq, ..)| *seq < event.seq) {
+            numbered.push((event.seq, event.run_id, event.event.clone()));
+        }
+    }
+    let again = Past::events("s", &rig.memory.items());
+    assert_eq!(again.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(), numbered);
+}
+
+/// C72: a branch begins between turns, with neither the queue nor an open batch of its past, and goes on by itself.
+#[tokio::test(start_paused = true)]
+async fn a_branch_goes_on_by_itself() {
+    let mutate = TestTool::new("mutate").effect(Effect::AtMostOnce);
+    let store = InMemoryStore::new();
+    let replies = [Script::text("one"), calls(&["mutate"]), Script::text("in the branch"), Script::text("after")];
+    let agent = agent(replies, std::slice::from_ref(&mutate));
+    let (handle, events) = open(&agent, &store, "s").await;
+    handle.prompt("first").await.unwrap();
+    handle.prompt("second").await.unwrap();
+    handle.follow_up("waits").await.unwrap();
+    let log = store.read("s", 0).await.unwrap();
+    for at in 1..=log.len() as u64 {
+        let to = format!("f{at}");
+        let shared = store.fork("s", Some(at), &to).await.unwrap();
+        let items = store.read(&to, 0).await.unwrap();
+        assert_eq!(items[..shared as usize], log[..shared as usize]);
+        assert!(shared <= at);
+        let past = Past::of(&items);
+        assert!(past.waiting().is_empty() && past.pending().is_empty() && past.run().is_none(), "at {at}");
+        loopwright::testing::check_log(&items).unwrap();
+        loopwright::testing::check_transcript(&past.messages()).unwrap();
+    }
+    let refused = store.fork("s", None, "f9").await;
+    assert!(matches!(refused, Err(MemoryError::Exists(_))), "{refused:?}");
+    let (branch, _events) = open(&agent, &store, &format!("f{}", log.len())).await;
+    assert_eq!(branch.prompt("third").await.unwrap().text, "in the branch");
+    assert_eq!((mutate.ran(), handle.pending().await.unwrap().len()), (0, 1));
+    drop(events);
+}
+
+/// C73: what is known of a session is brought up to date item by item.
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_session_follows_its_log() {
+    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
+    let (handle, _events) = open(&agent, &store, "s").await;
+    assert_eq!(store.session("t").await, Err(MemoryError::NoSession("t".into())));
+    handle.prompt("What is it?\nSay it.").await.unwrap();
+    let info = store.session("s").await.unwrap();
+    assert_eq!((&*info.title, info.run, info.pending.len()), ("What is it?", None, 0));
+    let items = store.read("s", 0).await.unwrap();
+    assert_eq!((info.items, &info), (items.len() as u64, &SessionInfo::of("s", &items)));
+    assert!(info.started > 0 && info.changed >= info.started);
+    let found = store.search("ONE", 9).await.unwrap();
+    assert_eq!(found.iter().map(|f| f.message.text()).collect::<Vec<_>>(), ["one"]);
+    assert!(store.search("", 9).await.unwrap().is_empty());
+}
