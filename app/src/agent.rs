@@ -65,7 +65,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
         None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),
     };
     let tools = coding_tools_with(workspace, options.place.commands());
-    let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+    let names: Vec<&str> = tools.names().collect();
     for approve in &options.approve {
         match approve {
             Approve::Tool(name) if !names.contains(&name.as_str()) => {
