@@ -6,6 +6,7 @@
 mod confinement;
 mod environment;
 mod output;
+mod private;
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
@@ -31,7 +32,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loopwright::ToolError;
-use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use confinement::Confinement;
@@ -62,8 +62,8 @@ struct Inner {
 
 /// What all commands have in common that must be made first.
 struct Den {
-    /// Private: for temporary files, and as the home directory of confined commands. Gone with the shell.
-    dir: TempDir,
+    /// Gone with the shell.
+    dir: private::Private,
     #[cfg(target_os = "linux")]
     fence: Option<confine::Fence>,
 }
@@ -220,10 +220,7 @@ impl Inner {
             return Ok(den.clone());
         }
         let fail = |e: io::Error| format!("no temporary directory could be made for them: {e}");
-        let dir = tempfile::Builder::new().prefix("loopwright-").tempdir().map_err(fail)?;
-        for name in ["tmp", "home"] {
-            std::fs::create_dir(dir.path().join(name)).map_err(fail)?;
-        }
+        let dir = private::Private::make().map_err(fail)?;
         #[cfg(target_os = "linux")]
         let fence = match &self.confinement {
             Confinement::Landlock(landlock) => {
