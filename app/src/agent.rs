@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loopwright::{AgentError, BehaviorPattern, GenericAgent, ModelError, ToolChoice};
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
-use loopwright_tools::{Workspace, WorkspaceError, coding_tools_with};
+use loopwright_tools::{WorkspaceError, coding_tools_with};
 
 use crate::args::{Approve, Options, Pattern};
 use crate::{model, print};
@@ -59,7 +59,7 @@ impl Allowed {
 /// The agent that the options describe. What the user should know about the choice of the model
 /// goes to standard error.
 pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<GenericAgent, StartError> {
-    let workspace = Workspace::open(&options.place.root)?;
+    let workspace = options.place.workspace()?;
     let system = match &options.system {
         Some(text) => text.clone(),
         None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),

@@ -3,7 +3,7 @@
 use std::io;
 
 use loopwright::{Content, Effect, Tool, ToolContext, ToolError, ToolOutput, Toolbox};
-use loopwright_tools::{Workspace, coding_tools_with};
+use loopwright_tools::coding_tools_with;
 use serde_json::{Value, json};
 
 use crate::agent::StartError;
@@ -34,7 +34,7 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
 }
 
 fn all(place: &Place) -> Result<Toolbox, StartError> {
-    Ok(coding_tools_with(Workspace::open(&place.root)?, place.commands()))
+    Ok(coding_tools_with(place.workspace()?, place.commands()))
 }
 
 fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
