@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 /// The tools, as a model is offered them.
 fn specs() -> Vec<Arc<ToolSpec>> {
     let workspace = Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-    coding_tools(workspace).iter().map(|tool| tool.spec().clone()).collect()
+    coding_tools(workspace).tools().map(|tool| tool.spec().clone()).collect()
 }
 
 /// The tools in the body of a request.
@@ -133,7 +133,7 @@ fn gemini_takes_them_strictly() {
 fn null_is_as_good_as_leaving_an_argument_out() {
     let toolbox = coding_tools(Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for tool in toolbox.iter().filter(|tool| tool.spec().effect == loopwright::Effect::ReadOnly) {
+    for tool in toolbox.tools().filter(|tool| tool.spec().effect == loopwright::Effect::ReadOnly) {
         let (properties, required) = object(&tool.spec().schema);
         let value = |name: &str| if name == "pattern" { json!("loopwright") } else { json!("Cargo.toml") };
         let given: Map<String, Value> = required.iter().map(|name| (name.to_string(), value(name))).collect();
