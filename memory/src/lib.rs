@@ -1,1 +1,6 @@
 //! Memory that survives: where sessions are kept, and what keeps them inside a model's window.
+
+pub mod conformance;
+mod durability;
+
+pub use durability::Durability;
