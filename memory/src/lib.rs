@@ -1,5 +1,8 @@
 //! Memory that survives: where sessions are kept, and what keeps them inside a model's window.
 
+pub mod conformance;
+mod durability;
 mod transfer;
 
+pub use durability::Durability;
 pub use transfer::{from_jsonl, import, to_jsonl, to_markdown};
