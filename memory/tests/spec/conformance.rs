@@ -1,6 +1,7 @@
 //! The suite itself: a right store passes, and a wrong one is told what is wrong with it.
 
 use loopwright::{InMemoryStore, MemoryError};
+use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -8,4 +9,11 @@ async fn a_store_in_ram_conforms() {
     check(&InMemoryStore::new()).await.unwrap();
     let store = InMemoryStore::new();
     check_reopened(async || Ok::<_, MemoryError>(store.clone())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_files_conforms() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    check(&Jsonl::open(one.path()).unwrap()).await.unwrap();
+    check_reopened(async || Jsonl::open(two.path())).await.unwrap();
 }
