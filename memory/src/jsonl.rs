@@ -78,13 +78,13 @@ impl Jsonl {
     }
 
     fn open_log(&self, session: &str) -> Result<Log, MemoryError> {
-        if session.is_empty() {
-            return Err(MemoryError::Failed("a session's name must not be empty: give it one".into()));
-        }
+        named(session)?;
         let turn = self.folder.turn()?;
         let file = self.folder.lock(session, true)?;
         drop(turn); // whoever has the lock is alone with the file
-        Log::open(&self.folder, session, file, self.durability)
+        let log = Log::open(&self.folder, session, file, self.durability)?;
+        self.folder.sync()?;
+        Ok(log)
     }
 
     fn items(&self, session: &str) -> Result<(Header, Vec<Item>), MemoryError> {
@@ -125,6 +125,7 @@ impl Jsonl {
     }
 
     fn branch(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
+        named(to)?;
         let _turn = self.folder.turn()?;
         let (_, past) = self.items(session)?;
         let Branch { shared, items, .. } = Past::branch(&past, at);
@@ -234,6 +235,13 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, MemoryError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|e| Err(MemoryError::Failed(format!("the work on the session's file did not end: {e}"))))
+}
+
+fn named(session: &str) -> Result<(), MemoryError> {
+    match session {
+        "" => Err(MemoryError::Failed("a session's name must not be empty: give it one".into())),
+        _ => Ok(()),
+    }
 }
 
 /// An error of the file system, with the place.

@@ -13,6 +13,9 @@ use super::line::{Header, Parent};
 use super::names::{SUFFIX, file_name};
 use super::reader::{Next, Reader};
 
+/// The first line of a file; nothing if it is not there yet.
+pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
+
 /// A directory with logs.
 #[derive(Clone)]
 pub(super) struct Folder(Arc<Path>);
@@ -84,8 +87,7 @@ impl Folder {
     }
 
     /// The first line of each log, and where it is.
-    #[allow(clippy::type_complexity, reason = "a list of results")]
-    pub(super) fn headers(&self) -> Result<Vec<(PathBuf, Result<Option<Header>, MemoryError>)>, MemoryError> {
+    pub(super) fn headers(&self) -> Result<Vec<(PathBuf, FirstLine)>, MemoryError> {
         let error = |e| failed("cannot be listed", &self.0, &e);
         let mut headers = Vec::new();
         for entry in fs::read_dir(&self.0).map_err(error)? {

@@ -108,8 +108,7 @@ impl Log {
     fn begin(&mut self) -> Result<(), MemoryError> {
         let header = line::Header { session: self.session.clone(), parent: None }.line()?;
         self.write(&header)?;
-        self.sync()?;
-        self.folder.sync()
+        self.sync()
     }
 
     /// Ends the last line, which is whole.

@@ -1,7 +1,5 @@
 //! The file of a session.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 /// How the name of a session's file ends.
@@ -20,7 +18,7 @@ pub(super) fn file_name(session: &str) -> String {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(byte.into()),
             b'.' if !name.is_empty() => name.push('.'),
-            _ => drop(write!(name, "%{byte:02x}")), // writing to a string cannot fail
+            _ => name.push_str(&format!("%{byte:02x}")),
         }
         if name.len() <= LONGEST - 33 {
             cut = name.len();
@@ -29,7 +27,7 @@ pub(super) fn file_name(session: &str) -> String {
     if name.len() > LONGEST {
         name.truncate(cut);
         name.push('~');
-        Sha256::digest(session.as_bytes()).iter().take(16).for_each(|byte| drop(write!(name, "{byte:02x}")));
+        name.extend(Sha256::digest(session.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")));
     }
     name + SUFFIX
 }
