@@ -2,5 +2,7 @@
 
 pub mod conformance;
 mod durability;
+mod sqlite;
 
 pub use durability::Durability;
+pub use sqlite::Sqlite;
