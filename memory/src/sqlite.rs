@@ -40,7 +40,8 @@ use writer::{Job, Write};
 /// the given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a folder that tells who
 /// lives. The file must be on a disk of this machine: SQLite's log and its locks do not work across a network.
 ///
-/// Needs a tokio runtime. When the last clone and the last session are dropped, what was given to it is in the file.
+/// Needs a tokio runtime. A session that is dropped is free for this store at once, and for others a moment later; when
+/// the last clone and the last session are dropped, this waits until what was given to them is in the file.
 #[derive(Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -110,7 +111,9 @@ impl Shared {
         let given = self.jobs.send(Job { session: session.into(), write, durable, done });
         let ended = || {
             let file = self.file.display();
-            MemoryError::Failed(format!("nothing can be written to {file} any more, after an error: open the store anew"))
+            MemoryError::Failed(format!(
+                "nothing can be written to {file} any more, after an error: open the store anew"
+            ))
         };
         given.map_err(|_| ended())?;
         told.await.unwrap_or_else(|_| Err(ended()))

@@ -95,7 +95,8 @@ pub(super) fn tally(connection: &Connection, sessions: i64, next: i64) -> Result
 
 /// The session of this name, of a statement [`FIND`]. That there is none is the truth only if [`all`] says so too.
 pub(super) fn find(find: &mut Statement<'_>, name: &str, file: &Path) -> Result<Option<Session>, Trouble> {
-    let found = find.query_row([name], |row| Ok(Session::of(row).filter(|found| *found.info.id == *name))).optional()?;
+    let found =
+        find.query_row([name], |row| Ok(Session::of(row).filter(|found| *found.info.id == *name))).optional()?;
     match found {
         Some(None) => Err(damaged(file, &format!("what is known of session `{name}`")).into()),
         found => Ok(found.flatten()),
@@ -117,8 +118,9 @@ pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>,
         Ok((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, u32>(2)))
     });
     let (count, next) = match tally.optional()? {
-        Some((Ok(count), Ok(next), Ok(written)))
-            if written == crc([&count.to_le_bytes(), &next.to_le_bytes()]) => (count, next),
+        Some((Ok(count), Ok(next), Ok(written))) if written == crc([&count.to_le_bytes(), &next.to_le_bytes()]) => {
+            (count, next)
+        }
         _ => return Err(damaged(file, "the number of sessions").into()),
     };
     let mut statement = connection.prepare(ALL)?;

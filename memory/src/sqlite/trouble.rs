@@ -61,7 +61,9 @@ pub(super) fn explain(error: &rusqlite::Error, file: &Path) -> MemoryError {
             format!("{file} cannot be opened ({error}): see that it is a file that you may read and write")
         }
         Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => {
-            format!("{file} cannot be read or written ({error}); nothing was changed: see that the disk works and has room")
+            format!(
+                "{file} cannot be read or written ({error}); nothing was changed: see that the disk works and has room"
+            )
         }
         Some(ErrorCode::NotADatabase) => {
             format!(
