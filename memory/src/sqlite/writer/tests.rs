@@ -42,7 +42,7 @@ fn whoever_waits_too_long_is_told_why_and_a_release_is_done_later() {
     connection.busy_timeout(Duration::ZERO).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let item: Arc<[Item]> = [Item::Reset].into();
-    let json = vec![rows::json(&item[0]).unwrap()];
+    let json = vec![crate::codec::encode(&item[0]).unwrap()];
     let (append, mut appended) = job(Write::Append { owner: owner.clone(), at: 0, items: item, json }, true);
     let (release, _) = job(Write::Release { owner }, false);
     writer.write(vec![append, release]);
