@@ -4,8 +4,10 @@ mod codec;
 pub mod conformance;
 mod durability;
 mod jsonl;
+mod sqlite;
 mod transfer;
 
 pub use durability::Durability;
 pub use jsonl::Jsonl;
+pub use sqlite::Sqlite;
 pub use transfer::{from_jsonl, import, to_jsonl, to_markdown};
