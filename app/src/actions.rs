@@ -69,7 +69,8 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
     let open = session.info.iter().flat_map(|info| &info.pending);
     let Some(action) = open.clone().map(|pending| &pending.action).find(|action| *action.call == *args.call) else {
         let others: Vec<&str> = open.map(|pending| &*pending.action.call).collect();
-        let there_are = if others.is_empty() { "nothing does".into() } else { format!("these do: {}", others.join(", ")) };
+        let there_are =
+            if others.is_empty() { "nothing does".into() } else { format!("these do: {}", others.join(", ")) };
         return Err(StartError(format!("No call `{}` of session `{}` waits; {there_are}.", args.call, args.session)));
     };
     if let Some(shown) = &args.digest

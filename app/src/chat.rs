@@ -145,9 +145,10 @@ impl Chat {
         }
         if again {
             let state = self.handle.state().await?;
-            if let Some(reply) = state.messages.iter().rev().find(|message| message.role() == Role::Assistant) {
-                print::tell(&format!("{} messages; the last answer was:", state.messages.len()));
-                print::show(reply.text().trim_end());
+            print::tell(&format!("The conversation has {} messages.", state.messages.len()));
+            let said = state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
+            if let Some(last) = said.map(|reply| reply.text()).find(|text| !text.trim().is_empty()) {
+                print::show(last.trim_end());
             }
             if let Some(run) = state.interrupted_run {
                 print::tell(&format!("Run {run} was interrupted; /continue goes on with it, a new request ends it."));
@@ -228,6 +229,7 @@ impl Chat {
             ("/quit", _) => self.quit().await?,
             ("/help", _) => self.help(),
             ("/continue", Stand::Rest) => self.go_on().await?,
+            ("/continue", Stand::Working) => print::tell("It goes on already."),
             ("/later", Stand::Rest) if !rest.trim().is_empty() => self.request(rest.trim()).await?,
             ("/later", _) if !rest.trim().is_empty() => {
                 self.handle.follow_up(rest.trim()).await?;

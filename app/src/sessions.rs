@@ -77,7 +77,9 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
                 None => fresh_name(&*store).await?,
             };
             let shared = store.fork(session, *at_item, &name).await?;
-            print::tell(&format!("Session {name} shares {shared} items with {session}; `--session {name}` goes on with it."));
+            print::tell(&format!(
+                "Session {name} shares {shared} items with {session}; `--session {name}` goes on with it."
+            ));
             Ok(0)
         }
     }

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{
-    Ambient, InMemoryStore, MemoryError, MemoryStore, RunContext, SessionInfo, SystemAmbient,
-};
+use loopwright::{Ambient, InMemoryStore, MemoryError, MemoryStore, RunContext, SessionInfo, SystemAmbient};
 use loopwright_memory::{Jsonl, Sqlite};
 
 use crate::agent::{Built, StartError};
@@ -19,7 +17,9 @@ impl From<MemoryError> for StartError {
     fn from(error: MemoryError) -> Self {
         let text = error.to_string();
         let (first, end) = (text.chars().next(), if text.ends_with('.') { "" } else { "." });
-        StartError(first.into_iter().flat_map(char::to_uppercase).chain(text.chars().skip(1)).chain(end.chars()).collect())
+        StartError(
+            first.into_iter().flat_map(char::to_uppercase).chain(text.chars().skip(1)).chain(end.chars()).collect(),
+        )
     }
 }
 
@@ -63,7 +63,8 @@ impl Session {
         let store = open(&which.at)?;
         if which.latest {
             let latest = store.sessions().await?.into_iter().next();
-            let info = latest.ok_or_else(|| StartError("There is no session to go on with: leave --continue out.".into()))?;
+            let info =
+                latest.ok_or_else(|| StartError("There is no session to go on with: leave --continue out.".into()))?;
             return Ok(Session { store, name: info.id.clone(), info: Some(info), kept: true });
         }
         match which.session.as_deref() {

@@ -167,7 +167,6 @@ impl From<Thinking> for ThinkingLevel {
     }
 }
 
-
 /// Where tools work, and what commands may do there.
 #[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
 #[serde(default)]

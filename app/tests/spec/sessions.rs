@@ -77,7 +77,7 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     let args = ["chat", "--model", "openai-chat/x", "--base-url", &server.url, "--session", "s"];
     let mut chat = Process::start_with(&project, &args, &vars);
     chat.line("Write it");
-    server.request().call("write_file", &json!({"path": "a.txt", "content": "hi"}));
+    server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
     chat.err.until("Run it?");
     let busy = loopwright(&project, &["run", "--model", "offline", "--session", "s", "And you?"]);
     assert!(busy.code == 2 && busy.err.contains("is in use"), "{busy:?}");
@@ -160,11 +160,14 @@ fn a_chat_goes_on_where_it_was() {
     let project = project();
     let (session, _) = waits(&project);
     let mut chat = Process::start(&project, &["--session", &session]);
-    chat.err.until("messages; the last answer was:");
+    chat.err.until("The conversation has 2 messages.");
     chat.err.until("? write_file");
     chat.err.until("Run it?");
     chat.line("y");
     chat.err.until("✓ write_file");
+    assert_eq!(chat.close().code, 0);
+    let mut chat = Process::start(&project, &["-c"]);
+    chat.err.until("The conversation has 4 messages.");
     chat.line("/continue");
     chat.err.until("othing to continue");
     assert_eq!(chat.close().code, 0);
