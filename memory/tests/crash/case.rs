@@ -70,6 +70,8 @@ pub(crate) struct Case {
     /// The log as it was after the last process.
     pub(crate) items: Vec<Item>,
     lives: usize,
+    /// The last process.
+    pub(crate) pid: u32,
 }
 
 impl Case {
@@ -81,7 +83,7 @@ impl Case {
         let orders =
             Orders { store, place: folder, session, notes, scenario, answers: true, answers_first: false, dies: None };
         let store = store.at(&orders.place);
-        Case { place: place.clone(), orders, store, seed, items: Vec::new(), lives: 0 }
+        Case { place: place.clone(), orders, store, seed, items: Vec::new(), lives: 0, pid: 0 }
     }
 
     /// The next number of chance (splitmix64).
@@ -134,7 +136,9 @@ impl Case {
         command.env(ORDERS, serde_json::to_string(&orders).expect("orders are JSON")).stdin(Stdio::null());
         command.stdout(if orders.answers { Stdio::null() } else { Stdio::piped() });
         command.stderr(appending(&orders.notes.join("stderr"))).kill_on_drop(true);
-        command.spawn().expect("a process is started")
+        let child = command.spawn().expect("a process is started");
+        self.pid = child.id().unwrap_or_default();
+        child
     }
 
     /// Waits for the end of a process, which is killed at that moment, and checks what it left.

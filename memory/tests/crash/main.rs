@@ -12,9 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use case::{Case, End, Place};
 use child::Death;
-use scenario::SCENARIOS;
+use loopwright::{Item, ResultStatus};
+use scenario::{SCENARIOS, number};
 use stores::Kind;
 use tokio::task::JoinSet;
+
+/// Sessions at a time; their processes wait more than they work.
+const WORKERS: usize = 4;
 
 /// The process that is killed. The other tests start it, with orders.
 #[tokio::test]
@@ -45,7 +49,7 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
     let place = Arc::new(Place::new(&format!("LOOPWRIGHT_SEED={seed}")));
     let (killed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut workers = JoinSet::new();
-    for _ in 0..2 {
+    for _ in 0..WORKERS {
         let (place, killed, next) = (place.clone(), killed.clone(), next.clone());
         workers.spawn(async move {
             while killed.load(Ordering::Relaxed) < kills {
@@ -96,4 +100,61 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
         }
     }
     all(cases).await;
+}
+
+/// The processes that began `pay`, in order, and its status in the log.
+fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
+    let ran = case.notes().ran.into_iter();
+    let began = ran.filter(|ran| ran.tool == "pay" && ran.what == "begin").map(|ran| ran.pid).collect();
+    let mut results = case.items.iter().filter_map(|item| match item {
+        Item::CallFinished { result } => result.as_tool_result().filter(|result| *result.name == *"pay"),
+        _ => None,
+    });
+    (began, results.next().map(|result| result.status))
+}
+
+/// C90: a process asks and is killed, another one approves: the tool runs once, in the approving process. Where that one
+/// is killed too, a third goes on: what had not begun runs there, what may have run is not repeated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_approves_what_a_killed_one_asked() {
+    let place = Arc::new(Place::new("approvals"));
+    let at =
+        |kind: &str, after: bool| if after { Death::AfterItem(kind.into()) } else { Death::BeforeItem(kind.into()) };
+    for store in Kind::ALL {
+        let asked = async |name: &str| {
+            let mut case = Case::new(&place, store, number("payment"), name, 1);
+            case.ask_and_kill().await;
+            assert_eq!(paid(&case), (vec![], None), "nothing is paid before somebody says so");
+            case
+        };
+        let mut case = asked("approved").await;
+        case.finish().await;
+        assert_eq!(paid(&case), (vec![case.pid], Some(ResultStatus::Ok)));
+
+        let before_effect = [("decided", false), ("decided", true), ("call_started", false)];
+        for (n, (kind, after)) in before_effect.into_iter().enumerate() {
+            let mut case = asked(&format!("before-{n}")).await;
+            assert_eq!(case.live(None, Some(at(kind, after))).await, End::Killed);
+            assert_eq!(paid(&case), (vec![], None), "killed before the effect");
+            case.finish().await;
+            assert_eq!(paid(&case), (vec![case.pid], Some(ResultStatus::Ok)), "the third process pays");
+        }
+
+        let mut case = asked("recorded").await;
+        assert_eq!(case.live(None, Some(at("call_started", true))).await, End::Killed);
+        case.finish().await;
+        assert_eq!(paid(&case), (vec![], Some(ResultStatus::OutcomeUnknown)), "it may have run");
+
+        let mut case = asked("paid").await;
+        assert_eq!(case.live(None, Some(at("call_finished", false))).await, End::Killed);
+        let second = case.pid;
+        case.finish().await;
+        assert_eq!(paid(&case), (vec![second], Some(ResultStatus::OutcomeUnknown)), "paid once");
+
+        let mut case = asked("finished").await;
+        assert_eq!(case.live(None, Some(at("call_finished", true))).await, End::Killed);
+        let second = case.pid;
+        case.finish().await;
+        assert_eq!(paid(&case), (vec![second], Some(ResultStatus::Ok)), "paid once, and known");
+    }
 }

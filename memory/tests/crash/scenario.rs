@@ -70,7 +70,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         asides: &[
             aside(When::Starts("read"), What::FollowUp, "f1", "f1 do: once"),
             aside(When::Starts("read"), What::FollowUp, "f2", "f2 do: pay put"),
-            aside(When::Starts("once"), What::FollowUp, "f3", "f3 and that is all"),
+            aside(When::Starts("pay"), What::FollowUp, "f3", "f3 and that is all"),
         ],
         exact: true,
         impatient: false,
