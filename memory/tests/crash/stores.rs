@@ -7,21 +7,24 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use loopwright::*;
+use loopwright_memory::Sqlite;
 use serde::{Deserialize, Serialize};
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Lines,
+    Sqlite,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 1] = [Kind::Lines];
+    pub(crate) const ALL: [Kind; 2] = [Kind::Lines, Kind::Sqlite];
 
     /// The store in this directory.
     pub(crate) fn at(self, place: &Path) -> Arc<dyn MemoryStore> {
         match self {
             Kind::Lines => Arc::new(Lines(place.to_owned())),
+            Kind::Sqlite => Arc::new(Sqlite::open(place.join("sessions.db")).expect("the store can be opened")),
         }
     }
 }
