@@ -1,13 +1,13 @@
 //! One session: its processes, one after the other, and the checks after each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright::{Item, MemoryStore, SessionInfo};
+use loopwright::{Body, Item, MemoryStore, SessionInfo};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -24,6 +24,9 @@ const TOO_LONG: Duration = Duration::from_secs(60);
 /// The stores of a test, and what its scenarios are like without a kill.
 pub(crate) struct Place {
     folder: TempDir,
+    stores: HashMap<Kind, Arc<dyn MemoryStore>>,
+    /// What has been in the logs: how runs, replies and calls ended.
+    pub(crate) seen: std::sync::Mutex<BTreeSet<String>>,
     /// Says how to repeat the test.
     hint: String,
     undisturbed: Mutex<HashMap<(Kind, usize), (Vec<String>, Duration)>>,
@@ -32,10 +35,13 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(hint: &str) -> Place {
         let folder = TempDir::new().expect("a temporary directory");
-        for kind in Kind::ALL {
-            std::fs::create_dir(folder.path().join(format!("{kind:?}"))).expect("a directory for the store");
-        }
-        Place { folder, hint: hint.into(), undisturbed: Mutex::default() }
+        let open = |kind: Kind| {
+            let place = folder.path().join(format!("{kind:?}"));
+            std::fs::create_dir(&place).expect("a directory for the store");
+            (kind, kind.at(&place))
+        };
+        let stores = Kind::ALL.into_iter().map(open).collect();
+        Place { folder, stores, hint: hint.into(), undisturbed: Mutex::default(), seen: Default::default() }
     }
 
     /// The conversation of a scenario without a kill, and how long that takes.
@@ -82,7 +88,7 @@ impl Case {
         let folder = place.folder.path().join(format!("{store:?}"));
         let orders =
             Orders { store, place: folder, session, notes, scenario, answers: true, answers_first: false, dies: None };
-        let store = store.at(&orders.place);
+        let store = place.stores[&store].clone();
         Case { place: place.clone(), orders, store, seed, items: Vec::new(), lives: 0, pid: 0 }
     }
 
@@ -170,6 +176,7 @@ impl Case {
             return Err("what was in the log is not there any more".into());
         }
         self.items = items;
+        self.place.seen.lock().expect("no test has failed").extend(self.items.iter().filter_map(outcome));
         if !self.items.is_empty() {
             let (kept, made) = (self.store.session(&session).await, SessionInfo::of(&*session, &self.items));
             if kept.as_ref() != Ok(&made) {
@@ -197,5 +204,18 @@ impl Case {
             folder.display(),
             log.join("\n")
         )
+    }
+}
+
+/// How a run, a reply or a call ended.
+fn outcome(item: &Item) -> Option<String> {
+    match item {
+        Item::RunEnded { end, .. } => Some(format!("run {end:?}")),
+        Item::Decided { decision, .. } => Some(format!("decided {}", decision.name())),
+        _ => match &item.message()?.body {
+            Body::Assistant(reply) => Some(format!("reply {:?}", reply.stop)),
+            Body::ToolResult(result) => Some(format!("call {:?}", result.status)),
+            _ => None,
+        },
     }
 }

@@ -72,6 +72,7 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
         });
     }
     all(workers).await;
+    println!("{:?}", place.seen.lock().expect("no test has failed"));
     println!("{} kills in {} sessions", killed.load(Ordering::Relaxed), next.load(Ordering::Relaxed));
 }
 
@@ -100,6 +101,7 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
         }
     }
     all(cases).await;
+    println!("{:?}", place.seen.lock().expect("no test has failed"));
 }
 
 /// The processes that began `pay`, in order, and its status in the log.
