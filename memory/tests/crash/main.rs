@@ -15,6 +15,7 @@ use child::Death;
 use loopwright::{Item, ResultStatus};
 use scenario::{SCENARIOS, number};
 use stores::Kind;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// Sessions at a time; their processes wait more than they work.
@@ -80,28 +81,33 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
     let place = Arc::new(Place::new("every write"));
+    let turns = Arc::new(Semaphore::new(2 * WORKERS));
     let mut cases = JoinSet::new();
-    for store in Kind::ALL {
-        for half in 0..2 {
-            let place = place.clone();
-            cases.spawn(async move {
-                for scenario in 0..SCENARIOS.len() {
-                    let name = SCENARIOS[scenario].name;
-                    for n in 1.. {
-                        let death = if half == 0 { Death::Before(n) } else { Death::After(n) };
-                        let mut case = Case::new(&place, store, scenario, &format!("{name}-{half}-{n}"), n);
-                        if let End::Done = case.live(None, Some(death)).await {
-                            assert!(n > 10, "{name} has at least ten writes");
-                            break;
-                        }
-                        case.finish().await;
-                    }
+    for (store, scenario, after) in every_case() {
+        let (place, turns) = (place.clone(), turns.clone());
+        cases.spawn(async move {
+            let _turn = turns.acquire().await.expect("it is never closed");
+            let name = SCENARIOS[scenario].name;
+            for n in 1.. {
+                let death = if after { Death::After(n) } else { Death::Before(n) };
+                let mut case = Case::new(&place, store, scenario, &format!("{name}-{death:?}"), n);
+                if let End::Done = case.live(None, Some(death)).await {
+                    assert!(n > 10, "{name} has at least ten writes");
+                    break;
                 }
-            });
-        }
+                case.finish().await;
+            }
+        });
     }
     all(cases).await;
-    println!("{:?}", place.seen.lock().expect("no test has failed"));
+    let wanted = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"].map(|status| format!("call {status}"));
+    let seen = place.seen.lock().expect("no test has failed");
+    assert!(wanted.iter().all(|wanted| seen.contains(wanted)), "{seen:?}");
+}
+
+fn every_case() -> impl Iterator<Item = (Kind, usize, bool)> {
+    let scenarios = Kind::ALL.into_iter().flat_map(|store| (0..SCENARIOS.len()).map(move |scenario| (store, scenario)));
+    scenarios.flat_map(|(store, scenario)| [(store, scenario, false), (store, scenario, true)])
 }
 
 /// The processes that began `pay`, in order, and its status in the log.

@@ -100,6 +100,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         impatient: false,
     },
     Scenario {
+        name: "hush",
+        requests: &[("r1", "r1 do: read"), ("r2", "r2 do: once")],
+        asides: &[aside(When::Word(2), What::Abort, "abort", "")],
+        exact: false,
+        impatient: false,
+    },
+    Scenario {
         name: "impatience",
         requests: &[
             ("r1", "r1 do: read once pay"),

@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod conformance;
+mod jsonl;
