@@ -21,6 +21,9 @@ use crate::stores::Kind;
 /// A child that takes longer hangs.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
+/// The conversation of a scenario without a kill, and how long its process takes.
+type Undisturbed = (Vec<String>, Duration);
+
 /// The stores of a test, and what its scenarios are like without a kill.
 pub(crate) struct Place {
     folder: TempDir,
@@ -29,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) seen: std::sync::Mutex<BTreeSet<String>>,
     /// Says how to repeat the test.
     hint: String,
-    undisturbed: Mutex<HashMap<(Kind, usize), (Vec<String>, Duration)>>,
+    undisturbed: Mutex<HashMap<(Kind, usize), Undisturbed>>,
 }
 
 impl Place {
@@ -44,8 +47,8 @@ impl Place {
         Place { folder, stores, hint: hint.into(), undisturbed: Mutex::default(), seen: Default::default() }
     }
 
-    /// The conversation of a scenario without a kill, and how long that takes.
-    pub(crate) async fn undisturbed(self: &Arc<Self>, store: Kind, scenario: usize) -> (Vec<String>, Duration) {
+    /// What a scenario is like without a kill; found out once.
+    pub(crate) async fn undisturbed(self: &Arc<Self>, store: Kind, scenario: usize) -> Undisturbed {
         let mut known = self.undisturbed.lock().await;
         if let Some(found) = known.get(&(store, scenario)) {
             return found.clone();
@@ -102,7 +105,7 @@ impl Case {
 
     /// The life of one process, which is killed at that moment or dies as ordered; then everything is checked.
     pub(crate) async fn live(&mut self, killed: Option<Duration>, dies: Option<Death>) -> End {
-        self.orders.answers_first = self.random() % 2 == 0;
+        self.orders.answers_first = self.random().is_multiple_of(2);
         let child = self.start(dies);
         let end = self.wait(child, killed).await;
         if end == End::Done && SCENARIOS[self.orders.scenario].exact {

@@ -154,8 +154,7 @@ fn check_receipts(items: &[Item], notes: &Notes) -> Checked {
             Item::AbortRequested { .. } | Item::RunEnded { end: EndKind::Aborted, .. } => receipt == "abort",
             _ => false,
         });
-        // An abort at rest, with nothing open, changes nothing.
-        ensure(kept || receipt == "abort", || format!("the receipt of {receipt} went out, and it is lost"))?;
+        ensure(kept, || format!("the receipt of {receipt} went out, and it is lost"))?;
     }
     Ok(())
 }

@@ -116,8 +116,10 @@ pub(crate) async fn live() {
     let scenario = &SCENARIOS[orders.scenario];
     let told = Arc::new(appending(&orders.notes.join("told")));
     let ran = Arc::new(appending(&orders.notes.join("ran")));
-    // The empty line ends one that the last process was killed in.
-    note(&told, "began", json!(std::process::id()), "\n");
+    for notes in [&told, &ran] {
+        (&**notes).write_all(b"\n").expect("notes can be written"); // ends a line that the last process was killed in
+    }
+    note(&told, "began", json!(std::process::id()));
     let inner = orders.store.at(&orders.place).open(&orders.session).await.expect("the session can be opened");
     let known = inner.load(0).await.expect("the session can be read");
     let mortal = Mortal { inner, dies: orders.dies.clone(), appends: AtomicU64::new(0) };
@@ -141,8 +143,8 @@ pub(crate) async fn live() {
 }
 
 /// One line of what is told, written at once.
-fn note(told: &File, kind: &str, data: Value, before: &str) {
-    let line = format!("{before}{}\n", json!({kind: data}));
+fn note(told: &File, kind: &str, data: Value) {
+    let line = format!("{}\n", json!({kind: data}));
     (&*told).write_all(line.as_bytes()).expect("what is told is written down");
 }
 
@@ -222,7 +224,7 @@ impl Outside {
             let answer = ActionResult::new(action.call.clone(), action.digest.clone(), scenario::answer(action));
             let sent = handle.send(InputEvent::ExternalActionResult(answer.by("the outside").id(&*id)));
             match self.until(sent).await {
-                Ok(id) => note(&self.told, "receipt", json!(id), ""),
+                Ok(id) => note(&self.told, "receipt", json!(id)),
                 Err(InputError::NotPending(_)) => {} // a steer was faster
                 Err(error) => panic!("the answer to {} is refused: {error}", action.name),
             }
@@ -234,7 +236,7 @@ impl Outside {
         let handle = self.handle.clone();
         let receipt = self.until(handle.send(event)).await;
         receipt.unwrap_or_else(|error| panic!("{id} is refused: {error}"));
-        note(&self.told, "receipt", json!(id), "");
+        note(&self.told, "receipt", json!(id));
     }
 
     /// Hears what the session tells until something is done.
@@ -249,7 +251,7 @@ impl Outside {
     }
 
     fn hear(&mut self, envelope: &Envelope) {
-        note(&self.told, "event", serde_json::to_value(envelope).expect("an event is JSON"), "");
+        note(&self.told, "event", serde_json::to_value(envelope).expect("an event is JSON"));
         let is_now = |when: &When| match (&envelope.event, when) {
             (AgentEvent::ToolExecutionStart { name, .. }, When::Starts(tool)) => **name == **tool,
             (AgentEvent::MessageUpdate { message_id, .. }, When::Word(id)) => message_id.0 == *id,
@@ -266,7 +268,7 @@ impl Outside {
             for aside in new.drain(..) {
                 let receipt = handle.send(input(aside)).await;
                 receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", aside.id));
-                note(&told, "receipt", json!(aside.id), "");
+                note(&told, "receipt", json!(aside.id));
             }
         });
     }
@@ -276,7 +278,7 @@ impl Outside {
         let Outside { handle, mut events, told, .. } = self;
         drop(handle);
         while let Some(event) = events.next().await {
-            note(&told, "event", serde_json::to_value(&*event).expect("an event is JSON"), "");
+            note(&told, "event", serde_json::to_value(&*event).expect("an event is JSON"));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The crash matrix: processes that work on sessions are killed, by chance and between any two writes, and started again
 //! until all is done. `LOOPWRIGHT_KILLS` says how many are killed by chance (200), `LOOPWRIGHT_SEED` repeats a seed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+
 mod case;
 mod check;
 mod child;
@@ -77,7 +79,7 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
     println!("{} kills in {} sessions", killed.load(Ordering::Relaxed), next.load(Ordering::Relaxed));
 }
 
-/// C89: a kill right before and right after every write of every scenario.
+/// C90: a kill right before and right after every write of every scenario.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
     let place = Arc::new(Place::new("every write"));
@@ -121,7 +123,7 @@ fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
     (began, results.next().map(|result| result.status))
 }
 
-/// C90: a process asks and is killed, another one approves: the tool runs once, in the approving process. Where that one
+/// C91: a process asks and is killed, another one approves: the tool runs once, in the approving process. Where that one
 /// is killed too, a third goes on: what had not begun runs there, what may have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_approves_what_a_killed_one_asked() {

@@ -164,9 +164,9 @@ fn reply(messages: &[Arc<Message>]) -> Script {
     let has_calls = |m: &&Arc<Message>| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some());
     let at = messages.iter().filter(has_calls).count();
     let users: Vec<String> = messages.iter().filter(|m| m.role() == Role::User).map(|m| m.text()).collect();
-    let groups = users.iter().filter_map(|text| text.split_once("do:")).flat_map(|(_, tools)| tools.split('|'));
+    let mut groups = users.iter().filter_map(|text| text.split_once("do:")).flat_map(|(_, tools)| tools.split('|'));
     let pause = Duration::from_millis(1);
-    let Some(group) = groups.skip(at).next() else {
+    let Some(group) = groups.nth(at) else {
         let last = users.last().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned();
         return Script::new().stream(["Done ".into(), "with ".into(), last, ".".into()], pause);
     };
