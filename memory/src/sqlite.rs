@@ -17,7 +17,7 @@ use loopwright::{Found, Item, Memory, MemoryError, MemoryStore, Past, SessionInf
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::Durability;
+use crate::{Durability, codec};
 use trouble::Trouble;
 use writer::{Job, Write};
 
@@ -40,7 +40,8 @@ use writer::{Job, Write};
 /// the given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a folder that tells who
 /// lives. The file must be on a disk of this machine: SQLite's log and its locks do not work across a network.
 ///
-/// Needs a tokio runtime. When the last clone and the last session are dropped, what was given to it is in the file.
+/// Needs a tokio runtime. A session that is dropped is free for this store at once, and for others a moment later; when
+/// the last clone and the last session are dropped, this waits until what was given to them is in the file.
 #[derive(Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -167,7 +168,7 @@ impl Drop for Owned {
 #[async_trait]
 impl Memory for Owned {
     async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
-        let json = items.iter().map(rows::json).collect::<Result<_, _>>()?;
+        let json = items.iter().map(codec::encode).collect::<Result<_, _>>()?;
         let durable = self.store.durability == Durability::Every || items.iter().any(Item::must_be_durable);
         let write = Write::Append { owner: self.owner.clone(), at, items, json };
         self.store.shared.write(&self.session, write, durable).await
@@ -233,7 +234,7 @@ impl MemoryStore for Sqlite {
             items.extend(branch.items.iter().cloned());
             let mut info = SessionInfo::of(new, &items);
             info.parent = Some((of, branch.shared)).filter(|(_, shared)| *shared > 0);
-            let json = branch.items.iter().map(rows::json).collect::<Result<Vec<_>, _>>()?;
+            let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
             Ok((branch.shared, Write::Fork { of: number, info: Box::new(info), json }))
         };
         let (shared, write) = self.shared.read(begin).await?;

@@ -8,9 +8,9 @@ use std::path::Path;
 use loopwright::{Item, MemoryError, SessionInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
-use serde::de::DeserializeOwned;
 
 use super::trouble::{Trouble, damaged};
+use crate::codec;
 
 /// Finds a session by its name.
 pub(super) const FIND: &str = "SELECT name, number, info, owner, crc FROM session WHERE name = ?1";
@@ -34,7 +34,7 @@ pub(super) struct Session {
 impl Session {
     /// Writes it, new or changed.
     pub(super) fn put(&self, put: &mut Statement<'_>) -> Result<(), Trouble> {
-        let info = json(&self.info)?;
+        let info = codec::encode(&self.info)?;
         let crc = crc([self.info.id.as_bytes(), &self.number.to_le_bytes(), info.as_bytes(), self.owner.as_bytes()]);
         put.execute((&*self.info.id, self.number, info, &*self.owner, crc))?;
         Ok(())
@@ -51,21 +51,9 @@ impl Session {
         let (name, number, info, owner) = (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
         let written = row.get::<_, u32>(4).ok()?;
         let found = crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
-        let session = Session { number, owner: owner.into(), info: parse(info).ok()? };
+        let session = Session { number, owner: owner.into(), info: codec::decode(info.as_bytes()).ok()? };
         (written == found && *session.info.id == *name).then_some(session)
     }
-}
-
-/// What is written, as it is written.
-pub(super) fn json(what: &impl serde::Serialize) -> Result<String, MemoryError> {
-    serde_json::to_string(what).map_err(|why| MemoryError::Failed(format!("what was to be kept is no JSON: {why}")))
-}
-
-/// However deep it is: it was written.
-fn parse<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
-    let mut json = serde_json::Deserializer::from_str(json);
-    json.disable_recursion_limit();
-    T::deserialize(&mut json)
 }
 
 /// Over the fields and where they end.
@@ -168,7 +156,7 @@ pub(super) fn items(connection: &Connection, of: Session, from: u64, file: &Path
         while let Some(row) = rows.next()? {
             let json = checked(row, number, at).filter(|_| at < last);
             let json = json.ok_or_else(|| damaged(file, &format!("item {at} of session `{name}`")))?;
-            items.push(parse(json).map_err(|why| {
+            items.push(codec::decode(json.as_bytes()).map_err(|why| {
                 let file = file.display();
                 MemoryError::Damaged(format!(
                     "item {at} of session `{name}` in {file} is not understood ({why}): update loopwright, a newer \

@@ -42,17 +42,7 @@ pub(super) enum Write {
 
 /// Writes until nobody is left who could ask for more.
 pub(super) fn run(connection: Connection, owners: Owners, file: PathBuf, jobs: Receiver<Job>) -> rusqlite::Result<()> {
-    let mut writer = Writer {
-        find: connection.prepare(rows::FIND)?,
-        put: connection.prepare(rows::PUT)?,
-        add: connection.prepare(rows::ADD)?,
-        connection: &connection,
-        owners,
-        file,
-        held: HashSet::new(),
-        later: Vec::new(),
-        full: false,
-    };
+    let mut writer = Writer::new(&connection, owners, file)?;
     while let Ok(first) = jobs.recv() {
         let mut group = std::mem::take(&mut writer.later);
         group.push(first);
@@ -77,7 +67,21 @@ struct Writer<'c> {
     full: bool,
 }
 
-impl Writer<'_> {
+impl<'c> Writer<'c> {
+    fn new(connection: &'c Connection, owners: Owners, file: PathBuf) -> rusqlite::Result<Self> {
+        Ok(Writer {
+            connection,
+            find: connection.prepare(rows::FIND)?,
+            put: connection.prepare(rows::PUT)?,
+            add: connection.prepare(rows::ADD)?,
+            owners,
+            file,
+            held: HashSet::new(),
+            later: Vec::new(),
+            full: false,
+        })
+    }
+
     fn write(&mut self, jobs: Vec<Job>) {
         match self.commit(&jobs) {
             Ok(outcomes) => {
@@ -250,3 +254,6 @@ impl Writer<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,3 +4,4 @@
 
 mod conformance;
 mod jsonl;
+mod sqlite;
