@@ -123,7 +123,8 @@ pub(crate) async fn live() {
     let inner = orders.store.at(&orders.place).open(&orders.session).await.expect("the session can be opened");
     let known = inner.load(0).await.expect("the session can be read");
     let mortal = Mortal { inner, dies: orders.dies.clone(), appends: AtomicU64::new(0) };
-    let agent = GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran)).build();
+    let agent = GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran));
+    let agent = agent.while_awaiting(scenario.while_awaiting).build();
     let cx = RunContext::new().session(&*orders.session).memory(mortal);
     let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session goes on");
     let mut outside = Outside { orders, scenario, handle, events, told, sent: HashSet::new(), sending: JoinSet::new() };

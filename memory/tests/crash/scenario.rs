@@ -19,6 +19,8 @@ pub(crate) struct Scenario {
     pub(crate) asides: &'static [Aside],
     /// A kill changes nothing in the conversation but "outcome unknown".
     pub(crate) exact: bool,
+    /// What is said while something is asked.
+    pub(crate) while_awaiting: WhileAwaiting,
     /// A request that was not sent yet comes instead of `Continue`.
     pub(crate) impatient: bool,
 }
@@ -62,6 +64,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ],
         asides: &[],
         exact: true,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
     },
     Scenario {
@@ -73,6 +76,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             aside(When::Starts("pay"), What::FollowUp, "f3", "f3 and that is all"),
         ],
         exact: true,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
     },
     Scenario {
@@ -86,6 +90,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             aside(When::Starts("once"), What::Steer(Urgency::Interrupt), "s5", "s5 stop that"),
         ],
         exact: false,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
     },
     Scenario {
@@ -97,6 +102,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             aside(When::Starts("slow"), What::Abort, "abort", ""),
         ],
         exact: false,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
     },
     Scenario {
@@ -104,6 +110,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         requests: &[("r1", "r1 do: read"), ("r2", "r2 do: once")],
         asides: &[aside(When::Word(2), What::Abort, "abort", "")],
         exact: false,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
     },
     Scenario {
@@ -119,9 +126,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             aside(When::Starts("slow"), What::Steer(Urgency::AfterTurn), "s1", "s1 in good time"),
         ],
         exact: false,
+        while_awaiting: WhileAwaiting::Supersede,
         impatient: true,
     },
-    Scenario { name: "payment", requests: &[("r1", "r1 do: read pay")], asides: &[], exact: true, impatient: false },
+    Scenario {
+        name: "payment",
+        requests: &[("r1", "r1 do: read pay")],
+        asides: &[],
+        exact: true,
+        while_awaiting: WhileAwaiting::Supersede,
+        impatient: false,
+    },
 ];
 
 /// The number of a scenario.
