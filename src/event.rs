@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::compact::Compaction;
 use crate::error::{ModelErrorKind, Need};
 use crate::input::Decision;
 use crate::limits::Limit;
@@ -42,6 +43,11 @@ pub enum RunCause {
     Steer,
     /// An abort or a reset of what was open at rest.
     Abort,
+    /// The conversation is to be compacted, and nothing else unless somebody says something meanwhile.
+    Compact {
+        /// What the summary should mind.
+        instructions: Option<Arc<str>>,
+    },
 }
 
 impl RunCause {
@@ -181,6 +187,8 @@ pub enum AgentEvent {
         /// Texts of the follow-ups that wait.
         follow_up: Vec<String>,
     },
+    /// Messages are shown to the model as a summary from here on, or are left out.
+    Compaction(Arc<Compaction>),
     /// An event of the pattern's own.
     Custom {
         /// The pattern's name for it.

@@ -9,6 +9,7 @@ mod answering;
 mod bad_memory;
 mod batches;
 mod behaviours;
+mod compaction;
 mod confirmation;
 mod crash;
 mod events;

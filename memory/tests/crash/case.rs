@@ -214,6 +214,7 @@ impl Case {
 fn outcome(item: &Item) -> Option<String> {
     match item {
         Item::RunEnded { end, .. } => Some(format!("run {end:?}")),
+        Item::Compacted { why, .. } => Some(format!("compacted {why:?}")),
         Item::Decided { decision, .. } => Some(format!("decided {}", decision.name())),
         _ => match &item.message()?.body {
             Body::Assistant(reply) => Some(format!("reply {:?}", reply.stop)),

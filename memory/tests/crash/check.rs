@@ -10,7 +10,7 @@ use loopwright::*;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::scenario::{self, Scenario, What};
+use crate::scenario::{self, Scenario};
 
 /// What the processes of a session have left besides its log.
 pub(crate) struct Notes {
@@ -103,8 +103,10 @@ pub(crate) fn check(session: &str, items: &[Item], notes: &Notes) -> Checked {
     check_log(items)?;
     let past = Past::of(items);
     let messages = past.messages();
-    let open = messages.last().is_some_and(|m| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some()));
-    check_transcript(&messages[..messages.len() - usize::from(open)])?;
+    for said in [&messages, &past.context()] {
+        let open = said.last().is_some_and(|m| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some()));
+        check_transcript(&said[..said.len() - usize::from(open)])?;
+    }
     let mut said = HashSet::new();
     let mut users = messages.iter().filter(|m| m.role() == Role::User);
     ensure(users.all(|m| said.insert(m.text())), || "a message is in the conversation twice".into())?;
@@ -231,7 +233,7 @@ pub(crate) fn check_done(scenario: &Scenario, items: &[Item]) -> Checked {
     check_transcript(&past.messages())?;
     let rests = past.run().is_none() && past.waiting().is_empty() && past.pending().is_empty();
     ensure(rests, || "something is left to do".into())?;
-    let asides = scenario.asides.iter().filter(|aside| !matches!(aside.what, What::Abort)).map(|aside| aside.id);
+    let asides = scenario.asides.iter().filter(|aside| aside.what.has_id()).map(|aside| aside.id);
     for id in scenario.requests.iter().map(|(id, _)| *id).chain(asides) {
         let gone = items.iter().any(|item| match item {
             Item::Delivered { input } => **input == *id,

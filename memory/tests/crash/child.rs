@@ -124,7 +124,7 @@ pub(crate) async fn live() {
     let known = inner.load(0).await.expect("the session can be read");
     let mortal = Mortal { inner, dies: orders.dies.clone(), appends: AtomicU64::new(0) };
     let agent = GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran));
-    let agent = agent.while_awaiting(scenario.while_awaiting).build();
+    let agent = agent.while_awaiting(scenario.while_awaiting).compaction(scenario::Compactor).build();
     let cx = RunContext::new().session(&*orders.session).memory(mortal);
     let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session goes on");
     let mut outside = Outside { orders, scenario, handle, events, told, sent: HashSet::new(), sending: JoinSet::new() };
@@ -157,7 +157,7 @@ impl Outside {
             self.settle().await;
         }
         for aside in self.scenario.asides {
-            if !matches!(aside.what, What::Abort) && self.sent.insert(aside.id.into()) {
+            if aside.what.has_id() && self.sent.insert(aside.id.into()) {
                 let event = input(aside);
                 self.send(aside.id, event).await;
             }
@@ -269,6 +269,9 @@ impl Outside {
             for aside in new.drain(..) {
                 let receipt = handle.send(input(aside)).await;
                 receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", aside.id));
+                if matches!(aside.what, What::Compact) {
+                    continue; // where there is nothing to compact, nothing is done
+                }
                 note(&told, "receipt", json!(aside.id));
             }
         });
@@ -291,5 +294,6 @@ fn input(aside: &Aside) -> InputEvent {
         What::FollowUp => InputEvent::FollowUp(prompt),
         What::Request => InputEvent::UserRequest(prompt),
         What::Abort => InputEvent::Abort,
+        What::Compact => InputEvent::Compact(None),
     }
 }

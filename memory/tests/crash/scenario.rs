@@ -49,6 +49,14 @@ pub(crate) enum What {
     FollowUp,
     Request,
     Abort,
+    Compact,
+}
+
+impl What {
+    /// Whether it is an input with an id, which may be sent again.
+    pub(crate) fn has_id(&self) -> bool {
+        !matches!(self, What::Abort | What::Compact)
+    }
 }
 
 const fn aside(when: When, what: What, id: &'static str, text: &'static str) -> Aside {
@@ -130,6 +138,19 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         impatient: true,
     },
     Scenario {
+        name: "compaction",
+        requests: &[
+            ("r1", "r1 do: read put | once"),
+            ("r2", "r2 do: once | pay read"),
+            ("r3", "r3 do: read | put once"),
+            ("r4", "r4 do: put"),
+        ],
+        asides: &[aside(When::Starts("pay"), What::Compact, "compact", "")],
+        exact: true,
+        while_awaiting: WhileAwaiting::Supersede,
+        impatient: false,
+    },
+    Scenario {
         name: "payment",
         requests: &[("r1", "r1 do: read pay")],
         asides: &[],
@@ -189,6 +210,23 @@ fn reply(messages: &[Arc<Message>]) -> Script {
     // The same ids in each group, as careless models give them.
     let calls = ["a", "b", "c", "d"].into_iter().zip(group.split_whitespace()).enumerate();
     calls.fold(script, |script, (n, (id, tool))| script.call(id, tool, &json!({"n": n}).to_string()).wait(pause))
+}
+
+/// Replaces all before the last message of the user: where somebody asks for it, and where there are many messages.
+pub(crate) struct Compactor;
+
+impl Compact for Compactor {
+    fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
+        let most = if matches!(context.why, CompactCause::Asked { .. }) { 1 } else { 9 };
+        let last = context.messages.iter().rposition(|m| m.role() == Role::User)?;
+        let message = format!("Summarise {last} messages.").into();
+        let summary = SummaryRequest { model: None, system: "You summarise.".into(), message, max_tokens: None };
+        (last > most).then_some(CompactPlan { replaces: 0..last, summary: Some(summary), more: false })
+    }
+    fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, summary: Option<&str>) -> Replacement {
+        let said = summary.expect("the model never fails");
+        Replacement { message: format!("What was before: {said}").into(), details: Value::Null }
+    }
 }
 
 /// A tool that writes down when it begins and when it has ended, since that is its effect on the world.
