@@ -415,6 +415,7 @@ fn key(item: &Item) -> Option<(&'static str, &str)> {
         Item::RequestStarted { .. } => ("request", ""),
         Item::Replied { .. } => ("reply", ""),
         Item::Aside { .. } => ("aside", ""),
+        Item::Compacted { .. } => ("compacted", ""),
         Item::CallAwaiting { call, .. } => ("awaiting", call),
         Item::Decided { call, .. } => ("decided", call),
         Item::CallStarted { call, .. } => ("started", call),
