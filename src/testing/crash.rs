@@ -358,7 +358,7 @@ impl Desk {
     /// What is said next, if it is its time.
     fn next(&self, due: impl Fn(&Act) -> bool) -> Option<Act> {
         let mut acts = self.acts();
-        let act = acts.1.pop_front_if(|act| due(act))?;
+        let act = acts.1.front().is_some_and(due).then(|| acts.1.pop_front())??;
         acts.2.push((act.number, self.log.items().len()));
         Some(act)
     }

@@ -72,6 +72,7 @@ use stage::{Against, Sent, Stage, Status};
 ///   arguments did not fit, give the agent a [`Replay::stand_in`] of each of its tools instead.
 /// - What a hook was given. A log has replies after `on_text_part` and results after `after_tool_call`, and the hooks of
 ///   the agent see these once more.
+/// - The whole of a result that was too long: it is shortened once more, unless the agent's limit is a little higher.
 /// - Extensions of inputs, time and chance; progress of tools; how long anything took. A budget of time never ends a
 ///   run here.
 /// - When precisely a message came. It is said directly after the item that it follows in the log (to a model or a tool
