@@ -175,6 +175,9 @@ impl<'c> Writer<'c> {
         at: u64,
         (items, json): (&[Item], &[String]),
     ) -> Result<(), Trouble> {
+        if found.is_none() {
+            rows::all(self.connection, &self.file)?; // it is gone only if none of these is it, damaged
+        }
         let end = found.as_ref().map_or(0, |session| session.info.items);
         let Some(mut session) = found.filter(|session| *session.owner == *owner && at == end) else {
             return Err(MemoryError::Conflict { at, end }.into());
