@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use loopwright::{
-    AssistantMessage, Content, CustomMessage, Decision, EndKind, Item, Lane, Limit, Message, MessageId, ModelErrorKind,
-    Need, OutputSchema, Part, ResultStatus, RunCause, RunId, StopReason, ToolCall, ToolOutput, ToolResult, Urgency,
-    Usage, UserMessage,
+    AssistantMessage, CompactCause, Content, CustomMessage, Decision, EndKind, Item, Lane, Limit, Message, MessageId,
+    ModelErrorKind, Need, OutputSchema, Part, ResultStatus, RunCause, RunId, StopReason, ToolCall, ToolOutput,
+    ToolResult, Urgency, Usage, UserMessage,
 };
 use serde_json::{Value, json};
 
@@ -170,6 +170,15 @@ pub(super) fn every_item() -> Vec<Item> {
         Item::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
         Item::Replied { message: message(3, AssistantMessage::default()), cost: None },
         Item::Aside { message: message(4, AssistantMessage::default()), cost: Some(1.23456789e-7) },
+        Item::Compacted {
+            first: MessageId(1),
+            last: MessageId(3),
+            message: message(5, UserMessage::from(ODD)),
+            details: odd_json(),
+            summary: Some(MessageId(4)),
+            error: Some(ODD.into()),
+            why: CompactCause::Asked { instructions: Some(ODD.into()) },
+        },
         Item::Remembered { message: message(5, custom) },
         said(&big),
         Item::State { key: ODD.into(), value: odd_json() },
