@@ -125,7 +125,11 @@ impl Session {
                         item.into_iter().for_each(|item| self.stage(item));
                         if matches!(at.why, CompactCause::Asked { .. }) {
                             self.flush().await?;
-                            return Ok(Compacted::Failed(failure));
+                            return Ok(if made.is_empty() {
+                                Compacted::Failed(failure)
+                            } else {
+                                Compacted::Done(made)
+                            });
                         }
                         tracing::warn!(session = &*self.id, error = %failure, "no summary: turns are left out");
                         error = Some(failure.to_string().into());

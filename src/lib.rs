@@ -154,7 +154,7 @@ pub use model::{
     ToolChoice, ToolList,
 };
 pub use partial::PartialJson;
-pub use past::Past;
+pub use past::{Branch, Past};
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};

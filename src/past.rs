@@ -15,12 +15,14 @@ use crate::message::{History, InputId, Message, RunId};
 /// What a session's log says, for a reader that does not own the session.
 pub struct Past(Fold);
 
-/// How a branch begins.
-pub(crate) struct Fork {
+/// How a branch begins; for a store whose [`fork`](crate::MemoryStore::fork) shares the past instead of copying it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Branch {
     /// Items of the past that it keeps.
-    pub(crate) shared: u64,
-    /// What it writes first: nothing waits in it and no run goes on.
-    pub(crate) items: Vec<Item>,
+    pub shared: u64,
+    /// What it writes first, so that nothing waits in it and no run goes on.
+    pub items: Vec<Item>,
 }
 
 impl Past {
@@ -81,7 +83,8 @@ impl Past {
     }
 
     /// Where a branch after the first `at` items begins: there, or at the last place before it that is between turns.
-    pub(crate) fn fork_of(items: &[Item], at: Option<u64>) -> Fork {
+    /// With `None`, after the last place of the log that is between turns.
+    pub fn branch(items: &[Item], at: Option<u64>) -> Branch {
         let end = at.map_or(items.len(), |at| (at as usize).min(items.len()));
         let (mut fold, mut shared) = (Fold::default(), 0);
         for item in &items[..end] {
@@ -114,6 +117,6 @@ impl Past {
             None if !others.is_empty() => first.push(Item::Withdrawn { inputs: others }),
             None => {}
         }
-        Fork { shared, items: first }
+        Branch { shared, items: first }
     }
 }

@@ -288,6 +288,27 @@ mod tests {
         assert!(read(schema, r#"{"c": null}"#).unwrap_err().contains("/c"));
     }
 
+    /// Strict function calls give null for all that is optional, at any depth.
+    #[test]
+    fn null_is_absent_at_any_depth() {
+        let schema = json!({"type": "object", "additionalProperties": false, "required": ["list"],
+            "$defs": {"P": {"type": "object", "additionalProperties": false, "properties": {
+                "n": {"type": "integer"}, "kept": {"type": ["integer", "null"]},
+                "kind": {"type": "string", "enum": ["a", "b"]}, "more": {"$ref": "#/$defs/Q"},
+            }}, "Q": {"type": "object", "properties": {"s": {"type": "string"}}, "additionalProperties": false}},
+            "properties": {"list": {"type": "array", "items": {"$ref": "#/$defs/P"}},
+                "one": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]},
+                "either": {"oneOf": [{"type": "string"}, {"$ref": "#/$defs/Q"}]}},
+        });
+        let all = json!({"n": null, "kept": null, "kind": null, "more": {"s": null}});
+        let raw = json!({"list": [all, {"more": null}], "one": all, "either": {"s": null}}).to_string();
+        let all = json!({"kept": null, "more": {}});
+        let wanted = json!({"list": [all, {}], "one": all, "either": {}});
+        assert_eq!(read(schema.clone(), &raw).unwrap(), wanted);
+        let wanted = json!({"list": [], "one": null});
+        assert_eq!(read(schema, r#"{"list": [], "one": null, "either": null}"#).unwrap(), wanted);
+    }
+
     #[test]
     fn references_and_branches_are_followed() {
         let schema = json!({"$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}},

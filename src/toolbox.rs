@@ -31,6 +31,8 @@ use crate::tool::{Approval, Effect, Tool, ToolSpec};
 pub struct Toolbox {
     entries: BTreeMap<Arc<str>, Entry>,
     list: Arc<ToolList>,
+    /// Collected, but not fit to be in it.
+    refused: Vec<Arc<dyn Tool>>,
 }
 
 /// A tool under the name that it has in this toolbox.
@@ -57,11 +59,7 @@ impl Toolbox {
     /// With more tools.
     pub fn with_all(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
         for tool in tools {
-            let spec = tool.spec().clone();
-            if legal_name(&spec.name) != *spec.name {
-                return Err(ToolboxError::Name(spec.name.clone()));
-            }
-            self.insert(spec.clone(), spec, tool, None)?;
+            self.add(tool)?;
         }
         self.relist();
         Ok(self)
@@ -93,6 +91,16 @@ impl Toolbox {
     /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|name| &**name)
+    }
+
+    /// The tools, sorted by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.entries.values().map(|entry| &entry.tool)
+    }
+
+    /// The tool of this name.
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.entries.get(name).map(|entry| &entry.tool)
     }
 
     /// What a tool is.
@@ -129,6 +137,14 @@ impl Toolbox {
         &self.list
     }
 
+    fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolboxError> {
+        let spec = tool.spec().clone();
+        if legal_name(&spec.name) != *spec.name {
+            return Err(ToolboxError::Name(spec.name.clone()));
+        }
+        self.insert(spec.clone(), spec, tool, None)
+    }
+
     fn insert(
         &mut self,
         spec: Arc<ToolSpec>,
@@ -160,6 +176,33 @@ impl Toolbox {
         });
         let mut names = std::iter::once(name.to_owned()).chain(numbered);
         names.find(|name| !self.entries.contains_key(name.as_str())).unwrap_or_default().into()
+    }
+}
+
+/// Tools that are known to go together, as those of one crate are, without an error to handle. One that
+/// [`Toolbox::with_all`] would refuse cannot be called here, and is that error once all of them are put into an
+/// agent or another toolbox.
+impl FromIterator<Arc<dyn Tool>> for Toolbox {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Tool>>>(tools: I) -> Self {
+        let mut all = Toolbox::new();
+        for tool in tools {
+            if all.add(tool.clone()).is_err() {
+                all.refused.push(tool);
+            }
+        }
+        all.relist();
+        all
+    }
+}
+
+/// All tools that were put in, for [`AgentBuilder::tools`](crate::AgentBuilder::tools) or [`Toolbox::with_all`].
+impl IntoIterator for Toolbox {
+    type Item = Arc<dyn Tool>;
+    type IntoIter = std::vec::IntoIter<Arc<dyn Tool>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let tools: Vec<_> = self.entries.into_values().map(|entry| entry.tool).chain(self.refused).collect();
+        tools.into_iter()
     }
 }
 
@@ -224,6 +267,19 @@ mod tests {
         let tools = Toolbox::new().with_all([tool("a")]).unwrap();
         assert_eq!(tools.clone().with_all([tool("a")]).err(), Some(ToolboxError::Twice("a".into())));
         assert_eq!(tools.with_all([tool("a.b")]).err(), Some(ToolboxError::Name("a.b".into())));
+    }
+
+    #[test]
+    fn what_is_collected_and_not_fit_is_told_where_errors_are() {
+        let good: Toolbox = [tool("b"), tool("a")].into_iter().collect();
+        assert!(good.names().eq(["a", "b"]) && good.tool("a").is_some() && good.list().len() == 2);
+        assert!(Toolbox::new().with_all(good).unwrap().names().eq(["a", "b"]));
+        let twice: Toolbox = [tool("a"), tool("a")].into_iter().collect();
+        assert_eq!(twice.tools().count(), 1);
+        assert_eq!(Toolbox::new().with_all(twice).err(), Some(ToolboxError::Twice("a".into())));
+        let illegal: Toolbox = [tool("a.b")].into_iter().collect();
+        assert_eq!(illegal.tools().count(), 0);
+        assert_eq!(Toolbox::new().with_all(illegal).err(), Some(ToolboxError::Name("a.b".into())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loopwright::{AgentError, BehaviorPattern, GenericAgent, ModelError, ToolChoice};
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
-use loopwright_tools::{Workspace, WorkspaceError, coding_tools_with};
+use loopwright_tools::{WorkspaceError, coding_tools_with};
 
 use crate::args::{Approve, Options, Pattern};
 use crate::{model, print};
@@ -59,13 +59,13 @@ impl Allowed {
 /// The agent that the options describe. What the user should know about the choice of the model
 /// goes to standard error.
 pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<GenericAgent, StartError> {
-    let workspace = Workspace::open(&options.place.root)?;
+    let workspace = options.place.workspace()?;
     let system = match &options.system {
         Some(text) => text.clone(),
         None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),
     };
     let tools = coding_tools_with(workspace, options.place.commands());
-    let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+    let names: Vec<&str> = tools.names().collect();
     for approve in &options.approve {
         match approve {
             Approve::Tool(name) if !names.contains(&name.as_str()) => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use loopwright::ThinkingLevel;
-use loopwright_tools::Commands;
+use loopwright_tools::{Commands, Workspace, WorkspaceError};
 
 use crate::agent::StartError;
 use crate::print;
@@ -73,7 +73,13 @@ pub(crate) enum Tools {
 pub(crate) struct Place {
     /// The directory to work in; tools cannot leave it.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) root: PathBuf,
+    root: PathBuf,
+    /// Leave a file alone that somebody else changed after it was read, until it is read again.
+    ///
+    /// What was read is remembered for one session, so `tools call`, which is one call, has no use for it. Commands
+    /// are not held by it.
+    #[arg(long)]
+    guard: bool,
     /// Let commands use the network; otherwise they have none, not even of this machine.
     #[arg(long)]
     network: bool,
@@ -89,6 +95,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The workspace that tools work in.
+    pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
+        let workspace = Workspace::open(&self.root)?;
+        Ok(if self.guard { workspace.guarded() } else { workspace })
+    }
+
     /// How commands are run.
     pub(crate) fn commands(&self) -> Commands {
         let mut commands = Commands::new();

@@ -1,10 +1,9 @@
 //! `loopwright tools`: the tools by themselves, without a model.
 
 use std::io;
-use std::sync::Arc;
 
-use loopwright::{AgentError, Content, Effect, Tool, ToolContext, ToolError, ToolOutput, Toolbox};
-use loopwright_tools::{Workspace, coding_tools_with};
+use loopwright::{Content, Effect, Tool, ToolContext, ToolError, ToolOutput, Toolbox};
+use loopwright_tools::coding_tools_with;
 use serde_json::{Value, json};
 
 use crate::agent::StartError;
@@ -23,9 +22,8 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
         Tools::Call { name, arguments, json, place } => {
             let tools = all(place)?;
             // As the engine does it, with the same words.
-            let toolbox = Toolbox::new().with_all(tools.clone()).map_err(AgentError::from)?;
-            let arguments = toolbox.validate(name, arguments).map_err(StartError)?;
-            let Some(tool) = tools.iter().find(|tool| *tool.spec().name == **name) else { return Ok(TOOL_FAILED) };
+            let arguments = tools.validate(name, arguments).map_err(StartError)?;
+            let Some(tool) = tools.tool(name) else { return Ok(TOOL_FAILED) };
             show(call(&**tool, &arguments).await?, *json)
         }
     };
@@ -35,15 +33,14 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
     })
 }
 
-fn all(place: &Place) -> Result<Vec<Arc<dyn Tool>>, StartError> {
-    Ok(coding_tools_with(Workspace::open(&place.root)?, place.commands()))
+fn all(place: &Place) -> Result<Toolbox, StartError> {
+    Ok(coding_tools_with(place.workspace()?, place.commands()))
 }
 
-fn list(tools: &[Arc<dyn Tool>], json: bool) -> io::Result<u8> {
-    let mut specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
-    specs.sort_by(|a, b| a.name.cmp(&b.name));
+fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
+    let specs = tools.tools().map(|tool| tool.spec());
     if json {
-        let all = specs.iter().map(|spec| {
+        let all = specs.map(|spec| {
             json!({
                 "name": &*spec.name,
                 "title": spec.title,

@@ -49,6 +49,7 @@ mod salvage;
 mod schema;
 mod shown;
 mod sse;
+mod strict;
 mod told;
 mod turns;
 mod wait;

@@ -24,7 +24,7 @@ pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
 }
 
 /// Constraints that a grammar cannot hold. The engine checks them all the same.
-const UNCHECKED: &[&str] = &[
+pub(crate) const UNCHECKED: &[&str] = &[
     "$schema",
     "exclusiveMaximum",
     "exclusiveMinimum",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright::{ChatRequest, ToolList, ToolSpec};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
-use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::openai_chat::{ChatCompletions, Profile};
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{Settings, WireFormat};
 use loopwright_tools::{Workspace, coding_tools};
@@ -15,14 +15,18 @@ use serde_json::{Map, Value, json};
 /// The tools, as a model is offered them.
 fn specs() -> Vec<Arc<ToolSpec>> {
     let workspace = Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-    coding_tools(workspace).iter().map(|tool| tool.spec().clone()).collect()
+    coding_tools(workspace).tools().map(|tool| tool.spec().clone()).collect()
 }
 
 /// The tools in the body of a request.
 fn sent<F: WireFormat>(pointer: &str) -> Vec<Value> {
+    sent_by::<F>(pointer, &Settings::new("m"))
+}
+
+fn sent_by<F: WireFormat>(pointer: &str, settings: &Settings<F::Profile>) -> Vec<Value> {
     let mut request = ChatRequest::default();
     request.tools = Arc::new(ToolList::new(specs()));
-    let body: Value = serde_json::from_slice(&F::encode(&request, &Settings::new("m"))).unwrap();
+    let body: Value = serde_json::from_slice(&F::encode(&request, settings)).unwrap();
     body.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("{body}")).clone()
 }
 
@@ -43,13 +47,18 @@ fn name(name: &Value) {
     assert!(name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{name}");
 }
 
-/// OpenAI: what may be left out may also be null. Its strict mode is not asked for, which wants each in `required`.
-fn openai(schema: &Value) {
-    let (properties, required) = object(schema);
-    assert!(required.iter().all(|name| properties.contains_key(*name)), "{schema}");
+/// OpenAI's strict mode: each argument is required, and null is what may be left out of the tool's own schema.
+fn openai(tool: &Value) {
+    assert_eq!(tool["strict"], true, "{tool}");
+    let (properties, required) = object(&tool["parameters"]);
+    assert_eq!(properties.keys().collect::<Vec<_>>(), required, "not each once: {tool}");
+    let specs = specs();
+    let spec = specs.iter().find(|spec| tool["name"] == *spec.name).unwrap();
+    let (own, must) = object(&spec.schema);
+    assert!(properties.keys().eq(own.keys()), "{tool}");
     for (name, property) in properties {
         let nullable = property["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
-        assert!(required.contains(&name.as_str()) || nullable, "`{name}` is neither required nor nullable: {schema}");
+        assert_eq!(nullable, !must.contains(&name.as_str()), "`{name}` is either required or nullable: {tool}");
     }
     plain(properties);
 }
@@ -72,21 +81,34 @@ fn plain(properties: &Map<String, Value>) {
 }
 
 #[test]
-fn openai_chat_completions_takes_them() {
-    let tools = sent::<ChatCompletions>("/tools");
+fn openai_chat_completions_takes_them_strictly() {
+    let mut settings = Settings::new("m");
+    settings.profile = Profile::of_host("api.openai.com");
+    let tools = sent_by::<ChatCompletions>("/tools", &settings);
     assert_eq!(tools.len(), specs().len());
     for tool in &tools {
         name(&tool["function"]["name"]);
-        openai(&tool["function"]["parameters"]);
+        openai(&tool["function"]);
         assert!(tool["function"]["description"].as_str().unwrap().len() <= 1_024, "{tool}");
     }
 }
 
+/// Servers that are not known to have a strict mode get each schema as the tool has it.
 #[test]
-fn openai_responses_takes_them() {
-    for tool in &sent::<Responses>("/tools") {
+fn compatible_servers_take_them() {
+    for (tool, spec) in sent::<ChatCompletions>("/tools").iter().zip(specs()) {
+        assert_eq!(tool["function"]["parameters"], spec.schema);
+        assert_eq!(tool["function"].get("strict"), None, "{tool}");
+    }
+}
+
+#[test]
+fn openai_responses_takes_them_strictly() {
+    let tools = sent::<Responses>("/tools");
+    assert_eq!(tools.len(), specs().len());
+    for tool in &tools {
         name(&tool["name"]);
-        openai(&tool["parameters"]);
+        openai(tool);
     }
 }
 
@@ -111,7 +133,7 @@ fn gemini_takes_them_strictly() {
 fn null_is_as_good_as_leaving_an_argument_out() {
     let toolbox = coding_tools(Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for tool in toolbox.iter().filter(|tool| tool.spec().effect == loopwright::Effect::ReadOnly) {
+    for tool in toolbox.tools().filter(|tool| tool.spec().effect == loopwright::Effect::ReadOnly) {
         let (properties, required) = object(&tool.spec().schema);
         let value = |name: &str| if name == "pattern" { json!("loopwright") } else { json!("Cargo.toml") };
         let given: Map<String, Value> = required.iter().map(|name| (name.to_string(), value(name))).collect();

@@ -19,6 +19,7 @@ pub struct Commands {
     pub(crate) unconfined: bool,
     pub(crate) max_timeout: Duration,
     pub(crate) max_processes: usize,
+    pub(crate) max_output: u64,
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) env: Vec<String>,
@@ -31,6 +32,7 @@ impl Default for Commands {
             unconfined: false,
             max_timeout: Duration::from_secs(600),
             max_processes: 512,
+            max_output: 64 * 1024 * 1024,
             readable: Vec::new(),
             writable: Vec::new(),
             env: Vec::new(),
@@ -64,6 +66,12 @@ impl Commands {
     /// The most processes that a command may have at the same time; 512 otherwise. With more, all of them are ended.
     pub fn max_processes(mut self, count: usize) -> Self {
         self.max_processes = count;
+        self
+    }
+    /// The most bytes that are kept of one command's output, in a file of the workspace; 64 MiB otherwise. Of more
+    /// the beginning and, up to a MiB, the end are kept. All such files together have at most 16 times as many.
+    pub fn max_output(mut self, bytes: u64) -> Self {
+        self.max_output = bytes;
         self
     }
     /// One more file or directory, with all below it, that commands may read and run programs from. The

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::commands::Commands;
-use crate::process::{Ended, How, Output, Shell};
+use crate::process::{Ended, How, KEPT, Output, SHOWN, Shell};
 use crate::schema::strict;
-use crate::workspace::Workspace;
+use crate::workspace::{Most, Workspace};
 
 const NAME: &str = "execute_command";
 const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and returns what it prints, standard output \
@@ -23,12 +23,10 @@ const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and ret
 const TIME: Duration = Duration::from_secs(30);
 /// More than a command may take: ending it, and writing what it printed.
 const AFTERWARDS: Duration = Duration::from_secs(15);
-/// Bytes of output that the model is shown.
-const BYTES: usize = 30 * 1024;
-/// Where output that is longer is kept, for how many calls of a session, and of all sessions together.
-const KEPT: &str = ".loopwright/output";
+/// For how many calls of a session long output is kept, of all sessions together, and how often the most for one call.
 const KEPT_CALLS: usize = 16;
 const KEPT_IN_ALL: usize = 64;
+const KEPT_TIMES: u64 = 16;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -56,8 +54,8 @@ struct State {
 /// `LANG` and a few more, never a key. All its processes end with the call, daemons included, and if this
 /// process is killed too (with Landlock from Linux 6.12 on, and with bubblewrap).
 ///
-/// Output that is too long for the model is kept in `.loopwright/output`, each in a file of its own: the last 16
-/// of a session, and the last 64 of all sessions together; older ones are removed.
+/// Output that is too long for the model is kept whole in `.loopwright/output`, each in a file of its own: up to
+/// [`Commands::max_output`], the last 16 of a session, and the last 64 of all sessions together; older ones are removed.
 ///
 /// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands inherit none; a
 /// program that this process starts in another way gets one only if it is handed over on purpose.
@@ -95,8 +93,8 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
         }
         () = told => {}
     }
-    let ended = running.ended().await?;
-    let kept = state.keep(&ended.output, &cx).await;
+    let mut ended = running.ended().await?;
+    let kept = state.keep(&mut ended.output, &cx).await;
     let text = text(&ended, kept.as_ref(), time);
     match ended.how {
         How::Exited(_) | How::Signalled(_) => Ok(ToolOutput::text(text).details(details(&state, &args, &ended, kept))),
@@ -135,26 +133,25 @@ fn checked(args: &Args, most: Duration) -> Result<Duration, ToolError> {
 /// Output that is longer than what the model is shown.
 enum Kept {
     /// It is in this file.
-    In { path: String, left_out: u64 },
+    In { path: String, lost: u64 },
     /// It could not be kept; why.
     Lost(String),
 }
 
 impl State {
     /// Puts output that is too long into a new file of the workspace.
-    async fn keep(&self, output: &Output, cx: &ToolContext) -> Option<Kept> {
-        if output.total() <= BYTES as u64 {
-            return None;
-        }
-        let (whole, left_out) = output.kept();
-        let series = name(cx.session_id());
-        let work = move |workspace: &Workspace| {
-            // So that it is not taken for a part of the project.
-            workspace.write(&format!("{KEPT}/.gitignore"), b"*\n", None)?;
-            Ok(workspace.add_numbered(KEPT, &series, &whole, KEPT_CALLS, KEPT_IN_ALL)?)
+    async fn keep(&self, output: &mut Output, cx: &ToolContext) -> Option<Kept> {
+        let mut long = match output.take_kept()? {
+            Ok(long) => long,
+            Err(why) => return Some(Kept::Lost(why)),
         };
+        let (lost, series) = (long.lost, name(cx.session_id()));
+        let bytes = self.shell.commands().max_output.saturating_mul(KEPT_TIMES);
+        let most = Most { of_series: KEPT_CALLS, of_all: KEPT_IN_ALL, bytes };
+        let work =
+            move |workspace: &Workspace| Ok(workspace.add_numbered(KEPT, &series, |file| long.put(file), most)?);
         Some(match self.workspace.unguarded().off_thread(work).await {
-            Ok(path) => Kept::In { path, left_out },
+            Ok(path) => Kept::In { path, lost },
             Err(why) => Kept::Lost(why.to_string()),
         })
     }
@@ -190,7 +187,7 @@ fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
     if ended.undead > 0 {
         let _ = write!(text, " {} of its processes could not be ended and may still run.", ended.undead);
     }
-    let shown = ended.output.shown(BYTES);
+    let shown = ended.output.shown(SHOWN);
     match kept {
         _ if ended.output.total() == 0 => text.push_str(" It printed nothing."),
         None => {
@@ -199,11 +196,9 @@ fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
         Some(kept) => {
             let (left_out, total) = (shown.left_out, ended.output.total());
             let word = match kept {
-                Kept::In { path, left_out: 0 } => format!("all of it is in `{path}`"),
-                Kept::In { path, left_out } => {
-                    format!(
-                        "`{path}` has more of it, but for {left_out} bytes in the middle, which were too many to keep"
-                    )
+                Kept::In { path, lost: 0 } => format!("all of it is in `{path}`"),
+                Kept::In { path, lost } => {
+                    format!("`{path}` has all of it but {lost} bytes in the middle, which were too many to keep")
                 }
                 Kept::Lost(why) => format!("it could not be kept: {why}"),
             };
@@ -223,9 +218,9 @@ fn details(state: &State, args: &Args, ended: &Ended, kept: Option<Kept>) -> Val
         How::Signalled(signal) => (None, Some(signal)),
         _ => (None, None),
     };
-    let output_file = match kept {
-        Some(Kept::In { path, .. }) => Some(path),
-        _ => None,
+    let (output_file, lost) = match kept {
+        Some(Kept::In { path, lost }) => (Some(path), Some(lost)),
+        _ => (None, None),
     };
     json!({
         "command": args.command,
@@ -234,6 +229,7 @@ fn details(state: &State, args: &Args, ended: &Ended, kept: Option<Kept>) -> Val
         "milliseconds": ended.took.as_millis() as u64,
         "output_bytes": ended.output.total(),
         "output_file": output_file,
+        "output_file_left_out": lost,
         "processes_ended": ended.left,
         "confinement": state.shell.confinement().details(state.shell.commands()),
     })

@@ -72,7 +72,7 @@ fn glob(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutp
     } else if total > FILES {
         text.push_str(&format!("… the first {FILES} of {total} files: narrow it with `path` or a longer pattern\n"));
     }
-    text.push_str(&walked.told());
+    text.push_str(&walked.told(total == 0));
     let details = json!({ "path": path, "pattern": args.pattern, "files": files, "total": total });
     Ok(ToolOutput::text(text).details(details))
 }
@@ -141,7 +141,11 @@ mod tests {
         fs::write(dir.path().join(".git/info/exclude"), "a.txt\n").unwrap();
         assert_eq!(glob(&dir, json!({ "pattern": "*.txt" })).await.unwrap().0, "b.txt\n");
         let (text, _) = glob(&dir, json!({ "pattern": "*.txt", "path": "sub" })).await.unwrap();
-        assert_eq!(text, "No file in `sub` matches `*.txt`.\n");
+        assert_eq!(
+            text,
+            "No file in `sub` matches `*.txt`.\n… not looked at: 1 file, which a .gitignore or its like names. To look \
+             there, give one as `path`, such as `sub/a.txt`\n"
+        );
     }
 
     #[tokio::test]

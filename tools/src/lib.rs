@@ -33,7 +33,7 @@ mod escapes;
 
 use std::sync::Arc;
 
-use loopwright::Tool;
+use loopwright::{Tool, Toolbox};
 
 pub use commands::Commands;
 pub use diff::diff;
@@ -48,13 +48,13 @@ pub use workspace::Workspace;
 pub use write_file::write_file;
 
 /// All coding tools, in this workspace, with commands as they are run by default: confined, without network.
-pub fn coding_tools(workspace: Workspace) -> Vec<Arc<dyn Tool>> {
+pub fn coding_tools(workspace: Workspace) -> Toolbox {
     coding_tools_with(workspace, Commands::new())
 }
 
 /// All coding tools, in this workspace, with commands that are run in this way.
-pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Vec<Arc<dyn Tool>> {
-    vec![
+pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Toolbox {
+    let tools: [Arc<dyn Tool>; 8] = [
         Arc::new(execute_command(workspace.clone(), commands)),
         Arc::new(read_file(workspace.clone())),
         Arc::new(write_file(workspace.clone())),
@@ -63,5 +63,6 @@ pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Vec<Arc<dy
         Arc::new(search_files(workspace.clone())),
         Arc::new(glob_files(workspace.clone())),
         Arc::new(diff(workspace)),
-    ]
+    ];
+    tools.into_iter().collect()
 }

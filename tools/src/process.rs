@@ -6,6 +6,7 @@
 mod confinement;
 mod environment;
 mod output;
+mod private;
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
@@ -25,21 +26,19 @@ mod watchdog;
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cap_std::fs::Dir;
 use loopwright::ToolError;
-use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use confinement::Confinement;
-pub(crate) use output::Output;
+pub(crate) use output::{KEPT, Output, SHOWN};
 
 use crate::commands::Commands;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, here};
 
 /// What the shell does with the command, which is its first argument.
 #[cfg(target_os = "linux")]
@@ -63,8 +62,8 @@ struct Inner {
 
 /// What all commands have in common that must be made first.
 struct Den {
-    /// Private: for temporary files, and as the home directory of confined commands. Gone with the shell.
-    dir: TempDir,
+    /// Gone with the shell.
+    dir: private::Private,
     #[cfg(target_os = "linux")]
     fence: Option<confine::Fence>,
 }
@@ -171,6 +170,7 @@ impl Inner {
         keep_descriptors();
         let den = self.den().map_err(|e| ToolError::Failed(format!("commands cannot be run: {e}")))?;
         let (cwd, path) = self.workspace.open_dir(cwd.unwrap_or_default())?;
+        let output = Output::new(&self.workspace, self.commands.max_output);
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
         let mut shell = self.shell(&den, &tag);
         shell.args(["sh", command]).current_dir(here(&cwd, &path));
@@ -183,12 +183,13 @@ impl Inner {
             max_processes: self.commands.max_processes,
             stop,
             live,
+            output,
         })
         .map_err(fail);
         #[cfg(all(unix, not(target_os = "linux")))]
-        return supervise::supervise(shell, time, stop, live).map_err(fail);
+        return supervise::supervise(shell, time, stop, live, output).map_err(fail);
         #[cfg(not(unix))]
-        Err(fail(io::Error::other(format!("there is no shell here for {time:?} ({stop:?}, {live:?})"))))
+        Err(fail(io::Error::other(format!("there is no shell here for {time:?} ({stop:?}, {live:?}, {output:?})"))))
     }
 
     /// A shell with everything but the command.
@@ -219,10 +220,7 @@ impl Inner {
             return Ok(den.clone());
         }
         let fail = |e: io::Error| format!("no temporary directory could be made for them: {e}");
-        let dir = tempfile::Builder::new().prefix("loopwright-").tempdir().map_err(fail)?;
-        for name in ["tmp", "home"] {
-            std::fs::create_dir(dir.path().join(name)).map_err(fail)?;
-        }
+        let dir = private::Private::make().map_err(fail)?;
         #[cfg(target_os = "linux")]
         let fence = match &self.confinement {
             Confinement::Landlock(landlock) => {
@@ -258,25 +256,12 @@ impl Inner {
     }
 }
 
-/// A path that leads to an open directory in the child, whatever happens meanwhile.
-#[cfg(target_os = "linux")]
-fn here(dir: &Dir, _: &Path) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
-}
-
 /// Marks all open files and sockets of this process but the standard ones as not to be inherited, which changes
 /// nothing for itself. Its own are so anyway; what it was given by whoever started it, and what a library in C
 /// has opened, need not be, and whoever has one open needs no leave: a command could read and write by it.
 fn keep_descriptors() {
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
-}
-
-/// The directory that it is, asked for at the last moment.
-#[cfg(not(target_os = "linux"))]
-fn here(_: &Dir, path: &Path) -> PathBuf {
-    path.to_owned()
 }
 
 fn random() -> u64 {

@@ -225,7 +225,7 @@ impl Found {
             1 => text.push_str("… 1 file could not be read, or has an endless line\n"),
             n => text.push_str(&format!("… {n} files could not be read, or have an endless line\n")),
         }
-        text.push_str(&walked.told());
+        text.push_str(&walked.told(self.lines == 0));
         let details = json!({
             "path": path, "pattern": args.pattern, "include": args.include, "matches": matches,
             "total_lines": self.lines, "total_files": self.files });

@@ -23,7 +23,9 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use loopwright::ToolError;
 
+pub(crate) use self::directory::here;
 pub(crate) use self::listing::{Entry, EntryKind, Listing};
+pub(crate) use self::numbered::Most;
 use self::stamp::Seen;
 pub(crate) use self::stamp::Stamp;
 pub(crate) use self::walk::{Here, Walked, text_of};

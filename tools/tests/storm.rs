@@ -75,7 +75,7 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
         move || turn(&root, &done)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for tool in tools.iter().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace")) {
+    for tool in tools.tools().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace")) {
         let name = &*tool.spec().name;
         let tries = match name {
             "execute_command" if cfg!(target_os = "linux") => COMMANDS,

@@ -5,6 +5,7 @@
 mod chat;
 mod confirmation;
 mod exit_codes;
+mod guard;
 mod json;
 mod model;
 mod models;

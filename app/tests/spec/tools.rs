@@ -211,6 +211,33 @@ mod commands {
         until("all end", || alive(&marker) == 0);
     }
 
+    /// Between two commands no watchdog is there to see it: the next agent removes what was temporary.
+    #[test]
+    fn what_a_killed_agent_left_goes_at_the_next_start() {
+        let (server, project, temporary) = (crate::server::Server::start(), project(), tempfile::tempdir().unwrap());
+        let vars = [("TMPDIR", temporary.path().to_str().unwrap())];
+        let options = ["run", "--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command", "Go"];
+        let begin = || {
+            let run = Process::start_with(&project, &options, &vars);
+            server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
+            let asked = server.request();
+            let told: String = serde_json::from_str(&asked.last()).unwrap();
+            (run, asked, Path::new(told.strip_prefix("Exit code 0.\n").unwrap().trim()).to_owned())
+        };
+        let (killed, asked, left) = begin();
+        drop((killed, asked)); // by SIGKILL
+        assert!(left.is_dir(), "nobody could remove it");
+        let (living, asked, its) = begin();
+        assert!(!left.exists() && its.is_dir());
+        let other = json!({ "command": "true" }).to_string();
+        let exit = Process::start_with(&project, &["tools", "call", "execute_command", &other], &vars).end();
+        assert_eq!(exit.code, 0, "{exit:?}");
+        assert!(its.is_dir(), "its owner lives");
+        asked.say("Done.");
+        assert_eq!(living.end().code, 0);
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    }
+
     /// The whole way: a model that calls, a user who has approved, and nothing left.
     #[test]
     fn a_run_uses_it_when_it_is_approved() {

@@ -15,9 +15,12 @@ use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::pairs::paired;
 use crate::schema::{in_words, parameters};
+use crate::strict::strict_parameters;
 
 /// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
 const CODEC: &str = "openai-chat";
+/// Names those that are kept with tools of which some are strict.
+const STRICT: &str = "openai-chat, strict";
 
 /// Stands between results and what the user says, for servers that take no message of the user's there.
 const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
@@ -32,7 +35,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     messages(&mut body, request, settings);
     body.push(b']');
     let mut fields = Fields::new(&mut body, &settings.options);
-    tools_and_choice(&mut fields, request);
+    tools_and_choice(&mut fields, request, settings);
     if let Some(output) = &request.output {
         match settings.profile.answers {
             _ if answers_in_words(request, settings) => {}
@@ -69,8 +72,10 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body
 }
 
-fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest) {
-    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest, settings: &Settings) {
+    let strict = settings.profile.strict_tools;
+    let codec = if strict { STRICT } else { CODEC };
+    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(codec, || tools(&request.tools, strict)));
     fields.add_list("tools", ours);
     if request.tools.is_empty() {
         return;
@@ -317,16 +322,17 @@ fn images_message(images: &mut Vec<Value>) -> Vec<u8> {
     bytes(&json!({"role": "user", "content": content}))
 }
 
-fn tools(tools: &ToolList) -> Vec<u8> {
-    let list: Vec<Value> = tools
-        .iter()
-        .map(|tool| {
-            json!({"type": "function", "function": {
-                "name": &*tool.name, "description": tool.description, "parameters": parameters(&tool.schema),
-            }})
-        })
-        .collect();
-    bytes(&list)
+fn tools(tools: &ToolList, strict_tools: bool) -> Vec<u8> {
+    let list = tools.iter().map(|tool| {
+        let strict = strict_tools.then(|| strict_parameters(&tool.schema)).flatten();
+        let mut function = json!({"name": &*tool.name, "description": tool.description});
+        if strict.is_some() {
+            function["strict"] = true.into();
+        }
+        function["parameters"] = strict.unwrap_or_else(|| parameters(&tool.schema).into_owned());
+        json!({"type": "function", "function": function})
+    });
+    bytes(&list.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct Profile {
     pub answers: Answers,
     /// Whether it can be asked in that way beside tools; else it is asked in words.
     pub answers_beside_tools: bool,
+    /// Whether it can be asked to hold the model to a tool's schema (`strict`), by OpenAI's rules.
+    pub strict_tools: bool,
 }
 
 /// Whether, and in which field, the thinking before a call goes back to the model that thought it.
@@ -114,11 +116,13 @@ const COMPATIBLE: Profile = Profile {
     cache_control: false,
     answers: Answers::Schema,
     answers_beside_tools: true,
+    strict_tools: false,
 };
 const OPENAI: Profile = Profile {
     max_tokens: "max_completion_tokens",
     cache_key: Some("prompt_cache_key"),
     call_ids: CallIds::UpTo40,
+    strict_tools: true,
     ..COMPATIBLE
 };
 const AZURE: Profile = Profile { key_header: KeyHeader::Named("api-key"), ..OPENAI };

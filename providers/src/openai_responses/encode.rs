@@ -3,6 +3,8 @@
 //! Nothing is kept on the server: the whole conversation is sent each time, the model's reasoning included. Each
 //! message's items are made once and then copied.
 
+use std::borrow::Cow;
+
 use loopwright::{
     AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
     ToolResult,
@@ -16,6 +18,7 @@ use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::pairs::paired;
 use crate::schema::parameters;
+use crate::strict::strict_parameters;
 
 /// Names the bytes that are kept with tools, and with messages in which nothing was signed.
 const CODEC: &str = "openai-responses";
@@ -179,9 +182,10 @@ fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
 /// The tools, a list. Unless it is told otherwise, this API makes every parameter required.
 fn functions(tools: &ToolList) -> Vec<u8> {
     let functions = tools.iter().map(|tool| {
+        let strict = strict_parameters(&tool.schema);
         json!({
-            "type": "function", "name": &*tool.name, "description": tool.description,
-            "parameters": parameters(&tool.schema), "strict": false,
+            "type": "function", "name": &*tool.name, "description": tool.description, "strict": strict.is_some(),
+            "parameters": strict.map_or_else(|| parameters(&tool.schema), Cow::Owned),
         })
     });
     bytes(&functions.collect::<Vec<_>>())

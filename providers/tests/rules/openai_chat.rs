@@ -140,7 +140,7 @@ fn request(wrong: &mut Wrong, body: &Value, server: Server) {
     if let Some(format) = fields.get("response_format") {
         response_format(wrong, format, server);
     }
-    tools(wrong, body);
+    tools(wrong, body, server);
     messages(wrong, &body["messages"], server);
 }
 
@@ -158,15 +158,20 @@ fn response_format(wrong: &mut Wrong, format: &Value, server: Server) {
     wrong.unless(format["json_schema"]["schema"].is_object(), "json_schema", "has a schema that is no object");
 }
 
-fn tools(wrong: &mut Wrong, body: &Value) {
+fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
     let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     for tool in tools {
         wrong.object("a tool", tool, &["type", "function"], &[]);
         wrong.one_of("a tool's type", &tool["type"], &["function"]);
         let function = &tool["function"];
-        wrong.object("a function", function, &["name", "parameters"], &["description", "strict"]);
+        // Others may take it, by rules that are not known.
+        let own: &[&str] = if server == Server::OpenAi { &["description", "strict"] } else { &["description"] };
+        wrong.object("a function", function, &["name", "parameters"], own);
         wrong.word("a function's name", &function["name"], 64);
         wrong.arguments_schema("parameters", &function["parameters"]);
+        if function["strict"] == true {
+            super::strict::parameters(wrong, "parameters", &function["parameters"]);
+        }
     }
     wrong.different("tools", tools.iter().map(|tool| &tool["function"]["name"]));
     wrong.unless(body.get("tools").is_none() || !tools.is_empty(), "tools", "is an empty list");

@@ -46,6 +46,7 @@ fn malformed_requests_are_refused() {
             ("has no `schema`", |b| drop_field(&mut b["response_format"]["json_schema"], "schema")),
             ("no word of", |b| b["response_format"]["json_schema"]["name"] = "a b".into()),
             ("no word of", |b| b["tools"][0]["function"]["name"] = "a.b".into()),
+            ("leave things open", |b| b["tools"][0]["function"]["strict"] = true.into()),
             ("no schema of an object", |b| b["tools"][0]["function"]["parameters"]["type"] = Value::Null),
             ("names what is no function", |b| b["tool_choice"]["function"]["name"] = "g".into()),
             ("without tools", |b| drop_field(b, "tools")),
@@ -97,13 +98,14 @@ fn a_server_has_rules_of_its_own() {
     let steer: super::super::Change = |b| {
         b["messages"].as_array_mut().unwrap().push(json!({"role": "user", "content": "no, stop"}));
     };
-    let cases: [(Server, super::super::Change, bool); 9] = [
+    let cases: [(Server, super::super::Change, bool); 10] = [
         (Server::DeepSeek, thought, true),
         (Server::Compatible, thought, false),
         (Server::Mistral, id, false),
         (Server::Mistral, steer, false),
         (Server::OpenRouter, steer, true),
         (Server::Compatible, id, true),
+        (Server::Compatible, |b| b["tools"][0]["function"]["strict"] = false.into(), false),
         (Server::Mistral, |b| b["stream_options"] = json!({"include_usage": true}), false),
         (Server::DeepSeek, |b| b["response_format"] = good()["response_format"].clone(), false),
         (Server::OpenRouter, |b| b["messages"][2]["reasoning_details"] = json!([{"type": "other"}]), false),

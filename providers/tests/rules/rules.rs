@@ -8,6 +8,7 @@ mod json;
 mod models;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
+mod strict;
 
 use std::collections::BTreeSet;
 

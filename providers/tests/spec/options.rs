@@ -37,8 +37,9 @@ fn hi() -> ChatRequest {
 }
 
 fn with_tools(mut request: ChatRequest) -> ChatRequest {
-    let tool = |name: &str| Arc::new(ToolSpec::with_schema(name, "", json!({"type": "object"})));
-    request.tools = Arc::new(ToolList::new(vec![tool("f"), tool("g")]));
+    let tool = |name: &str, schema| Arc::new(ToolSpec::with_schema(name, "", schema));
+    let ns = json!({"type": "object", "properties": {"ns": {"type": "array", "items": schema()}}});
+    request.tools = Arc::new(ToolList::new(vec![tool("f", ns), tool("g", json!({"type": "object"}))]));
     request
 }
 

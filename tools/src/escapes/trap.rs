@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{Tool, ToolContext, ToolError};
+use loopwright::{Tool, ToolContext, ToolError, Toolbox};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ pub(super) const PLANTED: &str = "planted by the model";
 /// `outer/secret.txt` and other things outside, `outer/root` with every trap inside.
 pub(super) struct Trap {
     pub(super) outer: TempDir,
-    pub(super) tools: Vec<Arc<dyn Tool>>,
+    pub(super) tools: Toolbox,
 }
 
 impl Trap {
@@ -64,7 +64,7 @@ impl Trap {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|t| &*t.spec().name == tool).unwrap();
+        let tool = self.tools.tool(tool).unwrap();
         let output = tool.call(&arguments, ToolContext::detached()).await?;
         Ok(serde_json::to_string(&output).unwrap())
     }
@@ -88,7 +88,7 @@ impl Trap {
             told.push((tool, self.call(tool, arguments).await));
         }
         let taking =
-            self.tools.iter().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"));
+            self.tools.tools().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"));
         let tried = |tool: &Arc<dyn Tool>| told.iter().any(|(name, _)| *name == &*tool.spec().name);
         assert!(taking.into_iter().all(tried), "a tool that takes a path is missing here");
         told

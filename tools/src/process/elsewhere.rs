@@ -24,6 +24,7 @@ pub(super) fn supervise(
     time: Duration,
     stop: PipeReader,
     live: mpsc::Sender<String>,
+    mut output: Output,
 ) -> io::Result<Ended> {
     let started = Instant::now();
     let (mut out, writer) = io::pipe()?;
@@ -32,7 +33,7 @@ pub(super) fn supervise(
     let mut child = command.spawn()?;
     drop(command); // it holds the pipe's other end
     let pid = Pid::from_child(&child);
-    let (mut output, mut streamed, mut open, mut exited) = (Output::default(), Live::default(), true, None);
+    let (mut streamed, mut open, mut exited) = (Live::default(), true, None);
     let mut buffer = [0; 64 * 1024];
     let mut how = None;
     while how.is_none() && exited.is_none_or(|at: Instant| open && at.elapsed() < LINGER) {

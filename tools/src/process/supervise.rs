@@ -42,6 +42,7 @@ pub(super) struct Job<'a> {
     /// At its end, which comes when nobody wants the command any more, it is stopped.
     pub(super) stop: PipeReader,
     pub(super) live: mpsc::Sender<String>,
+    pub(super) output: Output,
 }
 
 /// Runs it on this thread, which is of no use for anything else afterwards.
@@ -75,14 +76,8 @@ fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(b"\n"); // go; if it is dead already, that shows
     }
-    let mut watch = Watch {
-        out: Some(out),
-        output: Output::default(),
-        streamed: Live::default(),
-        live: &job.live,
-        stop: &job.stop,
-        exit,
-    };
+    let mut watch =
+        Watch { out: Some(out), output: job.output, streamed: Live::default(), live: &job.live, stop: &job.stop, exit };
     let over =
         watch.until_over(started + job.time, Most { own: job.max_processes, all: crowd + job.max_processes }, &members);
     let left = if matches!(over, Ok(Over::Exited)) { members.running().len() } else { 0 };

@@ -23,6 +23,12 @@ const SYSTEM: [&str; 16] = [
     "/run/systemd/resolve",
 ];
 
+/// Where administrators keep secrets, so that for root each thing in them is looked at. The rest of `/usr` comes
+/// from packages, and would take long.
+const LOOKED_AT: [&str; 3] = ["/etc", "/opt", "/usr/local"];
+/// How deep it is looked; what lies deeper is left out where something beside it is.
+const DEEP: usize = 40;
+
 /// What may be read, each with all below it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Readable {
@@ -32,18 +38,45 @@ pub(super) struct Readable {
 }
 
 /// The system's directories. Root owns all that is in them, secrets too, and may read it without any
-/// capability; so for root what is in `/etc` is looked at, and what not everybody may read is left out.
+/// capability; so for root what is in some of them is looked at, and what not everybody may read is left out.
 pub(super) fn readable() -> Readable {
     let all = SYSTEM.iter().map(PathBuf::from);
     if !rustix::process::geteuid().is_root() {
         return Readable { paths: all.collect(), links: Vec::new() };
     }
-    let mut found = Readable { paths: all.filter(|path| path != Path::new("/etc")).collect(), links: Vec::new() };
-    found.add_public("/etc".as_ref(), 8);
+    let mut found = Readable::default();
+    all.for_each(|path| found.add_but(&path, &LOOKED_AT.map(Path::new)));
     found
 }
 
 impl Readable {
+    /// Adds all of a directory but what is closed in those of `looked_at`.
+    fn add_but(&mut self, dir: &Path, looked_at: &[&Path]) {
+        if looked_at.contains(&dir) {
+            if dir.metadata().is_ok_and(|metadata| metadata.mode() & 0o005 == 0o005) {
+                self.add_public(dir, DEEP);
+            }
+        } else if !looked_at.iter().any(|below| below.starts_with(dir)) {
+            self.paths.push(dir.to_owned());
+        } else {
+            let (paths, links) = (self.paths.len(), self.links.len());
+            let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+            for path in entries.map(|entry| entry.path()) {
+                match path.is_symlink() {
+                    true => self.links.push(path),
+                    false => self.add_but(&path, looked_at),
+                }
+            }
+            // All at once where nothing is left out, so that the directory itself can be listed too.
+            let whole = |below: &&Path| self.paths.iter().any(|path| path == below);
+            if looked_at.iter().filter(|below| below.starts_with(dir) && below.is_dir()).all(whole) {
+                self.paths.truncate(paths);
+                self.links.truncate(links);
+                self.paths.push(dir.to_owned());
+            }
+        }
+    }
+
     /// Adds what is in a directory and open to everybody: all at once where nothing in it is closed.
     fn add_public(&mut self, dir: &Path, deep: usize) -> bool {
         let Ok(entries) = std::fs::read_dir(dir) else { return false };
@@ -83,6 +116,33 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    /// As `/usr` with `/usr/local` in it.
+    #[test]
+    fn only_some_directories_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for (name, mode) in [("local/a/open", 0o644), ("local/b/open", 0o644), ("lib/closed", 0o600)] {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), "").unwrap();
+            fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
+        }
+        for dir in ["local", "local/a", "local/b", "lib"] {
+            fs::set_permissions(path(dir), PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        symlink("lib", path("lib64")).unwrap();
+        let found = || {
+            let mut found = Readable::default();
+            found.add_but(dir.path(), &[&path("local"), &path("not there"), Path::new("/")]);
+            found.paths.sort();
+            found
+        };
+        assert_eq!(found(), Readable { paths: vec![dir.path().to_owned()], links: Vec::new() });
+        fs::set_permissions(path("local/b/open"), PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(found(), Readable { paths: vec![path("lib"), path("local/a")], links: vec![path("lib64")] });
+        fs::set_permissions(path("local"), PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(found().paths, [path("lib")]);
+    }
 
     #[test]
     fn what_is_closed_is_left_out_and_what_lies_beside_it_is_not() {

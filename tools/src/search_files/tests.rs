@@ -120,11 +120,37 @@ async fn what_is_ignored_is_searched_from_inside() {
         ("build", "build/f:1:word\n"),
         ("b.log", "b.log/f:1:word\n"),
         ("logs/a.log", "logs/a.log:1:word\n"),
-        ("logs", "No line in `logs` matches `word`.\n"),
-        (".", "No line in `.` matches `word`.\n"),
+        (
+            "logs",
+            "No line in `logs` matches `word`.\n… not looked at: 1 file, which a .gitignore or its like names. To look \
+             there, give one as `path`, such as `logs/a.log`\n",
+        ),
     ] {
         assert_eq!(search(&dir, json!({ "pattern": "word", "path": path })).await.unwrap().0, wanted);
     }
+}
+
+/// It says so only where nothing is found, since that is when it matters.
+#[tokio::test]
+async fn what_is_left_out_is_told_where_nothing_is_found() {
+    let dir = tree(&[
+        (".gitignore", b"target\nbuild\n*.log\n"),
+        ("target/debug/f", b"word\n"),
+        ("build/f", b"word\n"),
+        ("a.log", b"word\n"),
+        ("sub/b.log", b"word\n"),
+        ("sub/c.log", b"word\n"),
+        ("f", b"text\n"),
+        (".git/HEAD", b"word\n"),
+        (".loopwright/output/.gitignore", b"*\n"),
+    ]);
+    let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
+    assert_eq!(
+        text,
+        "No line in `.` matches `word`.\n… not looked at: 2 directories and 3 files, which a .gitignore or its like \
+         names. To look there, give one as `path`, such as `build`\n"
+    );
+    assert_eq!(search(&dir, json!({ "pattern": "text" })).await.unwrap().0, "f:1:text\n");
 }
 
 #[tokio::test]

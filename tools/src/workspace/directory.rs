@@ -1,7 +1,8 @@
-//! Directories that commands run in.
+//! Directories that commands run in, and that files without a name are in.
 
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
@@ -18,7 +19,25 @@ impl Workspace {
 
     /// The root, absolute and without symbolic links, as the kernel knows it.
     #[cfg(target_os = "linux")]
-    pub(crate) fn real_root(&self) -> &std::path::Path {
+    pub(crate) fn real_root(&self) -> &Path {
         &self.root.real
     }
+}
+
+/// A path that leads to an open directory, in a child too, whatever happens meanwhile.
+#[cfg(target_os = "linux")]
+pub(crate) fn here(dir: &Dir, _: &Path) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
+}
+
+/// The directory that it is, asked for at the last moment.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn here(_: &Dir, path: &Path) -> PathBuf {
+    path.to_owned()
+}
+
+/// A file in an open directory that has no name, or at most for a moment.
+pub(super) fn nameless(dir: &Dir, path: &Path) -> io::Result<File> {
+    tempfile::tempfile_in(here(dir, path))
 }

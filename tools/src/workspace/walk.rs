@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, File, OpenOptions};
@@ -37,19 +37,60 @@ pub(crate) struct Here<'a> {
 }
 
 /// What a walk did not see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Walked {
     /// Directories that could not be listed.
-    pub(crate) unreadable: usize,
+    unreadable: AtomicUsize,
+    ignored: Mutex<Ignored>,
+}
+
+/// What some rule ignores. What is in such a directory is not counted: nobody looks into it.
+#[derive(Debug, Default)]
+struct Ignored {
+    directories: usize,
+    files: usize,
+    /// One of them, a directory if there is one; whether it is none, and its path from the root.
+    example: Option<(bool, PathBuf)>,
 }
 
 impl Walked {
-    /// What is to be said of it; nothing if everything was seen.
-    pub(crate) fn told(self) -> String {
-        match self.unreadable {
+    /// What is to be said of it, where something was found or nothing.
+    pub(crate) fn told(self, nothing: bool) -> String {
+        let mut told = match self.unreadable.into_inner() {
             0 => String::new(),
             1 => "… 1 directory could not be read\n".into(),
             n => format!("… {n} directories could not be read\n"),
+        };
+        let Ignored { directories, files, example } = self.ignored.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Some((_, example))) = (nothing, example) {
+            let count = |n, one, many| match n {
+                0 => None,
+                1 => Some(format!("1 {one}")),
+                n => Some(format!("{n} {many}")),
+            };
+            let all = [count(directories, "directory", "directories"), count(files, "file", "files")];
+            told.push_str(&format!(
+                "… not looked at: {}, which a .gitignore or its like names. To look there, give one as `path`, such as \
+                 `{}`\n",
+                all.into_iter().flatten().collect::<Vec<_>>().join(" and "),
+                text_of(&example)
+            ));
+        }
+        told
+    }
+
+    fn ignore(&self, path: &Path, is_dir: bool) {
+        if path.starts_with(".loopwright") {
+            return; // the tools' own, of which each answer tells
+        }
+        let mut ignored = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_dir {
+            true => ignored.directories += 1,
+            false => ignored.files += 1,
+        }
+        let is_better = |(is_file, known): &(bool, PathBuf)| (!is_dir, path) < (*is_file, known.as_path());
+        if ignored.example.as_ref().is_none_or(is_better) {
+            ignored.example = Some((!is_dir, path.to_owned()));
         }
     }
 }
@@ -92,29 +133,29 @@ impl Workspace {
             super::regular(path, &metadata)?;
             let below = start.file_name().map(Path::new).unwrap_or(&start);
             thread()(&Here { root, near: &Near::default(), path: &start, below, is_file: true });
-            return Ok(Walked { unreadable: 0 });
+            return Ok(Walked::default());
         }
         root.dir.open_dir(&start).map_err(fail)?;
         // Joining `.` or nothing would leave a mark in each path.
         let start = root.real.join(start).components().collect::<PathBuf>();
         let rules = Rules::above(root, &start);
-        let unreadable = AtomicUsize::new(0);
+        let walked = Walked::default();
         let walk = WalkBuilder::new(&start).standard_filters(false).follow_links(false).build_parallel();
         walk.run(|| {
             let (mut visit, mut near, start) = (thread(), Near::default(), &start);
-            let (rules, unreadable) = (&rules, &unreadable);
+            let (rules, walked) = (&rules, &walked);
             Box::new(move |entry| {
                 if cx.is_cancelled() {
                     return WalkState::Quit;
                 }
                 let Ok(entry) = entry else {
-                    unreadable.fetch_add(1, Ordering::Relaxed);
+                    walked.unreadable.fetch_add(1, Ordering::Relaxed);
                     return WalkState::Continue;
                 };
-                step(root, rules, start, &mut near, &entry, &mut visit)
+                step(root, rules, start, walked, &mut near, &entry, &mut visit)
             })
         });
-        if cx.is_cancelled() { Err(ToolError::Cancelled) } else { Ok(Walked { unreadable: unreadable.into_inner() }) }
+        if cx.is_cancelled() { Err(ToolError::Cancelled) } else { Ok(walked) }
     }
 }
 
@@ -122,6 +163,7 @@ fn step(
     root: &Root,
     rules: &Rules,
     start: &Path,
+    walked: &Walked,
     near: &mut Near,
     entry: &DirEntry,
     visit: &mut impl FnMut(&Here<'_>),
@@ -130,7 +172,11 @@ fn step(
     let is_dir = kind.is_some_and(|kind| kind.is_dir());
     if entry.depth() > 0 {
         let name = entry.file_name().as_encoded_bytes();
-        if name == b".git" || near.of(rules, path).ignores(path, is_dir) || replace::is_temporary(name) {
+        if name == b".git" || replace::is_temporary(name) {
+            return WalkState::Skip;
+        }
+        if near.of(rules, path).ignores(path, is_dir) {
+            walked.ignore(path.strip_prefix(&root.real).unwrap_or(path), is_dir);
             return WalkState::Skip;
         }
     }

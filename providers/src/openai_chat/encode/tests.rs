@@ -87,6 +87,28 @@ fn what_is_asked_for_is_in_the_body() {
 }
 
 #[test]
+fn a_tool_is_strict_where_it_and_the_server_can_be() {
+    let mut request = request(vec![UserMessage::from("hi").into()]);
+    let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let open = json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+    let tool = |name, schema: &Value| Arc::new(ToolSpec::with_schema(name, "", schema.clone()));
+    request.tools = Arc::new(ToolList::new(vec![tool("closed", &closed), tool("open", &open)]));
+    let tools = |host| {
+        // The bytes that one codec keeps are not another's.
+        let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
+        let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
+        [0, 1].map(|at| body["tools"][at]["function"].clone())
+    };
+    for host in ["api.openai.com", "localhost", "mine.openai.azure.com", "api.groq.com", "openrouter.ai"] {
+        let strict = host.contains("openai.");
+        let [first, second] = tools(host);
+        assert_eq!(first.get("strict"), strict.then_some(&json!(true)), "{host}");
+        assert_eq!(first["parameters"].get("required"), strict.then_some(&json!(["a"])), "{host}");
+        assert_eq!((second.get("strict"), &second["parameters"]), (None, &open), "{host}");
+    }
+}
+
+#[test]
 fn a_message_is_encoded_once() {
     let request = request(vec![UserMessage::from("hi").into()]);
     let first = encode(&request, &Settings::new("m"));

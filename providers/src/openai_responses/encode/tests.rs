@@ -126,8 +126,8 @@ fn what_is_asked_for_is_in_the_body() {
         "input": null,
         "tools": [
             {
-                "type": "function", "name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}},
-                "strict": false,
+                "type": "function", "name": "f", "description": "Does f.", "strict": true,
+                "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": false},
             },
         ],
         "tool_choice": {"type": "function", "name": "f"},
@@ -140,6 +140,18 @@ fn what_is_asked_for_is_in_the_body() {
         "stream": true,
     });
     assert_eq!(body, expected);
+}
+
+#[test]
+fn a_tool_is_strict_where_it_can_be() {
+    let mut request = request(vec![UserMessage::from("hi").into()]);
+    let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let open = json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+    let tool = |name, schema: &Value| Arc::new(ToolSpec::with_schema(name, "", schema.clone()));
+    request.tools = Arc::new(ToolList::new(vec![tool("closed", &closed), tool("open", &open)]));
+    let tools = &encoded(&request)["tools"];
+    assert_eq!([&tools[0]["strict"], &tools[1]["strict"]], [true, false]);
+    assert_eq!((&tools[0]["parameters"]["required"], &tools[1]["parameters"]), (&json!(["a"]), &open));
 }
 
 #[test]

@@ -1,0 +1,47 @@
+//! `--guard`: a file that somebody else changed after it was read.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::process::{Process, project};
+use crate::server::Server;
+
+/// The model reads a file, the user changes it, and the model writes what it thinks is right. Gives what the model
+/// is told, what is in the file then, and again once the model has read it and written it once more.
+fn session(more: &[&str]) -> [(String, String); 2] {
+    let (server, project) = (Server::start(), project());
+    let file = Process::file(&project, "notes.txt");
+    fs::write(&file, "old\n").unwrap();
+    let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "all"];
+    let run = Process::start(&project, &[&["run"], &options[..], more, &["Go"]].concat());
+    let (read, write) = (json!({ "path": "notes.txt" }), json!({ "path": "notes.txt", "content": "the model's\n" }));
+    server.request().call(&[("read_file", read.clone())]);
+    let asked = server.request();
+    assert!(asked.last().contains("old"), "{}", asked.last());
+    fs::write(&file, "the user's\n").unwrap();
+    asked.call(&[("write_file", write.clone())]);
+    let asked = server.request();
+    let first = (asked.last(), fs::read_to_string(&file).unwrap());
+    asked.call(&[("read_file", read)]);
+    server.request().call(&[("write_file", write)]);
+    let asked = server.request();
+    let second = (asked.last(), fs::read_to_string(&file).unwrap());
+    asked.say("Done.");
+    assert_eq!(run.end().code, 0);
+    [first, second]
+}
+
+#[test]
+fn a_file_that_the_user_changed_is_not_overwritten_until_it_is_read_again() {
+    let [(told, there), (_, later)] = session(&["--guard"]);
+    assert!(told.contains("`notes.txt` has changed on disk since it was last read"), "{told}");
+    assert_eq!((there.as_str(), later.as_str()), ("the user's\n", "the model's\n"));
+}
+
+#[test]
+fn without_it_the_model_has_its_way() {
+    let [(told, there), _] = session(&[]);
+    assert!(told.contains("notes.txt"), "{told}");
+    assert_eq!(there, "the model's\n");
+}

@@ -1,0 +1,236 @@
+//! A tool's schema as OpenAI's strict mode takes it: what the model writes then fits it, by grammar.
+//!
+//! Every property is required; what was optional may be null instead, which the engine takes for left out. Where it is
+//! not certain that the server takes a schema there is no strict form of it. The limits are the smallest that are known:
+//! Azure's, and those that OpenAI began with.
+
+use serde_json::{Map, Value, json};
+
+use crate::schema::UNCHECKED;
+
+/// How deep objects, lists and choices are in each other.
+const DEEPEST: usize = 5;
+/// Schemas within it, thus properties too.
+const SCHEMAS: usize = 100;
+/// Values of all its `enum`s.
+const VALUES: usize = 500;
+/// Bytes of names and of those values.
+const LETTERS: usize = 15_000;
+/// References that lead to references.
+const HOPS: usize = 8;
+
+/// What is said of any schema and holds nobody to anything. References are replaced by what they mean.
+const ASIDE: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
+
+/// The strict form of a tool's schema, where there is one.
+pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
+    let mut left = Left { root: schema, schemas: SCHEMAS, values: VALUES, letters: LETTERS };
+    left.schema(schema, 0).filter(|strict| strict["type"] == "object")
+}
+
+/// What may still come in a schema.
+struct Left<'a> {
+    root: &'a Value,
+    schemas: usize,
+    values: usize,
+    letters: usize,
+}
+
+impl<'a> Left<'a> {
+    fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
+        spend(&mut self.schemas, 1)?;
+        let (fields, said) = self.resolve(schema)?;
+        let mut strict = match ["anyOf", "oneOf"].into_iter().find_map(|word| Some((word, fields.get(word)?))) {
+            Some((word, branches)) => {
+                only(fields, &[word])?;
+                self.choice(branches, depth)?
+            }
+            None => self.typed(fields, depth)?,
+        };
+        let description = description(fields, said)?;
+        if !description.is_empty() {
+            strict.as_object_mut()?.insert("description".into(), description.into());
+        }
+        Some(strict)
+    }
+
+    /// Where references lead, and what is said of it where the first one is.
+    fn resolve(&self, schema: &'a Value) -> Option<(&'a Map<String, Value>, Option<&'a Value>)> {
+        let (mut fields, mut said) = (schema.as_object()?, None);
+        for _ in 0..HOPS {
+            said = said.or(fields.get("description"));
+            let Some(reference) = fields.get("$ref") else { return Some((fields, said)) };
+            only(fields, &["$ref"])?;
+            fields = self.root.pointer(reference.as_str()?.strip_prefix('#')?)?.as_object()?;
+        }
+        None
+    }
+
+    /// One of several. At most one of them is more than a plain value: objects must not begin with the same name.
+    fn choice(&mut self, branches: &'a Value, depth: usize) -> Option<Value> {
+        let depth = deeper(depth)?;
+        let branches: Vec<Value> =
+            branches.as_array()?.iter().map(|branch| self.schema(branch, depth)).collect::<Option<_>>()?;
+        let composite = branches.iter().filter(|branch| !is_plain(branch)).count();
+        (!branches.is_empty() && composite <= 1).then(|| json!({"anyOf": branches}))
+    }
+
+    fn typed(&mut self, fields: &'a Map<String, Value>, depth: usize) -> Option<Value> {
+        let (kind, nullable) = match fields.get("type")? {
+            Value::String(kind) => (kind.as_str(), false),
+            Value::Array(kinds) => match kinds.as_slice() {
+                [one, null] | [null, one] if null == "null" => (one.as_str()?, true),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let strict = match kind {
+            "object" => self.object(fields, deeper(depth)?)?,
+            "array" => {
+                checked(fields, &["type", "items"])?;
+                json!({"type": "array", "items": self.schema(fields.get("items")?, deeper(depth)?)?})
+            }
+            "string" | "number" | "integer" | "boolean" => self.plain(fields, kind, nullable)?,
+            "null" if !nullable => {
+                checked(fields, &["type"])?;
+                json!({"type": "null"})
+            }
+            _ => return None,
+        };
+        if nullable { or_null(strict) } else { Some(strict) }
+    }
+
+    fn object(&mut self, fields: &'a Map<String, Value>, depth: usize) -> Option<Value> {
+        checked(fields, &["type", "properties", "required", "additionalProperties"])?;
+        let closed = match fields.get("additionalProperties") {
+            None => false,
+            Some(Value::Bool(false)) => true,
+            Some(_) => return None,
+        };
+        let properties = match fields.get("properties") {
+            Some(properties) => Some(properties.as_object()?),
+            None if closed => None,
+            None => return None, // any object at all
+        };
+        let required: Vec<&str> = match fields.get("required") {
+            Some(names) => names.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?,
+            None => Vec::new(),
+        };
+        let mut strict = Map::new();
+        for (name, schema) in properties.into_iter().flatten() {
+            let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+            if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
+                return None;
+            }
+            spend(&mut self.letters, name.len())?;
+            let schema = self.schema(schema, depth)?;
+            let optional = !required.contains(&name.as_str()) && !takes_null(&schema);
+            strict.insert(name.clone(), if optional { or_null(schema)? } else { schema });
+        }
+        if !required.iter().all(|name| strict.contains_key(*name)) {
+            return None;
+        }
+        let names: Vec<String> = strict.keys().cloned().collect();
+        Some(json!({"type": "object", "properties": strict, "required": names, "additionalProperties": false}))
+    }
+
+    /// A text, number or boolean, perhaps one of several. Null is left to the caller.
+    fn plain(&mut self, fields: &'a Map<String, Value>, kind: &str, nullable: bool) -> Option<Value> {
+        checked(fields, &["type", "enum", "const"])?;
+        let values = match (fields.get("enum"), fields.get("const")) {
+            (None, None) => return Some(json!({"type": kind})),
+            (Some(values), None) => values.as_array()?.as_slice(),
+            (None, Some(value)) => std::slice::from_ref(value),
+            _ => return None,
+        };
+        spend(&mut self.values, values.len())?;
+        let mut strict: Vec<&Value> = Vec::new();
+        for value in values.iter().filter(|value| !nullable || !value.is_null()) {
+            let fits = match (kind, value) {
+                ("string", Value::String(text)) => {
+                    spend(&mut self.letters, text.len())?;
+                    !text.contains(|c: char| c.is_control() || c == '"' || c == '\\')
+                }
+                ("number", value) => value.is_number(),
+                ("integer", value) => value.is_i64(),
+                ("boolean", value) => value.is_boolean(),
+                _ => false,
+            };
+            if !fits || strict.contains(&value) {
+                return None;
+            }
+            strict.push(value);
+        }
+        // Where null is one of the types, it has to be one of the values, and once.
+        let nulls = values.len() - strict.len();
+        (!strict.is_empty() && nulls == usize::from(nullable)).then(|| json!({"type": kind, "enum": strict}))
+    }
+}
+
+fn spend(left: &mut usize, much: usize) -> Option<()> {
+    *left = left.checked_sub(much)?;
+    Some(())
+}
+
+fn deeper(depth: usize) -> Option<usize> {
+    (depth < DEEPEST).then_some(depth + 1)
+}
+
+/// These keywords and no others, but for what is said aside.
+fn only(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
+    let known = |key: &String| known.contains(&key.as_str()) || ASIDE.contains(&key.as_str());
+    fields.keys().all(known).then_some(())
+}
+
+/// These keywords, and constraints that the engine checks.
+fn checked(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
+    only(fields, &[known, UNCHECKED].concat())
+}
+
+/// What a schema is for. Constraints, which not every server takes, are told there.
+fn description(fields: &Map<String, Value>, said: Option<&Value>) -> Option<String> {
+    let said = said.map_or(Some(""), Value::as_str)?;
+    let constraints = fields.iter().filter(|(key, _)| UNCHECKED.contains(&key.as_str()) && *key != "$schema");
+    let constraints: Vec<String> = constraints.map(|(key, value)| format!("{key}: {value}")).collect();
+    if constraints.is_empty() {
+        return Some(said.to_owned());
+    }
+    Some(format!("{said} ({})", constraints.join(", ")).trim_start().to_owned())
+}
+
+fn is_plain(strict: &Value) -> bool {
+    let composite = |kind: &Value| kind == "object" || kind == "array";
+    strict.get("type").is_some_and(|kind| !composite(kind))
+}
+
+fn takes_null(strict: &Value) -> bool {
+    let kind = &strict["type"];
+    let branches = strict["anyOf"].as_array().into_iter().flatten();
+    kind == "null"
+        || kind.as_array().is_some_and(|kinds| kinds.contains(&"null".into()))
+        || branches.into_iter().any(takes_null)
+}
+
+/// A schema that takes null too. Its description, if it has one, is that of the whole.
+fn or_null(mut strict: Value) -> Option<Value> {
+    let nothing = json!({"type": "null"});
+    let fields = strict.as_object_mut()?;
+    if let Some(Value::Array(branches)) = fields.get_mut("anyOf") {
+        branches.push(nothing);
+        return Some(strict);
+    }
+    let kind = fields.get("type")?.clone();
+    if kind != "object" && kind != "array" && !fields.contains_key("enum") {
+        fields.insert("type".into(), json!([kind, "null"]));
+        return Some(strict);
+    }
+    let description = fields.remove("description");
+    let mut either = json!({"anyOf": [strict, nothing]});
+    if let Some(description) = description {
+        either.as_object_mut()?.insert("description".into(), description);
+    }
+    Some(either)
+}
+
+#[cfg(test)]
+mod tests;
