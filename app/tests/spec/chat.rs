@@ -220,3 +220,29 @@ fn ctrl_c_at_a_question_answers_it_with_an_abort() {
     assert_eq!(chat.end().code, 0);
     assert!(!Process::file(&project, "a.txt").exists());
 }
+
+#[test]
+fn compact_summarises_older_turns() {
+    let (project, server) = (project(), Server::start());
+    let mut chat = Process::start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
+    chat.line("/compact");
+    chat.err.until("There is nothing to summarise yet.");
+    for n in 0..12 {
+        chat.line(&format!("Question {n}"));
+        server.request().say(&format!("Answer {n}."));
+        chat.out.until(&format!("Answer {n}."));
+    }
+    chat.line("/compact mind the numbers");
+    let request = server.request();
+    assert!(request.body.to_string().contains("mind the numbers"));
+    request.say("Numbers were asked for.");
+    chat.err.until("older messages are summarised for the model");
+    chat.line("Go on");
+    let request = server.request();
+    let body = request.body.to_string();
+    assert!(body.contains("Question 0") && body.contains("Numbers were asked for.") && body.contains("Answer 11."));
+    assert!(!body.contains("Answer 1."), "{body}");
+    request.say("Gone on.");
+    chat.out.until("Gone on.");
+    assert_eq!(chat.close().code, 0);
+}
