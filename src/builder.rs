@@ -227,6 +227,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Each tool so far as `wrap` makes it.
+    pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
+        self.tools = self.tools.into_iter().map(wrap).collect();
+        self
+    }
+
     // ---- hooks ----------------------------------------------------------------------------------
 
     /// Sees each text part as it streams; may show, replace, hold it, or turn it into tool calls.

@@ -73,6 +73,10 @@ impl Past {
     pub fn run(&self) -> Option<RunId> {
         self.0.run
     }
+    /// Whether a request went out and the log does not say yet what became of it.
+    pub(crate) fn awaits_reply(&self) -> bool {
+        self.0.requested.is_some()
+    }
     /// Messages that wait, in order of arrival.
     pub fn waiting(&self) -> Vec<(Lane, Arc<Message>)> {
         self.0.queue.iter().map(|w| (w.lane, w.message.clone())).collect()

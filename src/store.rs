@@ -191,7 +191,7 @@ impl SessionInfo {
                 if let Some(reply) = message.as_assistant() {
                     self.usage += reply.usage;
                 }
-                self.cost += cost.unwrap_or(0.0);
+                self.cost += cost.filter(|cost| cost.is_finite()).unwrap_or(0.0);
             }
             Item::Settings { settings } => self.settings = Some(settings.clone()),
             Item::CallAwaiting { call, name, arguments, digest, need, time } => {

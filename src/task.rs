@@ -23,6 +23,10 @@ use crate::pattern::BehaviorPattern;
 use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
 
+/// How a run ends that a crash had interrupted and that a new request settles.
+pub(crate) const INTERRUPTED: &str =
+    "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
+
 /// Who waits for the outcome of a run: of a request, or of `Continue`.
 pub(crate) struct Waiter {
     pub(crate) request: Option<InputId>,
@@ -159,9 +163,7 @@ impl Task {
         }
         self.waiters.extend(waits.map(|(outcome, stream)| Waiter { request: Some(id), outcome, stream }));
         if self.session.interrupted {
-            let why =
-                "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
-            self.end_interrupted(StepError::Pattern(why.into()).into()).await;
+            self.end_interrupted(StepError::Pattern(INTERRUPTED.into()).into()).await;
         }
     }
 

@@ -1,6 +1,7 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, `models` to choose from, one tool with
-//! `tools call`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, the answer to a call that waits
+//! with `approve` and `deny`, what was said with `sessions`, `models` to choose from, one tool with `tools call`.
 
+mod actions;
 mod agent;
 mod args;
 mod chat;
@@ -9,6 +10,8 @@ mod model;
 mod models;
 mod print;
 mod run;
+mod sessions;
+mod store;
 mod tools;
 
 use std::process::ExitCode;
@@ -31,7 +34,11 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Models(args)) => models::models(&args),
-        Some(Command::Chat(options)) => start(chat::chat(&options)),
+        Some(Command::Chat(args)) => start(chat::chat(&args)),
+        Some(Command::Actions(args)) => start(actions::actions(&args)),
+        Some(Command::Approve(args)) => start(actions::approve(&args)),
+        Some(Command::Deny(args)) => start(actions::deny(&args)),
+        Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),
         None => start(chat::chat(&cli.chat)),
     };

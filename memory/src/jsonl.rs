@@ -23,11 +23,12 @@ use log::{Log, Open};
 /// Sessions in a directory: an append-only file each, `SESSION.jsonl`. Clones are the same store.
 ///
 /// The first line says whose log it is; each line after it is one append, with the number of items before it and a
-/// checksum (CRC-32 of what is between `"items":` and the last brace, as it stands there):
+/// checksum: CRC-32 of what is between `"items":` and the last brace, as it stands there (in the first line, of what comes
+/// after the checksum):
 ///
 /// ```text
-/// {"loopwright":"session","version":1,"crc":"7a0f6e0f","session":"demo"}
-/// {"at":0,"crc":"5d3b1c7e","items":[{"type":"opened","epoch":1}]}
+/// {"loopwright":"session","version":1,"crc":"bdf0b945","session":"demo"}
+/// {"at":0,"crc":"0ac5b71f","items":[{"type":"opened","epoch":1}]}
 /// ```
 ///
 /// - **Names** that are not made of small letters, digits, `_`, `-` and `.` are encoded as in an URL; those that are

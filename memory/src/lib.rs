@@ -5,9 +5,11 @@ mod compacting;
 pub mod conformance;
 mod durability;
 mod jsonl;
+mod sqlite;
 mod transfer;
 
 pub use compacting::Compacting;
 pub use durability::Durability;
 pub use jsonl::Jsonl;
+pub use sqlite::Sqlite;
 pub use transfer::{from_jsonl, import, to_jsonl, to_markdown};

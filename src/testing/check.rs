@@ -162,7 +162,7 @@ impl Nesting {
     }
 }
 
-fn ensure(holds: bool, why: &str) -> Result<(), String> {
+pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
 }
 

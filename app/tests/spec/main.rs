@@ -12,4 +12,5 @@ mod models;
 mod process;
 mod prompt;
 mod server;
+mod sessions;
 mod tools;

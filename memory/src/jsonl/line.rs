@@ -68,8 +68,8 @@ impl Header {
 /// The line of an append, with its end.
 pub(super) fn append(at: u64, items: &[Item]) -> Result<Vec<u8>, MemoryError> {
     let items = codec::encode(items)?;
-    let head = format!(r#"{}{:08x}","items":"#, begin(at), crc32fast::hash(&items));
-    Ok([head.as_bytes(), &items, b"}\n"].concat())
+    let head = format!(r#"{}{:08x}","items":"#, begin(at), crc32fast::hash(items.as_bytes()));
+    Ok([head.as_bytes(), items.as_bytes(), b"}\n"].concat())
 }
 
 /// How such a line begins.

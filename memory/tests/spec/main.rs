@@ -5,3 +5,4 @@
 mod compacting;
 mod conformance;
 mod jsonl;
+mod sqlite;
