@@ -19,7 +19,7 @@ use crate::agent::{self, Allowed, StartError};
 use crate::args::ChatArgs;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Printer};
-use crate::run::{ABORTED, FAILED};
+use crate::run::{ABORTED, FAILED, tell_open};
 use crate::store::Session;
 
 const HELP: &str = "\
@@ -28,7 +28,7 @@ A line is a request; while the agent works, a line steers it.
 /continue     go on with a run that was interrupted or has failed
 /later TEXT   a message that waits until the agent would otherwise stop
 /help         this text
-/quit         leave, as the end of the input does
+/quit         leave; what goes on is aborted, what waits for an answer waits on
 Ctrl-C        abort what goes on; a second one, or one at rest, leaves";
 
 /// Talks until the user leaves, and gives the exit code.
@@ -40,7 +40,7 @@ pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
     let mut interrupt = Interrupt::listen()?;
     let (handle, mut events) = built.agent.run(session.context(&built).await?).await?;
     let mut lines = lines::read()?;
-    let mut chat = Chat::new(handle, allowed);
+    let mut chat = Chat::new(handle, allowed, session.kept.then(|| session.name.clone()));
     if let Err(why) = chat.greet(session.info.is_some()).await {
         print::complain(&why);
         return Ok(FAILED);
@@ -57,8 +57,18 @@ pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
             return Ok(FAILED);
         }
     }
-    if chat.keyboard && session.kept && chat.spoke {
-        print::tell(&format!("This is session {0}: `loopwright --session {0}` goes on with it.", session.name));
+    if !chat.spoke && session.info.is_none() && session.kept {
+        // Nothing was said: nothing is to be kept.
+        drop(chat.handle);
+        while events.next().await.is_some() {}
+        session.store.delete(&session.name).await?;
+        return Ok(chat.leave.unwrap_or_default());
+    }
+    if chat.keyboard && session.kept {
+        print::tell(&format!(
+            "This is session {0}: `loopwright --session {0}` goes on with it.",
+            print::quoted(&session.name)
+        ));
     }
     Ok(chat.leave.unwrap_or_default())
 }
@@ -110,6 +120,8 @@ struct Chat {
     aborting: bool,
     /// No more lines will come.
     input_ended: bool,
+    /// The session, if it is kept.
+    kept: Option<Arc<str>>,
     /// Somebody sits at the keyboard.
     keyboard: bool,
     /// Something was asked for.
@@ -121,7 +133,7 @@ struct Chat {
 }
 
 impl Chat {
-    fn new(handle: AgentHandle, allowed: Allowed) -> Self {
+    fn new(handle: AgentHandle, allowed: Allowed, kept: Option<Arc<str>>) -> Self {
         Chat {
             handle,
             allowed,
@@ -130,6 +142,7 @@ impl Chat {
             last: EndKind::Done,
             aborting: false,
             input_ended: false,
+            kept,
             keyboard: io::stdin().is_terminal(),
             spoke: false,
             compaction: None,
@@ -302,7 +315,13 @@ impl Chat {
             Ok(_) => {}
             Err(why) => print::complain(&format!("{why}.")),
         }
-        self.run_ended(events).await
+        while let Some(event) = events.try_next() {
+            self.event(Some(event), events).await?;
+        }
+        if matches!(self.stand, Stand::Working) && !self.handle.state().await?.is_running {
+            self.rest();
+        }
+        Ok(())
     }
 
     fn input_ends(&mut self) -> Done {
@@ -317,7 +336,13 @@ impl Chat {
 
     /// Nobody is left who could answer.
     fn leave_open(&mut self) {
-        print::tell("The input has ended, so the call is not run.");
+        match (&self.stand, &self.kept) {
+            (Stand::Asking(action) | Stand::Editing(action), Some(session)) => {
+                print::tell("The input has ended, so the call waits.");
+                tell_open(std::slice::from_ref(action), Some(session));
+            }
+            _ => print::tell("The input has ended, so the call is not run."),
+        }
         self.leave = Some(0);
     }
 
@@ -334,9 +359,12 @@ impl Chat {
         Ok(())
     }
 
+    /// Leaves. What goes on is aborted; what waits, waits on.
     async fn quit(&mut self) -> Done {
-        self.handle.abort().await?;
-        self.handle.wait_for_idle().await;
+        if matches!(self.stand, Stand::Working) {
+            self.handle.abort().await?;
+            self.handle.wait_for_idle().await;
+        }
         self.leave = Some(0);
         Ok(())
     }

@@ -173,6 +173,21 @@ pub(crate) fn call(action: &ExternalAction) -> String {
     format!("{} {}", action.name, json(&action.arguments))
 }
 
+/// The beginning of an action's digest, enough to name it.
+pub(crate) fn digest(action: &ExternalAction) -> &str {
+    action.digest.get(..12).unwrap_or(&action.digest)
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''")).into()
+    }
+}
+
 fn compaction_line(done: &Compaction) -> String {
     let Compaction { messages, tokens_before, tokens_after, .. } = done;
     let how = match (&done.error, done.summarised) {
