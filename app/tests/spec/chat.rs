@@ -131,7 +131,10 @@ fn the_end_of_the_input_runs_nothing_that_waits() {
     let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     let exit = chat.close();
-    assert!(exit.code == 0 && exit.err.contains("not run"), "{exit:?}");
+    assert!(
+        exit.code == 0 && exit.err.contains("so the call waits") && exit.err.contains("loopwright approve s"),
+        "{exit:?}"
+    );
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
