@@ -1,0 +1,1 @@
+//! The frames of `/api/agent-chat`.

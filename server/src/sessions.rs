@@ -1,0 +1,9 @@
+//! `/api/sessions`: live sessions.
+
+use axum::Router;
+
+use crate::config::Server;
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new()
+}

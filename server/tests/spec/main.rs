@@ -1,0 +1,3 @@
+//! What the server promises, over real HTTP.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
