@@ -16,7 +16,7 @@ use loopwright::{BeforeToolCall, Effect, GenericAgent, InMemory, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, coding_tools_with};
 
-use self::request::ChatRequest;
+pub(crate) use self::request::ChatRequest;
 use self::stream::Running;
 use crate::body::JsonBody;
 use crate::config::Server;
@@ -77,7 +77,7 @@ async fn chat(
     Ok(([unbuffered, (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], frames).into_response())
 }
 
-fn system(workspace: &Workspace) -> String {
+pub(crate) fn system(workspace: &Workspace) -> String {
     SYSTEM.replace("{workDir}", &workspace.root().display().to_string()).replace("{platform}", std::env::consts::OS)
 }
 

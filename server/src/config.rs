@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) runs: Runs,
     pub(crate) live: Live,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
 }
 
@@ -130,6 +130,7 @@ impl ServerBuilder {
                 "The token is too short: give one of at least 16 characters, such as `openssl rand -hex 16` makes.";
             return Err(ConfigError(why.into()));
         }
+        let metrics = Arc::<Metrics>::default();
         Ok(Server(Arc::new(Shared {
             models: self.models,
             roots,
@@ -138,8 +139,8 @@ impl ServerBuilder {
             hosts: self.hosts,
             store: self.store,
             runs: Runs::default(),
-            live: Live::default(),
-            metrics: Metrics::default(),
+            live: Live::new(metrics.clone()),
+            metrics,
             drain: Drain::default(),
             limits: self.limits,
         })))

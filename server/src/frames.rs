@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright::{AgentEvent, CallId, EndKind, Progress, ResultStatus, Role, RunOutcome, ToolUpdate, Update};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// What a client reads, a line of JSON each.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum Frame {
     /// The run began.

@@ -27,6 +27,7 @@ mod health;
 mod live;
 mod metrics;
 mod models;
+mod observe;
 mod openapi;
 mod page;
 mod roots;

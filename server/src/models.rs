@@ -11,6 +11,7 @@ use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
     Catalogue, Http, Model, Offline, Reprompt, Resolved, Retry, Wire, WireFormat, resolve_with,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::body::or_default;
@@ -32,7 +33,7 @@ pub trait Models: Send + Sync {
 }
 
 /// What a request says of its model. Its `Debug` shows neither key nor headers.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LlmConfig {
     /// The key.

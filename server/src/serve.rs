@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use self::patient::Patient;
 use crate::config::Server;
+use crate::drain::drain;
 use crate::guard::{self, Guard};
 
 /// The most connections at a time; further ones wait.
@@ -32,6 +33,8 @@ const HEADERS: usize = 100;
 const STALL: Duration = Duration::from_secs(30);
 /// How long what goes on may take to end when the server does.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long the streams of events may take to end after that.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long to wait when no connection can be taken, as when all files are open.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -58,11 +61,11 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
         () = door.let_in(&connections, true) => {}
     }
     // From here on whoever comes is told that it is too late, until what goes on has ended.
-    door.server.shared().drain.begin();
     connections.close();
-    let ended = tokio::time::timeout(GRACE, connections.wait()); // what is left goes with the runtime
+    let server = door.server.clone();
+    let ended = tokio::time::timeout(GRACE + LAST_WORDS, connections.wait()); // what is left goes with the runtime
     tokio::select! {
-        _ = ended => {}
+        _ = async { tokio::join!(drain(&server, GRACE), ended) } => {}
         () = door.let_in(&late, false) => {}
     }
     Ok(())

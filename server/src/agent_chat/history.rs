@@ -11,24 +11,29 @@ use loopwright::{
     AssistantMessage, Body, CallId, Content, Item, Message, MessageId, Part, ResultStatus, StopReason, ToolCall,
     ToolResult, UserMessage,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::body::json_at;
 use crate::error::ApiError;
 
 /// One entry. What may be large stays text until it is known to be needed.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
     role: String,
+    #[schemars(with = "Option<Value>")]
     content: Option<Box<RawValue>>,
     tool_name: Option<String>,
+    #[schemars(with = "Option<Value>")]
     tool_input: Option<Box<RawValue>>,
     tool_result: Option<String>,
     tool_call_id: Option<String>,
     is_error: Option<bool>,
     // Of our own messages:
+    #[schemars(with = "Option<Value>")]
     parts: Option<Box<RawValue>>,
     stop: Option<StopReason>,
     model: Option<String>,

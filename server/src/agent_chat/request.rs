@@ -1,6 +1,7 @@
 //! The body of `POST /api/agent-chat`.
 
 use loopwright_providers::Provider;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::history::Entry;
@@ -14,7 +15,7 @@ const ENTRIES: usize = 10_000;
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
 /// What a client asks.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatRequest {
     /// What the user says.
