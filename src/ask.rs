@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::StreamExt;
-
+use crate::aside::Said;
 use crate::assemble::Assembler;
-use crate::error::{ModelError, StepError};
+use crate::compact::CompactCause;
+use crate::compaction::{Compacted, Occasion};
+use crate::error::{ModelError, ModelErrorKind, StepError};
 use crate::event::{AgentEvent, Role};
 use crate::fold::Tail;
 use crate::hooks::{
@@ -14,12 +15,11 @@ use crate::hooks::{
 };
 use crate::input::{Lane, Prompt, Urgency};
 use crate::item::Item;
-use crate::limits::Limit;
-use crate::message::{AssistantMessage, Body, Message, ResultStatus, StopReason, Usage};
-use crate::model::{ChatModel, ChatRequest, ModelEvent, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
+use crate::message::{Body, Message, ResultStatus, StopReason};
+use crate::model::{ChatModel, ChatRequest, OutputSchema, ThinkingLevel, ToolChoice, ToolList};
 use crate::queue::Waiting;
 use crate::session::{Partial, Session};
-use crate::stream::{Streamed, unfinished};
+use crate::stream::Streamed;
 
 /// What a request asks for, where it differs from what the agent always asks for.
 #[derive(Clone, Default)]
@@ -102,7 +102,19 @@ impl Ask {
         self.before_end = Some(boxed(hook));
         self
     }
+    /// An estimate of what it adds to the conversation.
+    fn tokens(&self) -> u64 {
+        self.also.iter().map(|body| alone(body).tokens()).sum()
+    }
 }
+
+/// A message of one request only.
+fn alone(body: &Body) -> Arc<Message> {
+    Arc::new(Message::new(Default::default(), body.clone()))
+}
+
+/// How often in a row a request that is too large is compacted and sent again.
+const OVERFLOWS: u32 = 2;
 
 /// One reply of a model.
 #[derive(Debug, Clone)]
@@ -176,45 +188,53 @@ impl Session {
             }
         }
         let model = self.config.model(ask.model.as_deref())?.clone();
-        self.check_limits(&*model)?;
-        let request = self.request(&ask).await?;
         let interrupt = |w: &Waiting| w.at > before && w.lane == Lane::Steering && w.urgency == Urgency::Interrupt;
-        if self.fold.queue.iter().any(interrupt) {
-            return Ok(Reply::nothing(None));
+        let compacts = ask.messages.is_none() && !ask.aside;
+        let mut overflows = 0;
+        loop {
+            self.check_limits(&*model, 0)?;
+            if self.fold.queue.iter().any(interrupt) {
+                return Ok(Reply::nothing(None));
+            }
+            if compacts && self.make_room(ask.model.as_deref(), ask.tokens()).await? {
+                self.check_limits(&*model, 0)?;
+            }
+            let request = self.request(&ask).await?;
+            if self.fold.queue.iter().any(interrupt) {
+                return Ok(Reply::nothing(None));
+            }
+            if ask.aside {
+                let Said { item, message, error } = self.say_aside(&*model, request).await?;
+                self.commit(item).await?;
+                return Ok(Reply { message, error, ended_by_hook: false });
+            }
+            let reply = self.ask_aloud(&ask, &*model, request).await?;
+            let too_large = reply.error.as_ref().is_some_and(|error| error.kind == ModelErrorKind::ContextOverflow);
+            if !compacts || !too_large || reply.message.is_some() || overflows == OVERFLOWS {
+                return Ok(reply);
+            }
+            overflows += 1;
+            let (why, model) = (CompactCause::Overflow, ask.model.as_deref());
+            match self.compact(&Occasion { why, model, also: ask.tokens() }).await? {
+                Compacted::Done(made) if made.is_empty() => return Ok(reply),
+                _ => {}
+            }
         }
-        if ask.aside { self.ask_aside(&*model, request).await } else { self.ask_aloud(ask, &*model, request).await }
     }
 
     fn given_back(&self) -> Reply {
         Reply { message: self.fold.context.last().cloned(), error: None, ended_by_hook: false }
     }
 
-    fn check_limits(&self, model: &dyn ChatModel) -> Result<(), StepError> {
-        let (limits, spent) = (&self.config.limits, &self.fold.spent);
-        let turn = self.fold.turn.number + u32::from(!self.fold.turn.open) + spent.asides;
-        if turn > limits.turns {
-            return Err(StepError::Limit(Limit::Turns));
-        }
-        if limits.tokens.is_some_and(|most| spent.usage.total() >= most) {
-            return Err(StepError::Limit(Limit::Tokens));
-        }
-        match limits.cost {
-            Some(_) if model.info().prices.is_none() => Err(StepError::NoPrices(model.info().id.clone())),
-            Some(most) if spent.cost >= most => Err(StepError::Limit(Limit::Cost)),
-            _ => Ok(()),
-        }
-    }
-
     /// The request as the model will get it.
     pub(crate) async fn request(&mut self, ask: &Ask) -> Result<ChatRequest, StepError> {
         let hooks = &self.config.hooks;
         let (transform, convert) = (hooks.transform_context.clone(), hooks.convert_to_llm.clone());
-        let alone = |body: &Body| Arc::new(Message::new(Default::default(), body.clone()));
         let mut messages = match &ask.messages {
             Some(given) => Arc::new(given.iter().map(alone).collect()),
             None if transform.is_none() && convert.is_none() => self.fold.context.clone(),
             None => {
-                let mut messages = self.fold.history.to_vec();
+                let mut messages = self.fold.history_for_hooks();
                 if let Some(hook) = transform {
                     messages = self.hearing(hook(messages)).await?;
                 }
@@ -240,6 +260,7 @@ impl Session {
             max_tokens: self.config.max_tokens,
             temperature: self.config.temperature,
             session: self.id.clone(),
+            compacted: self.fold.standing.as_ref().filter(|_| ask.messages.is_none()).map(|s| s.told.message.id),
         })
     }
 
@@ -268,7 +289,7 @@ impl Session {
         }
     }
 
-    async fn ask_aloud(&mut self, ask: Ask, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
+    async fn ask_aloud(&mut self, ask: &Ask, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
         self.offered = Some(request.tools.clone());
         let id = self.next_message();
         let info = Arc::new(model.info().clone());
@@ -277,7 +298,7 @@ impl Session {
         self.commit(Item::RequestStarted { message: id, model: info.id.clone(), tools }).await?;
         self.partial = Some(Partial { id, model: info, reply: Assembler::default(), held: BTreeMap::new() });
         self.hub.overlay(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
-        let text_hook = ask.text_part.or_else(|| self.config.hooks.text_part.clone());
+        let text_hook = ask.text_part.clone().or_else(|| self.config.hooks.text_part.clone());
         let Streamed { stop, usage, error } = self.stream(model, request, text_hook).await?;
         let Some(partial) = self.partial.take() else {
             return Ok(Reply::nothing(error));
@@ -287,7 +308,7 @@ impl Session {
             return Ok(Reply::nothing(error));
         };
         self.heard_out = Some(Item::Replied { message: message.clone(), cost });
-        let verdict = match ask.before_end.or_else(|| self.config.hooks.before_end.clone()) {
+        let verdict = match ask.before_end.clone().or_else(|| self.config.hooks.before_end.clone()) {
             Some(hook) if error.is_none() && stop != StopReason::Interrupted => self.verdict(hook, &message).await?,
             _ => BeforeEnd::Default,
         };
@@ -309,39 +330,5 @@ impl Session {
         let check =
             EndCheck { session_id: self.id.clone(), reply: message.clone(), extensions: self.extensions.clone() };
         self.hearing(hook(check)).await
-    }
-
-    async fn ask_aside(&mut self, model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, StepError> {
-        let (mut reply, mut info) = (Assembler::default(), Arc::new(model.info().clone()));
-        let id = self.next_message();
-        let mut stream = model.stream(request);
-        let (stop, usage, error) = loop {
-            let event = tokio::select! { biased;
-                Some(mail) = self.mail.recv() => match self.hear(mail).await? {
-                    Some(Urgency::Interrupt) => break (StopReason::Interrupted, Usage::default(), None),
-                    _ => continue,
-                },
-                event = stream.next() => event,
-            };
-            match event.unwrap_or_else(unfinished) {
-                ModelEvent::AnsweredBy(other) => info = other,
-                ModelEvent::BlockStart { block, kind } => drop(reply.start(block, kind)),
-                ModelEvent::Delta { block, delta } => drop(reply.delta(block, delta)?),
-                ModelEvent::BlockEnd { block, signature } => reply.end(block, signature)?,
-                ModelEvent::Withdrawn => reply = Assembler::default(),
-                ModelEvent::Done { stop, usage } => break (stop, usage, None),
-                ModelEvent::Error(error) => break (StopReason::Error, Usage::default(), Some(error)),
-            }
-            tokio::task::coop::consume_budget().await; // as in `stream`
-        };
-        drop(stream);
-        // One that failed or was cut off is logged and counted too, so that nobody asks without end.
-        let nothing = AssistantMessage { stop, model: info.id.clone(), ..AssistantMessage::default() };
-        let said =
-            reply.finish(stop, info.id.clone(), usage).filter(|_| error.is_none() && stop != StopReason::Interrupted);
-        let message = Arc::new(Message::new(id, said.clone().unwrap_or(nothing)));
-        let cost = info.cost(&usage);
-        self.commit(Item::Aside { message: message.clone(), cost }).await?;
-        Ok(Reply { message: said.map(|_| message), error, ended_by_hook: false })
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::agent::GenericAgent;
 use crate::ambient::{Ambient, SystemAmbient};
+use crate::compact::Compact;
 use crate::config::{Config, WhileAwaiting};
 use crate::error::AgentError;
 use crate::extensions::Extensions;
@@ -38,6 +39,7 @@ pub struct AgentBuilder {
     auto: AutoRules,
     hooks: Hooks,
     limits: Limits,
+    compaction: Option<Arc<dyn Compact>>,
     steering_mode: QueueMode,
     follow_up_mode: QueueMode,
     urgency: Urgency,
@@ -68,6 +70,7 @@ impl AgentBuilder {
             auto: AutoRules::default(),
             hooks: Hooks::default(),
             limits: Limits::default(),
+            compaction: None,
             steering_mode: QueueMode::All,
             follow_up_mode: QueueMode::OneAtATime,
             urgency: Urgency::default(),
@@ -95,6 +98,7 @@ impl AgentBuilder {
             auto: self.auto,
             hooks: self.hooks,
             limits: self.limits,
+            compaction: self.compaction,
             steering_mode: self.steering_mode,
             follow_up_mode: self.follow_up_mode,
             urgency: self.urgency,
@@ -201,6 +205,12 @@ impl AgentBuilder {
         self.limits.turns = turns;
         self
     }
+    /// Keeps the conversation inside the model's context window; without it a conversation that has grown too long ends
+    /// its run with [`ModelErrorKind::ContextOverflow`](crate::ModelErrorKind::ContextOverflow).
+    pub fn compaction(mut self, policy: impl Compact + 'static) -> Self {
+        self.compaction = Some(Arc::new(policy));
+        self
+    }
     /// A typed answer: a run converges only on JSON that fits `T`.
     pub fn output<T: schemars::JsonSchema>(mut self) -> Self {
         self.output = Some(Arc::new(OutputSchema::of::<T>()));
@@ -214,6 +224,12 @@ impl AgentBuilder {
     /// Where sessions take time and chance from; the machine's by default.
     pub fn ambient(mut self, ambient: impl Ambient + 'static) -> Self {
         self.ambient = Arc::new(ambient);
+        self
+    }
+
+    /// Each tool so far as `wrap` makes it.
+    pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
+        self.tools = self.tools.into_iter().map(wrap).collect();
         self
     }
 
@@ -252,7 +268,8 @@ impl AgentBuilder {
         self.hooks.after_tool_call = Some(Arc::new(move |call, result| Box::pin(hook(call, result))));
         self
     }
-    /// Makes the conversation of each request out of the history: prunes, injects.
+    /// Makes the conversation of each request out of the history: prunes, injects. Of a conversation that was compacted it
+    /// gets what stands for the older messages instead of them; custom messages are always there.
     pub fn transform_context<Fut>(mut self, hook: impl Fn(Vec<Arc<Message>>) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = Vec<Arc<Message>>> + Send + 'static,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ambient::Ambient;
+use crate::compact::Compact;
 use crate::error::StepError;
 use crate::hooks::Hooks;
 use crate::input::{QueueMode, Urgency};
@@ -27,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) auto: AutoRules,
     pub(crate) hooks: Hooks,
     pub(crate) limits: Limits,
+    pub(crate) compaction: Option<Arc<dyn Compact>>,
     pub(crate) steering_mode: QueueMode,
     pub(crate) follow_up_mode: QueueMode,
     pub(crate) urgency: Urgency,

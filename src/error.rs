@@ -241,6 +241,12 @@ pub enum InputError {
     /// The output schema of the request is not one.
     #[error("the output schema is not valid: {0}")]
     OutputSchema(String),
+    /// The agent has no policy for it.
+    #[error("the agent does not compact: give it a policy with `AgentBuilder::compaction`")]
+    NoCompaction,
+    /// The conversation is as it was before.
+    #[error("the conversation was not compacted: {0}")]
+    NotCompacted(String),
     /// The session's memory failed; the input was not taken.
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),

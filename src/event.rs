@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::compact::Compaction;
 use crate::error::{ModelErrorKind, Need};
 use crate::input::Decision;
 use crate::limits::Limit;
@@ -43,6 +44,11 @@ pub enum RunCause {
     Steer,
     /// An abort or a reset of what was open at rest.
     Abort,
+    /// The conversation is to be compacted, and nothing else unless somebody says something meanwhile.
+    Compact {
+        /// What the summary should mind.
+        instructions: Option<Arc<str>>,
+    },
 }
 
 impl RunCause {
@@ -182,6 +188,8 @@ pub enum AgentEvent {
         /// Texts of the follow-ups that wait.
         follow_up: Vec<String>,
     },
+    /// Messages are shown to the model as a summary from here on, or are left out.
+    Compaction(Arc<Compaction>),
     /// An event of the pattern's own.
     Custom {
         /// The pattern's name for it.

@@ -4,6 +4,7 @@
 //! a restart and a reader that resumes all go through it, so they cannot disagree.
 
 mod asked;
+mod compacted;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::calls::{Batch, Call, Phase};
+use crate::compact::Load;
 use crate::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
 use crate::input::{Decision, Lane};
 use crate::item::Item;
@@ -22,6 +24,7 @@ use crate::tool::Answer;
 use crate::turn::{Spent, Turn};
 
 pub(crate) use asked::Tail;
+pub(crate) use compacted::Standing;
 
 /// What the log says.
 #[derive(Default)]
@@ -33,6 +36,10 @@ pub(crate) struct Fold {
     pub(crate) history: History,
     /// What a model is shown of it, before hooks.
     pub(crate) context: History,
+    /// How large that is.
+    pub(crate) load: Load,
+    /// What was compacted last.
+    pub(crate) standing: Option<Standing>,
     pub(crate) batch: Option<Batch>,
     pub(crate) queue: Queue,
     pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
@@ -41,6 +48,8 @@ pub(crate) struct Fold {
     /// The run that goes on.
     pub(crate) run: Option<RunId>,
     pub(crate) runs: u64,
+    /// Where in the log it began.
+    pub(crate) run_at: u64,
     pub(crate) cause: Option<RunCause>,
     pub(crate) abort_requested: bool,
     pub(crate) turn: Turn,
@@ -105,6 +114,7 @@ impl Fold {
                 self.spent.asides += 1;
                 self.spend(message, *cost);
             }
+            Item::Compacted { .. } => self.compact(item, tell),
             Item::Remembered { message } => self.say(message, tell),
             Item::State { key, value } if value.is_null() => drop(self.state.remove(key)),
             Item::State { key, value } => drop(self.state.insert(key.clone(), value.clone())),
@@ -149,6 +159,7 @@ impl Fold {
 
     fn start_run(&mut self, run: RunId, cause: &RunCause, tell: &mut dyn FnMut(AgentEvent)) {
         (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
+        self.run_at = self.len;
         (self.cause, self.last_error) = (Some(cause.clone()), None);
         self.request = match cause {
             RunCause::UserRequest(input) => self.queue.iter().find(|w| w.input == *input).map(|w| w.message.clone()),
@@ -204,6 +215,9 @@ impl Fold {
         self.open_turn(tell);
         self.requested = None;
         self.push(message);
+        if let Some(reply) = message.as_assistant() {
+            self.load.count(reply);
+        }
         self.spend(message, cost);
         self.turn.message = Some(message.clone());
         tell(AgentEvent::MessageEnd { message: message.clone() });
@@ -263,6 +277,7 @@ impl Fold {
     fn reset(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
         self.close_turn(tell);
         (self.history, self.context) = Default::default();
+        (self.load, self.standing) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
         self.queue.clear();
         self.state.clear();
@@ -310,6 +325,7 @@ impl Fold {
         self.note(message);
         Arc::make_mut(&mut self.history).push(message.clone());
         if message.is_for_model() {
+            self.load.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::compact::Compaction;
 use crate::error::InputError;
 use crate::event::{ExternalAction, RunOutcome};
 use crate::hub::{EventStream, Subscriber};
@@ -106,6 +107,17 @@ impl AgentHandle {
     /// Takes back what waits in the steering and follow-up queues, and gives the texts.
     pub async fn clear_queues(&self) -> Result<Vec<String>, InputError> {
         Ok(self.input(InputEvent::ClearQueues).await?.taken_back)
+    }
+
+    /// Has older messages replaced by a summary that minds these instructions, and gives what was replaced: nothing where
+    /// there is nothing to replace.
+    ///
+    /// At rest that is a run of its own, without a reply; while a run goes on it is done before its next request, or
+    /// right after it. Resolves when it is done. Fails with [`InputError::NoCompaction`] where the agent has no
+    /// [policy](crate::AgentBuilder::compaction), and with [`InputError::NotCompacted`] while calls wait for an answer or
+    /// where there is no summary: then nothing has changed.
+    pub async fn compact(&self, instructions: Option<&str>) -> Result<Vec<Arc<Compaction>>, InputError> {
+        Ok(self.input(InputEvent::Compact(instructions.map(str::to_owned))).await?.compacted)
     }
 
     /// The calls that wait for an answer from outside.

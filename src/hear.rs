@@ -10,7 +10,7 @@ use crate::input::{ActionResult, Decision, InputEvent, Lane, Prompt, Urgency};
 use crate::item::Item;
 use crate::message::InputId;
 use crate::schema::Schema;
-use crate::session::{Input, Mail, Partial, Receipt, Session};
+use crate::session::{Input, Mail, Partial, Receipt, Session, Wish};
 use crate::state::AgentState;
 
 /// Requests that may wait for a run of their own.
@@ -68,6 +68,12 @@ impl Session {
                 urgency = Some(how);
                 self.queue(prompt, Lane::Steering, how)
             }
+            InputEvent::Compact(_) if self.config.compaction.is_none() => Err(InputError::NoCompaction),
+            // Answered when it is done: before the next request, or after the run.
+            InputEvent::Compact(instructions) => {
+                self.wishes.push_back(Wish { instructions: instructions.map(Into::into), ack });
+                return None;
+            }
             InputEvent::ExternalActionResult(answer) => self.decide(answer),
             InputEvent::ClearQueues => {
                 let both = |w: &&crate::queue::Waiting| w.lane != Lane::Request;
@@ -76,7 +82,7 @@ impl Session {
                 if !inputs.is_empty() {
                     self.stage(Item::Withdrawn { inputs });
                 }
-                Ok(Receipt { id: self.fold.make_input_id(), taken_back })
+                Ok(Receipt { taken_back, ..Receipt::of(self.fold.make_input_id()) })
             }
             // The session task keeps these to itself.
             InputEvent::Continue(_) | InputEvent::Abort | InputEvent::Reset => Err(InputError::Busy),
@@ -93,7 +99,7 @@ impl Session {
     /// Stages a message for a queue; one that came before is acknowledged and changes nothing.
     pub(crate) fn queue(&mut self, prompt: Prompt, lane: Lane, urgency: Urgency) -> Result<Receipt, InputError> {
         let input = prompt.id.unwrap_or_else(|| self.fold.make_input_id());
-        let receipt = Receipt { id: input.clone(), taken_back: Vec::new() };
+        let receipt = Receipt::of(input.clone());
         if self.fold.has_seen(&input) {
             return Ok(receipt);
         }
@@ -113,7 +119,7 @@ impl Session {
 
     fn decide(&mut self, answer: ActionResult) -> Result<Receipt, InputError> {
         let input = answer.id.clone().unwrap_or_else(|| self.fold.make_input_id());
-        let receipt = Receipt { id: input.clone(), taken_back: Vec::new() };
+        let receipt = Receipt::of(input.clone());
         if self.fold.has_seen(&input) {
             return Ok(receipt);
         }

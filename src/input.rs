@@ -31,6 +31,9 @@ pub enum InputEvent {
     Reset,
     /// Take back what waits in both queues.
     ClearQueues,
+    /// Replace older messages by a summary, minding these instructions; see
+    /// [`AgentHandle::compact`](crate::AgentHandle::compact).
+    Compact(Option<String>),
 }
 
 /// A message of the user and what goes with it.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::compact::CompactCause;
 use crate::error::{ModelErrorKind, Need};
 use crate::event::{EndKind, RunCause};
 use crate::input::{Decision, Lane, Urgency};
@@ -115,6 +116,25 @@ pub enum Item {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
+    /// From here on requests show `message` in place of the messages from `first` to `last`. The log keeps them.
+    Compacted {
+        /// The first message that is replaced.
+        first: MessageId,
+        /// The last one.
+        last: MessageId,
+        /// What is shown in their place.
+        message: Arc<Message>,
+        /// The policy's own data.
+        details: Arc<Value>,
+        /// The aside that is the summary of them; nothing where they are only left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<MessageId>,
+        /// Why there is no summary, where there was to be one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Arc<str>>,
+        /// Why it was done.
+        why: CompactCause,
+    },
     /// A message that the pattern puts into the conversation.
     Remembered {
         /// The message.
@@ -184,7 +204,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// The message that it brings into the log, if it brings one; not that of an aside.
+    /// The message that it brings into the log, if it brings one; not that of an aside or a summary.
     pub fn message(&self) -> Option<&Arc<Message>> {
         match self {
             Item::Queued { message, .. }

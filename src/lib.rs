@@ -77,11 +77,14 @@ pub struct Readme;
 
 mod agent;
 mod ambient;
+mod aside;
 mod ask;
 mod assemble;
 mod batch;
 mod builder;
 mod calls;
+mod compact;
+mod compaction;
 mod config;
 mod context;
 mod crew;
@@ -124,6 +127,7 @@ pub use ambient::{Ambient, SystemAmbient};
 pub use ask::{Ask, Reply};
 pub use batch::BatchEnd;
 pub use builder::AgentBuilder;
+pub use compact::{Compact, CompactCause, CompactContext, CompactPlan, Compaction, Replacement, SummaryRequest};
 pub use config::WhileAwaiting;
 pub use context::AgentContext;
 pub use error::{
@@ -150,7 +154,7 @@ pub use model::{
     ToolChoice, ToolList,
 };
 pub use partial::PartialJson;
-pub use past::Past;
+pub use past::{Branch, Past};
 pub use pattern::{BehaviorPattern, StepEnd};
 pub use state::AgentState;
 pub use step::{Remember, StepContext};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::encoded::Encoded;
 use crate::error::ModelError;
-use crate::message::{History, StopReason, Usage};
+use crate::message::{History, MessageId, StopReason, Usage};
 use crate::tool::ToolSpec;
 
 /// A chat model: one request in, one stream of events out.
@@ -241,6 +241,10 @@ pub struct ChatRequest {
     pub temperature: Option<f32>,
     /// The session, for providers that cache or trace by it.
     pub session: Arc<str>,
+    /// The message that last took the place of others, where the conversation was compacted. A reply with a smaller number
+    /// was made of a past that the request does not show: a provider that binds thoughts to their past leaves its
+    /// thoughts out.
+    pub compacted: Option<MessageId>,
 }
 
 /// A piece of a reply as it streams.

@@ -15,12 +15,14 @@ use crate::message::{History, InputId, Message, MessageId, RunId};
 /// What a session's log says, for a reader that does not own the session.
 pub struct Past(Fold);
 
-/// How a branch begins.
-pub(crate) struct Fork {
+/// How a branch begins; for a store whose [`fork`](crate::MemoryStore::fork) shares the past instead of copying it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Branch {
     /// Items of the past that it keeps.
-    pub(crate) shared: u64,
-    /// What it writes first: nothing waits in it and no run goes on.
-    pub(crate) items: Vec<Item>,
+    pub shared: u64,
+    /// What it writes first, so that nothing waits in it and no run goes on.
+    pub items: Vec<Item>,
 }
 
 impl Past {
@@ -87,6 +89,10 @@ impl Past {
     pub fn run(&self) -> Option<RunId> {
         self.0.run
     }
+    /// Whether a request went out and the log does not say yet what became of it.
+    pub(crate) fn awaits_reply(&self) -> bool {
+        self.0.requested.is_some()
+    }
     /// Messages that wait, in order of arrival.
     pub fn waiting(&self) -> Vec<(Lane, Arc<Message>)> {
         self.0.queue.iter().map(|w| (w.lane, w.message.clone())).collect()
@@ -97,7 +103,8 @@ impl Past {
     }
 
     /// Where a branch after the first `at` items begins: there, or at the last place before it that is between turns.
-    pub(crate) fn fork_of(items: &[Item], at: Option<u64>) -> Fork {
+    /// With `None`, after the last place of the log that is between turns.
+    pub fn branch(items: &[Item], at: Option<u64>) -> Branch {
         let end = at.map_or(items.len(), |at| (at as usize).min(items.len()));
         let (mut fold, mut shared) = (Fold::default(), 0);
         for item in &items[..end] {
@@ -130,7 +137,7 @@ impl Past {
             None if !others.is_empty() => first.push(Item::Withdrawn { inputs: others }),
             None => {}
         }
-        Fork { shared, items: first }
+        Branch { shared, items: first }
     }
 }
 

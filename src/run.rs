@@ -29,6 +29,8 @@ use crate::task::{Task, Waiter, refused};
 /// How a pass of the pattern ended.
 enum Ended {
     Returned(Result<StepEnd, StepError>),
+    /// The conversation is compacted, and nothing is left to do.
+    Compacted,
     Panicked(String),
     /// An abort or a reset came.
     Stopped(Box<Input>),
@@ -60,6 +62,9 @@ impl Task {
         }
         let (ending, stop) = self.drive().await;
         let Some(stop) = stop else { return self.end(ending).await };
+        for wish in std::mem::take(&mut self.session.wishes) {
+            self.session.answer(wish, Err(InputError::NotCompacted("the run was aborted".into())));
+        }
         let input = self.session.fold.make_input_id();
         self.session.stage(Item::AbortRequested { input: input.clone() });
         let requested = self.session.flush().await;
@@ -68,7 +73,7 @@ impl Task {
             self.end(ending).await;
             return self.stopped(*stop, waiting).await;
         }
-        let _ = stop.ack.send(requested.map(|()| Receipt { id: input, taken_back: Vec::new() }).map_err(refused));
+        let _ = stop.ack.send(requested.map(|()| Receipt::of(input)).map_err(refused));
         self.end(ending).await;
     }
 
@@ -98,13 +103,20 @@ impl Task {
                 Ended::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
                 Ended::Panicked(what) => return (StepError::Panicked(what).into(), None),
                 Ended::Returned(Err(error)) => return (error.into(), None),
-                Ended::Returned(Ok(end)) => end,
+                Ended::Returned(Ok(end)) => Some(end),
+                Ended::Compacted => None,
             };
             // What was said while the pattern returned is heard before the run may end.
             if let Err(error) = self.session.hear_all().await {
                 return (error.into(), None);
             }
             let heard = self.session.fold.queue.iter().any(|w| w.at > before && w.lane != Lane::Request);
+            let Some(end) = end else {
+                if heard {
+                    continue;
+                }
+                return (EndKind::Done.into(), None);
+            };
             match end {
                 StepEnd::Done if heard => {}
                 StepEnd::Done => match self.check_output(&mut output_retries).await {
@@ -166,7 +178,9 @@ impl Task {
                 Some(said) = control.recv() => if let Some(stop) = route(said, to_mail, idle) { break Ended::Stopped(stop) },
                 () = &mut time_up => break Ended::TimeUp,
                 end = &mut work => break match end {
-                    Ok(end) => Ended::Returned(end),
+                    Ok(Ok(None)) => Ended::Compacted,
+                    Ok(Ok(Some(end))) => Ended::Returned(Ok(end)),
+                    Ok(Err(error)) => Ended::Returned(Err(error)),
                     Err(panic) => Ended::Panicked(panic_text(&*panic)),
                 },
             }
@@ -230,8 +244,8 @@ impl Task {
     }
 }
 
-/// What a run does between its start and its end.
-async fn step(session: &mut Session, pattern: &dyn BehaviorPattern, fresh: bool) -> Result<StepEnd, StepError> {
+/// What a run does between its start and its end; nothing, if it had only to compact.
+async fn step(session: &mut Session, pattern: &dyn BehaviorPattern, fresh: bool) -> Result<Option<StepEnd>, StepError> {
     if fresh {
         session.load_tools().await?;
     }
@@ -239,14 +253,19 @@ async fn step(session: &mut Session, pattern: &dyn BehaviorPattern, fresh: bool)
         // An open batch is closed before the pattern is entered, and heard like a verb.
         StepContext { session }.take_input().await?;
         match session.run_batch(None).await? {
-            BatchEnd::AwaitsUser => return Ok(StepEnd::AwaitingAction),
+            BatchEnd::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
             BatchEnd::Terminated if session.fold.queue.iter().all(|w| w.lane == Lane::Request) => {
-                return Ok(StepEnd::Done);
+                return Ok(Some(StepEnd::Done));
             }
             _ => {}
         }
     }
-    pattern.next_step(&mut StepContext { session }).await
+    if let Some(RunCause::Compact { instructions }) = session.fold.cause.clone()
+        && session.compact_run(instructions).await?
+    {
+        return Ok(None);
+    }
+    pattern.next_step(&mut StepContext { session }).await.map(Some)
 }
 
 /// Sorts what is said while a run goes on; an abort or a reset is handed back.

@@ -5,7 +5,7 @@
 //! itself is kept here, so that dropping the pattern cannot drop it half-way), and everything that
 //! follows from it happens when it is *applied*, at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::assemble::Assembler;
+use crate::compact::Compaction;
 use crate::config::Config;
 use crate::crew::Crew;
 use crate::error::{InputError, MemoryError, StepError};
@@ -54,6 +55,20 @@ pub(crate) struct Receipt {
     pub(crate) id: InputId,
     /// Texts that the input took back.
     pub(crate) taken_back: Vec<String>,
+    /// What the input had compacted.
+    pub(crate) compacted: Vec<Arc<Compaction>>,
+}
+
+impl Receipt {
+    pub(crate) fn of(id: InputId) -> Self {
+        Receipt { id, taken_back: Vec::new(), compacted: Vec::new() }
+    }
+}
+
+/// Somebody wants the conversation to be compacted, and waits for it.
+pub(crate) struct Wish {
+    pub(crate) instructions: Option<Arc<str>>,
+    pub(crate) ack: Ack<Result<Receipt, InputError>>,
 }
 
 /// A reply that streams.
@@ -89,6 +104,9 @@ pub(crate) struct Session {
     pub(crate) extensions: Extensions,
     /// The host's values that came with requests which wait.
     pub(crate) riders: HashMap<InputId, Extensions>,
+    pub(crate) wishes: VecDeque<Wish>,
+    /// What came of the compaction that the present run was started for.
+    pub(crate) told: Option<Result<Vec<Arc<Compaction>>, InputError>>,
     pub(crate) partial: Option<Partial>,
     /// A complete reply that a hook still looks at: written together with what the hook says.
     pub(crate) heard_out: Option<Item>,
@@ -99,6 +117,8 @@ pub(crate) struct Session {
     pub(crate) interrupted: bool,
     /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
+    /// Tokens of these tools and the system prompt, by estimate.
+    pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
     numbered: u64,
     staged: Vec<Item>,
     then: Vec<Then>,
@@ -124,12 +144,15 @@ impl Session {
             tools,
             extensions: Extensions::new(),
             riders: HashMap::new(),
+            wishes: VecDeque::new(),
+            told: None,
             partial: None,
             heard_out: None,
             crew: Crew::default(),
             cancel: CancellationToken::new(),
             interrupted: false,
             offered: None,
+            overhead: None,
             numbered: 0,
             staged: Vec::new(),
             then: Vec::new(),

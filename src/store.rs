@@ -22,6 +22,9 @@ pub trait MemoryStore: Send + Sync {
     ///
     /// Whoever has it open owns it: while the memory lives, opening the session again, in this process or another, fails
     /// with [`MemoryError::InUse`]. When the memory is dropped or its process has died, the next one takes it over.
+    ///
+    /// Every name of 1 to 200 bytes is a session's, whatever characters are in it, and names that differ are different
+    /// sessions. Other names may be refused, with [`MemoryError::Failed`] and nothing changed.
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError>;
 
     /// The items from number `from` (counted from zero) to the end, for a reader that does not own the session. Fails
@@ -42,20 +45,21 @@ pub trait MemoryStore: Send + Sync {
     }
 
     /// Begins the session `to` with the past of `session`: its first `at` items, or all of them, back to where a turn had
-    /// ended. It takes neither the queue nor an open batch along. Gives the number of items that both share.
+    /// ended. It takes neither the queue nor an open batch along. Gives the number of items that both share. Fails with
+    /// [`MemoryError::Exists`] if `to` has an item.
     ///
     /// The default copies the past; a store may share it instead.
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         let mut items = self.read(session, 0).await?;
-        let fork = Past::fork_of(&items, at);
+        let branch = Past::branch(&items, at);
         let new = self.open(to).await?;
         if !new.load(0).await?.is_empty() {
             return Err(MemoryError::Exists(to.into()));
         }
-        items.truncate(fork.shared as usize);
-        items.extend(fork.items);
+        items.truncate(branch.shared as usize);
+        items.extend(branch.items);
         new.append(0, items.into()).await?;
-        Ok(fork.shared)
+        Ok(branch.shared)
     }
 
     /// Actions of all sessions that wait for an answer, the oldest first: an inbox. The default reads
@@ -188,7 +192,7 @@ impl SessionInfo {
                 if let Some(reply) = message.as_assistant() {
                     self.usage += reply.usage;
                 }
-                self.cost += cost.unwrap_or(0.0);
+                self.cost += cost.filter(|cost| cost.is_finite()).unwrap_or(0.0);
             }
             Item::Settings { settings } => self.settings = Some(settings.clone()),
             Item::CallAwaiting { call, name, arguments, digest, need, time } => {

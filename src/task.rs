@@ -1,12 +1,15 @@
 //! The session's task: the input/output event loop. It routes what comes in while the pattern runs,
 //! and starts the next run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use crate::calls::{Call, Phase};
+use crate::compact::Compaction;
 use crate::config::WhileAwaiting;
+use crate::crew::panic_text;
 use crate::error::{InputError, StepError};
 use crate::event::{EndKind, RunCause, RunOutcome};
 use crate::extensions::Extensions;
@@ -19,6 +22,10 @@ use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
 use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::settle::Ending;
+
+/// How a run ends that a crash had interrupted and that a new request settles.
+pub(crate) const INTERRUPTED: &str =
+    "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
 
 /// Who waits for the outcome of a run: of a request, or of `Continue`.
 pub(crate) struct Waiter {
@@ -61,7 +68,9 @@ impl Task {
             self.end_interrupted(EndKind::Aborted.into()).await;
         }
         loop {
-            while let Some(cause) = self.next_run() {
+            loop {
+                self.compact_at_rest().await;
+                let Some(cause) = self.next_run() else { break };
                 self.run(Some(cause)).await;
             }
             for ack in self.idle.drain(..) {
@@ -154,9 +163,7 @@ impl Task {
         }
         self.waiters.extend(waits.map(|(outcome, stream)| Waiter { request: Some(id), outcome, stream }));
         if self.session.interrupted {
-            let why =
-                "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
-            self.end_interrupted(StepError::Pattern(why.into()).into()).await;
+            self.end_interrupted(StepError::Pattern(INTERRUPTED.into()).into()).await;
         }
     }
 
@@ -169,7 +176,7 @@ impl Task {
         if let Some(id) = prompt.as_ref().and_then(|prompt| prompt.id.clone())
             && fold.has_seen(&id)
         {
-            return drop(ack.send(Ok(Receipt { id, taken_back: Vec::new() })));
+            return drop(ack.send(Ok(Receipt::of(id))));
         }
         let waits = |lane| fold.queue.has(lane);
         let goes_on = match self.session.tail() {
@@ -191,11 +198,43 @@ impl Task {
             return drop(ack.send(Err(refused(error))));
         }
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
-        let made = || Receipt { id: self.session.fold.make_input_id(), taken_back: Vec::new() };
+        let made = || Receipt::of(self.session.fold.make_input_id());
         let _ = ack.send(Ok(receipt.unwrap_or_else(made)));
         self.waiters.extend(outcome.map(|outcome| Waiter { request: None, outcome, stream: None }));
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
         self.run(cause).await;
+    }
+
+    /// What was asked for and no request came for: a run of its own each, where there is something to compact.
+    async fn compact_at_rest(&mut self) {
+        while let Some(wish) = self.session.wishes.pop_front() {
+            let instructions = wish.instructions.clone();
+            let refused = |why: &str| Err(InputError::NotCompacted(why.into()));
+            let told = if self.session.fold.batch.is_some() {
+                refused("calls wait for an answer: answer them first")
+            } else if self.session.interrupted {
+                refused("a run was interrupted: go on with it first, or abort it")
+            } else {
+                match catch_unwind(AssertUnwindSafe(|| self.session.can_compact(instructions.clone()))) {
+                    Ok(true) => self.compact_for(instructions).await,
+                    Ok(false) => Ok(Vec::new()),
+                    Err(panic) => refused(&StepError::Panicked(panic_text(&*panic)).to_string()),
+                }
+            };
+            self.session.answer(wish, told);
+        }
+    }
+
+    /// A run that compacts; gives what it has replaced.
+    async fn compact_for(&mut self, instructions: Option<Arc<str>>) -> Result<Vec<Arc<Compaction>>, InputError> {
+        self.session.told = None;
+        self.run(Some(RunCause::Compact { instructions })).await;
+        let why = match self.session.fold.outcome.as_ref().filter(|_| !self.stuck) {
+            None => "the session's memory failed",
+            Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
+        };
+        let why = InputError::NotCompacted(why.into());
+        self.session.told.take().unwrap_or(Err(why))
     }
 
     /// An abort or a reset of what is open at rest.
@@ -220,7 +259,7 @@ impl Task {
         if reset {
             self.session.stage(Item::Reset);
         }
-        let receipt = Receipt { id: self.session.fold.make_input_id(), taken_back };
+        let receipt = Receipt { taken_back, ..Receipt::of(self.session.fold.make_input_id()) };
         let done = self.session.flush().await;
         if reset && done.is_ok() {
             self.session.riders.clear();

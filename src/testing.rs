@@ -24,7 +24,9 @@
 //! ```
 
 mod check;
+mod crash;
 mod faults;
+mod replay;
 mod script;
 mod trace;
 
@@ -32,7 +34,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use check::{check_events, check_log, check_request, check_transcript, replay_messages};
+pub use crash::{CrashReport, Scenario, crash_at_every_item};
 pub use faults::{FaultyMemory, Gate, TestTool};
+pub use replay::{Difference, Replay};
 pub use script::{Script, ScriptedModel};
 pub use trace::trace;
 

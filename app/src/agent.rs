@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loopwright::{AgentError, BehaviorPattern, GenericAgent, ModelError, ToolChoice};
+use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ToolChoice};
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 use loopwright_tools::{WorkspaceError, coding_tools_with};
+use serde_json::Value;
 
 use crate::args::{Approve, Options, Pattern};
 use crate::{model, print};
@@ -56,13 +57,20 @@ impl Allowed {
     }
 }
 
+/// An agent, and what a session of it keeps so that it can be opened again.
+pub(crate) struct Built {
+    pub(crate) agent: GenericAgent,
+    pub(crate) settings: Value,
+}
+
 /// The agent that the options describe. What the user should know about the choice of the model
 /// goes to standard error.
-pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<GenericAgent, StartError> {
+pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built, StartError> {
     let workspace = options.place.workspace()?;
+    let root = workspace.root().to_owned();
     let system = match &options.system {
         Some(text) => text.clone(),
-        None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),
+        None => SYSTEM.replace("{root}", &root.display().to_string()),
     };
     let tools = coding_tools_with(workspace, options.place.commands());
     let names: Vec<&str> = tools.names().collect();
@@ -75,7 +83,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
             Approve::ReadOnly | Approve::All => {}
         }
     }
-    let mut pattern: Arc<dyn BehaviorPattern> = match options.pattern {
+    let mut pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or(Pattern::Pi) {
         Pattern::Generic => Arc::new(GenericPattern),
         Pattern::Pi => Arc::new(PiPattern),
     };
@@ -91,6 +99,9 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
     if let Some(note) = &choice.note {
         print::tell(note);
     }
+    let model = options.model.clone().unwrap_or_else(|| choice.model.info().id.to_string());
+    let settings = serde_json::to_value(options.to_keep(&model, &root));
+    let settings = settings.map_err(|why| StartError(format!("The options cannot be kept: {why}.")))?;
     let mut builder = GenericAgent::builder(choice.model, pattern);
     if options.approve.contains(&Approve::All) {
         builder = builder.auto_all();
@@ -100,7 +111,9 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Generi
     }
     let allowed = allowed.clone();
     let builder = builder.auto_when(move |tool, _, _| allowed.has(&tool.name));
-    Ok(builder.system(system).thinking(options.thinking.into()).tools(tools).build()?)
+    let thinking = options.thinking.map(Into::into).unwrap_or_default();
+    let agent = builder.system(system).thinking(thinking).tools(tools).build()?;
+    Ok(Built { agent, settings })
 }
 
 fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {

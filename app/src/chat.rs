@@ -8,20 +8,21 @@ use std::io::{self, BufRead, IsTerminal};
 use std::sync::Arc;
 
 use loopwright::{
-    AgentEvent, AgentHandle, Decision, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent,
-    RunContext,
+    AgentEvent, AgentHandle, Decision, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, Role,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::agent::{self, Allowed, StartError};
-use crate::args::Options;
+use crate::args::ChatArgs;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Printer};
 use crate::run::{ABORTED, FAILED};
+use crate::store::Session;
 
 const HELP: &str = "\
 A line is a request; while the agent works, a line steers it.
+/continue     go on with a run that was interrupted or has failed
 /later TEXT   a message that waits until the agent would otherwise stop
 /help         this text
 /quit         leave, as the end of the input does
@@ -37,14 +38,19 @@ a             run it, and from now on this tool without asking";
 const AHEAD: usize = 64;
 
 /// Talks until the user leaves, and gives the exit code.
-pub(crate) async fn chat(options: &Options) -> Result<u8, StartError> {
+pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
     let allowed = Allowed::default();
-    let agent = agent::build(options, &allowed).await?;
+    let session = Session::choose(&args.which).await?;
+    let options = session.options(&args.options)?;
+    let built = agent::build(&options, &allowed).await?;
     let mut interrupt = Interrupt::listen()?;
-    let (handle, mut events) = agent.run(RunContext::new()).await?;
+    let (handle, mut events) = built.agent.run(session.context(&built).await?).await?;
     let mut lines = read_lines()?;
     let mut chat = Chat::new(handle, allowed);
-    chat.greet();
+    if let Err(why) = chat.greet(session.info.is_some()).await {
+        print::complain(&why);
+        return Ok(FAILED);
+    }
     while chat.leave.is_none() {
         let done = tokio::select! { biased;
             () = interrupt.pressed() => chat.interrupted().await,
@@ -55,6 +61,9 @@ pub(crate) async fn chat(options: &Options) -> Result<u8, StartError> {
             print::complain(&why);
             return Ok(FAILED);
         }
+    }
+    if chat.keyboard && session.kept && chat.spoke {
+        print::tell(&format!("This is session {0}: `loopwright --session {0}` goes on with it.", session.name));
     }
     Ok(chat.leave.unwrap_or_default())
 }
@@ -107,6 +116,8 @@ struct Chat {
     input_ended: bool,
     /// Somebody sits at the keyboard.
     keyboard: bool,
+    /// Something was asked for.
+    spoke: bool,
     /// The exit code, once it is time to leave.
     leave: Option<u8>,
 }
@@ -122,15 +133,34 @@ impl Chat {
             aborting: false,
             input_ended: false,
             keyboard: io::stdin().is_terminal(),
+            spoke: false,
             leave: None,
         }
     }
 
-    fn greet(&self) {
+    /// Says where the conversation stands; what waits in it is asked.
+    async fn greet(&mut self, again: bool) -> Done {
         if self.keyboard {
             print::tell("Type what you want done; /help tells more, /quit leaves.");
+        }
+        if again {
+            let state = self.handle.state().await?;
+            print::tell(&format!("The conversation has {} messages.", state.messages.len()));
+            let said = state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
+            if let Some(last) = said.map(|reply| reply.text()).find(|text| !text.trim().is_empty()) {
+                print::show(last.trim_end());
+            }
+            if let Some(run) = state.interrupted_run {
+                print::tell(&format!("Run {run} was interrupted; /continue goes on with it, a new request ends it."));
+            }
+            if let Some(action) = state.pending_actions.into_iter().next() {
+                return self.put(action).await;
+            }
+        }
+        if self.keyboard {
             print::ask(">");
         }
+        Ok(())
     }
 
     // ---- what the agent does ---------------------------------------------------------------------
@@ -198,6 +228,8 @@ impl Chat {
             ("", Stand::Working) => {}
             ("/quit", _) => self.quit().await?,
             ("/help", _) => self.help(),
+            ("/continue", Stand::Rest) => self.go_on().await?,
+            ("/continue", Stand::Working) => print::tell("It goes on already."),
             ("/later", Stand::Rest) if !rest.trim().is_empty() => self.request(rest.trim()).await?,
             ("/later", _) if !rest.trim().is_empty() => {
                 self.handle.follow_up(rest.trim()).await?;
@@ -226,8 +258,21 @@ impl Chat {
     }
 
     async fn request(&mut self, text: &str) -> Done {
-        self.stand = Stand::Working;
+        (self.stand, self.spoke) = (Stand::Working, true);
         self.handle.send(InputEvent::UserRequest(text.into())).await?;
+        Ok(())
+    }
+
+    /// Goes on with a run that was interrupted or has failed, or with what waits.
+    async fn go_on(&mut self) -> Done {
+        match self.handle.send(InputEvent::Continue(None)).await {
+            Ok(_) => (self.stand, self.spoke) = (Stand::Working, true),
+            Err(why @ InputError::NothingToContinue) => {
+                print::tell(&format!("{why}."));
+                self.rest();
+            }
+            Err(why) => return Err(why.into()),
+        }
         Ok(())
     }
 

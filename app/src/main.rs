@@ -1,6 +1,8 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, a server with `serve`, `models` to choose
-//! from, one tool with `tools call`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, the answer to a call that waits
+//! with `approve` and `deny`, what was said with `sessions`, a server with `serve`, `models` to choose from, one tool with
+//! `tools call`.
 
+mod actions;
 mod agent;
 mod args;
 mod chat;
@@ -10,6 +12,8 @@ mod models;
 mod print;
 mod run;
 mod serve;
+mod sessions;
+mod store;
 mod tools;
 
 use std::process::ExitCode;
@@ -33,7 +37,11 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Serve(args)) => start(serve::serve(&args)),
         Some(Command::Models(args)) => models::models(&args),
-        Some(Command::Chat(options)) => start(chat::chat(&options)),
+        Some(Command::Chat(args)) => start(chat::chat(&args)),
+        Some(Command::Actions(args)) => start(actions::actions(&args)),
+        Some(Command::Approve(args)) => start(actions::approve(&args)),
+        Some(Command::Deny(args)) => start(actions::deny(&args)),
+        Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),
         None => start(chat::chat(&cli.chat)),
     };

@@ -7,7 +7,7 @@ use crate::agent::StartError;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use crate::run::ABORTED;
-use crate::{models, print};
+use crate::{models, print, store};
 
 /// The environment variable with the token.
 const TOKEN: &str = "LOOPWRIGHT_TOKEN";
@@ -18,7 +18,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     if let Some(model) = &args.model {
         named = named.default_model(model, args.base_url.clone());
     }
-    let mut builder = Server::builder(named).commands(args.commands.commands());
+    let mut builder = Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());

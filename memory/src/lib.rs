@@ -1,5 +1,13 @@
 //! Memory that survives: where sessions are kept, and what keeps them inside a model's window.
 
+mod codec;
+pub mod conformance;
+mod durability;
+mod jsonl;
+mod sqlite;
 mod transfer;
 
+pub use durability::Durability;
+pub use jsonl::Jsonl;
+pub use sqlite::Sqlite;
 pub use transfer::{from_jsonl, import, to_jsonl, to_markdown};

@@ -6,7 +6,8 @@
 //! after the very system prompt, tools and messages that it was thought after; else the request is refused as invalid.
 //! Of what this crate changes itself the thoughts are left behind: those of a reply to which a tool was asked for in
 //! words ([`Profile::forces`]), and all of them where the options have tools in them that the provider runs, whose
-//! blocks are no part of a reply.
+//! blocks are no part of a reply; and where the conversation was compacted, those of the replies from before
+//! ([`ChatRequest::compacted`]).
 //!
 //! What a hook changes cannot be seen from here. A `transform_context` or `prepare_tools` for such a model should be
 //! the same for what was there before: it may leave out what it has always left out and add at the end. One that

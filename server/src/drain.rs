@@ -38,13 +38,17 @@ impl Drain {
     }
 }
 
-/// Takes no new runs, and gives those of live sessions this long to end. What goes on after that is left: it is in its
-/// session's log, where the next process finds it interrupted. Then the streams of events end.
-pub(crate) async fn drain(server: &Server, grace: Duration) {
-    let shared = server.shared();
-    shared.drain.begin();
-    if tokio::time::timeout(grace, shared.live.at_rest()).await.is_err() {
-        tracing::warn!("runs were cut off by the end of the server; they can be continued");
+impl Server {
+    /// Takes no new runs, and gives those of live sessions this long to end. What goes on after that is left: it is in its
+    /// session's log, where the next process finds it interrupted. Then the streams of events end.
+    ///
+    /// [`serve`](crate::serve) does it by itself; an app of one's own calls it when it is about to end.
+    pub async fn drain(&self, grace: Duration) {
+        let shared = self.shared();
+        shared.drain.begin();
+        if tokio::time::timeout(grace, shared.live.at_rest()).await.is_err() {
+            tracing::warn!("runs were cut off by the end of the server; they can be continued");
+        }
+        shared.drain.over.cancel();
     }
-    shared.drain.over.cancel();
 }

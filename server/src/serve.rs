@@ -18,7 +18,6 @@ use tokio_util::task::TaskTracker;
 
 use self::patient::Patient;
 use crate::config::Server;
-use crate::drain::drain;
 use crate::guard::{self, Guard};
 
 /// The most connections at a time; further ones wait.
@@ -65,7 +64,7 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
     let server = door.server.clone();
     let ended = tokio::time::timeout(GRACE + LAST_WORDS, connections.wait()); // what is left goes with the runtime
     tokio::select! {
-        _ = async { tokio::join!(drain(&server, GRACE), ended) } => {}
+        _ = async { tokio::join!(server.drain(GRACE), ended) } => {}
         () = door.let_in(&late, false) => {}
     }
     Ok(())

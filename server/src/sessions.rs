@@ -15,7 +15,9 @@ use axum::{Json, Router};
 use loopwright::{AgentHandle, InputEvent, Lane, MemoryError, Past, Prompt};
 
 pub(crate) use self::actions::{Actions, Answer, Decided};
-pub(crate) use self::bodies::{Accepted, Created, Listed, Messages, Said, Session, Settings, Steered};
+pub(crate) use self::bodies::{
+    Accepted, Compact, Compacted, Created, Listed, Messages, Said, Session, Settings, Steered,
+};
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::ApiError;
@@ -30,6 +32,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/api/sessions/{id}/follow-up", post(follow_up))
         .route("/api/sessions/{id}/continue", post(go_on))
         .route("/api/sessions/{id}/abort", post(abort))
+        .route("/api/sessions/{id}/compact", post(compact))
         .merge(actions::routes())
 }
 
@@ -110,6 +113,17 @@ async fn go_on(State(server): State<Server>, Path(id): Path<String>) -> Result<(
 
 async fn abort(State(server): State<Server>, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     send(&server, &id, InputEvent::Abort).await
+}
+
+async fn compact(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    JsonBody(how): JsonBody<Compact>,
+) -> Result<Json<Compacted>, ApiError> {
+    server.shared().drain.check()?;
+    let compactions =
+        with_session(&server, &id, async |handle| handle.compact(how.instructions.as_deref()).await).await?;
+    Ok(Json(Compacted { compactions }))
 }
 
 /// Hands an input to a session. It is in the session's log when this resolves.

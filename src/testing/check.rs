@@ -147,6 +147,10 @@ impl Nesting {
                 self.tools.extend(self.suspended.take(call));
                 Ok(())
             }
+            AgentEvent::Compaction(_) => {
+                ensure(self.run && (self.message.is_none() || self.void), "a compaction out of place")?;
+                ensure(self.tools.is_empty(), "a compaction while tools run")
+            }
             AgentEvent::QueueUpdate { .. } | AgentEvent::Custom { .. } | AgentEvent::Reset => Ok(()),
         }
     }
@@ -158,12 +162,13 @@ impl Nesting {
     }
 }
 
-fn ensure(holds: bool, why: &str) -> Result<(), String> {
+pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
 }
 
 /// Whether a log keeps its rules: runs do not nest and end once, no message is delivered twice or
-/// after it was taken back, every call has at most one result, nothing is asked while a batch is open.
+/// after it was taken back, every call has at most one result, nothing is asked while a batch is open,
+/// no call is compacted without its results.
 pub fn check_log(items: &[Item]) -> Result<(), String> {
     let (mut run, mut waiting, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -177,6 +182,9 @@ pub fn check_log(items: &[Item]) -> Result<(), String> {
             Item::Delivered { input } => waiting.remove(input) && fold.batch.is_none(),
             Item::Withdrawn { inputs } => inputs.iter().all(|input| waiting.remove(input)),
             Item::RequestStarted { .. } | Item::Replied { .. } | Item::Remembered { .. } => fold.batch.is_none(),
+            Item::Compacted { first, last, .. } => {
+                run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
+            }
             Item::CallFinished { result } => result.as_tool_result().is_some_and(|r| finished.insert(&r.call)),
             Item::Reset => {
                 waiting.clear();

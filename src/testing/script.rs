@@ -180,6 +180,9 @@ impl Script {
     }
 }
 
+/// Why a request fails when there are no replies left.
+pub(super) const USED_UP: &str = "the script has no reply left";
+
 /// A model that plays its scripts in turn, keeps the requests it got, and answers a malformed one
 /// (an orphan call or result, a wrong order, an unknown tool) with an error.
 /// Clones share the scripts.
@@ -195,6 +198,7 @@ struct Shared {
     requests: Vec<ChatRequest>,
     refused: Vec<String>,
     forgetful: bool,
+    otherwise: Option<Script>,
 }
 
 impl ScriptedModel {
@@ -211,6 +215,11 @@ impl ScriptedModel {
     /// Does not keep its requests, so that long sessions stay small.
     pub fn forgetful(self) -> Self {
         self.shared().forgetful = true;
+        self
+    }
+    /// Plays this when its replies are used up, instead of failing.
+    pub fn otherwise(self, script: Script) -> Self {
+        self.shared().otherwise = Some(script);
         self
     }
     /// One more reply at the end.
@@ -237,7 +246,7 @@ impl ScriptedModel {
         if !shared.forgetful {
             shared.requests.push(request);
         }
-        shared.scripts.pop_front().ok_or_else(|| "the script has no reply left".to_owned())
+        shared.scripts.pop_front().or_else(|| shared.otherwise.clone()).ok_or_else(|| USED_UP.to_owned())
     }
 }
 

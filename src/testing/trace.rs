@@ -49,6 +49,10 @@ fn describe(event: &AgentEvent) -> String {
             format!("external_action_end {call} {}", decision.name())
         }
         AgentEvent::QueueUpdate { steering, follow_up } => format!("queue_update {steering:?} {follow_up:?}"),
+        AgentEvent::Compaction(done) => {
+            let how = if done.summarised { "summarised" } else { "left out" };
+            format!("compaction {}..{} {how} {}", done.first, done.last, done.message.id)
+        }
         AgentEvent::Custom { kind, data } => format!("custom {kind} {data}"),
         AgentEvent::TurnEnd { turn, tool_results, .. } => format!("turn_end {turn} {}", tool_results.len()),
         AgentEvent::Reset => "reset".into(),

@@ -1,63 +1,79 @@
 //! Crashes: the log is cut at every item and opened again.
 
+use loopwright::testing::{Scenario, crash_at_every_item};
+use loopwright_patterns::{FirstCall, GenericPattern};
+
 use crate::kit::*;
 
-/// C50 C51: a cut at every item of a session; after `Continue` every call has one result, nothing is
+/// Tools of every effect: `once` runs unasked, `ask` is asked about.
+fn tools() -> Vec<Arc<dyn Tool>> {
+    let once = TestTool::new("once").effect(Effect::AtMostOnce).spec(|s| s.needs_approval(Approval::Never));
+    let ask = TestTool::new("ask").effect(Effect::Idempotent);
+    [TestTool::new("read"), once, ask, TestTool::new("login").suspends("login")].map(|t| Arc::new(t) as _).into()
+}
+
+fn scenario() -> Scenario {
+    let replies = [calls(&["read", "once", "ask", "login"]), Script::text("one"), Script::text("two")];
+    let more = (0..6).map(|n| Script::text(&format!("more {n}")));
+    Scenario::new(replies.into_iter().chain(more)).request("go").follow_up("more").request("again")
+}
+
+fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel) -> AgentBuilder {
+    move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
+}
+
+/// C50 C51 C88: a cut at every item of a session; after `Continue` every call has one result, nothing is
 /// delivered twice, and a once-only tool that had started is not run again.
 #[tokio::test(start_paused = true)]
 async fn a_session_cut_at_every_item_goes_on() {
-    let tools = || {
-        let seq = TestTool::new("once").effect(Effect::AtMostOnce).spec(|s| s.needs_approval(Approval::Never));
-        [TestTool::new("read"), TestTool::new("ask").effect(Effect::Idempotent), seq]
-    };
-    let replies = || [calls(&["read", "once", "ask"]), Script::text("one"), Script::text("two"), Script::text("three")];
-    let mut rig = pi(replies(), &tools()).await;
-    send(&rig, "go").await;
-    rig.run_end().await;
-    let open = rig.pending().await;
-    rig.handle.follow_up("more").await.unwrap();
-    rig.handle.decide("c", open[0].digest.clone(), Decision::Approve).await.unwrap();
-    rig.run_end().await;
-    rig.check().await;
-    let log = rig.memory.items();
-    for cut in 1..=log.len() {
-        let tools = tools();
-        let started =
-            |items: &[Item]| items.iter().any(|i| matches!(i, Item::CallStarted { call, .. } if **call == *"b"));
-        let replied = log[..cut].iter().filter(|i| matches!(i, Item::Replied { .. })).count();
-        let rig = pi(replies().into_iter().skip(replied), &tools).await;
-        let mut rig = rig.restart_from(log[..cut].to_vec()).await;
-        let state = rig.handle.state().await.unwrap();
-        if state.interrupted_run.is_some() {
-            rig.handle.continue_run().await.unwrap();
-        }
-        rig.handle.wait_for_idle().await;
-        if let Some(open) = rig.pending().await.first() {
-            rig.handle.decide(open.call.clone(), open.digest.clone(), Decision::Approve).await.unwrap();
-        }
-        rig.handle.wait_for_idle().await;
-        rig.check().await;
-        let lines = rig.transcript().await;
-        let said = |text: &str| lines.iter().filter(|l| *l == text).count();
-        let asked = log[..cut].iter().any(|i| matches!(i, Item::Queued { .. }));
-        assert_eq!(said("U:go"), usize::from(asked), "cut at {cut}: {lines:?}");
-        assert!(said("U:more") <= 1, "cut at {cut}: {lines:?}");
-        assert!(
-            tools[2].ran() == usize::from(asked && !started(&log[..cut])),
-            "cut at {cut}: ran {} times, {lines:?}",
-            tools[2].ran()
-        );
-        if started(&log[..cut])
-            && !log[..cut].iter().any(
-                |i| matches!(i, Item::CallFinished { result } if result.as_tool_result().unwrap().call == "b".into()),
-            )
-        {
-            assert!(lines.contains(&"R:b/OutcomeUnknown".to_owned()), "cut at {cut}: {lines:?}");
-        }
-        assert_eq!(rig.model.refused(), Vec::<String>::new(), "cut at {cut}");
-        let told = rig.told();
-        assert!(told.windows(2).all(|w| w[1].seq == w[0].seq || w[1].seq == w[0].seq + 1));
+    let started = |item: &Item| matches!(item, Item::CallStarted { .. });
+    let asked = |item: &Item| matches!(item, Item::RequestStarted { .. });
+    let mut scenarios = vec![scenario(), scenario().answers(|_| Decision::Deny("no".into())), scenario().reset()];
+    for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
+        let steered = |s: Scenario| s.steer(Prompt::from("stop").urgency(urgency));
+        let replies = [calls(&["read", "once", "ask"])].into_iter().chain((0..6).map(|_| Script::text("ok")));
+        let begun = Scenario::new(replies).request("go");
+        scenarios.push(steered(begun.clone()).when(started).request("again"));
+        scenarios.push(steered(begun.clone()).when(asked).abort().when(started).request("again"));
+        scenarios.push(begun.follow_up("more").abort().when(started).reset().request("again"));
     }
+    for (n, scenario) in scenarios.into_iter().enumerate() {
+        let reports = [
+            crash_at_every_item(of(PiPattern), scenario.clone()).await,
+            crash_at_every_item(of(GenericPattern), scenario.clone()).await,
+            crash_at_every_item(of(Arc::new(FirstCall::new(ToolChoice::Required, PiPattern))), scenario).await,
+        ];
+        for report in reports {
+            let report = report.unwrap_or_else(|why| panic!("scenario {n}: {why}"));
+            assert!(report.items > 12 && report.requests > 1, "scenario {n}: {report}");
+        }
+    }
+}
+
+/// C88: what goes wrong is found: a once-only tool that says later that it may run again, a request that no server would
+/// take, a scenario without enough replies.
+#[tokio::test(start_paused = true)]
+async fn what_goes_wrong_after_a_crash_is_found() {
+    let few = Scenario::new([calls(&["read"])]).request("go");
+    let found = crash_at_every_item(of(PiPattern), few).await.unwrap_err();
+    assert_eq!(found, "without a crash: the scenario has fewer replies than the agent asks for: give it more");
+
+    let forgets = |messages: Vec<Arc<Message>>| messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect();
+    let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);
+    let found = crash_at_every_item(agent, scenario()).await.unwrap_err();
+    assert!(found.starts_with("without a crash: a malformed request went out: call a is not followed by"), "{found}");
+
+    // The next process thinks otherwise of what the tool does to the world, and runs it again.
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    let agent = |model| {
+        let tool = TestTool::new("pay").effect(Effect::Idempotent).spec(|s| s.needs_approval(Approval::Never));
+        let once = made.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        GenericAgent::builder(model, PiPattern).tool(if once { tool.effect(Effect::AtMostOnce) } else { tool })
+    };
+    let scenario = Scenario::new([calls(&["pay"]), Script::text("one")]).request("go");
+    let found = crash_at_every_item(agent, scenario).await.unwrap_err();
+    assert!(found.contains("behind item 6, CallStarted"), "{found}");
+    assert!(found.contains("the once-only call a of `pay` had started and ran again"), "{found}");
 }
 
 /// C55: event numbers are a function of the log, so they are the same after a restart.

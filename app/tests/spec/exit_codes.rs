@@ -28,10 +28,12 @@ fn bad_usage_is_2_and_a_sentence() {
 
 #[test]
 fn an_open_confirmation_is_3_and_says_which() {
-    let exit = loopwright(&project(), &["run", "--model", "offline", "Create a.txt with \"hi\""]);
-    assert_eq!(exit.code, 3, "{exit:?}");
-    assert!(exit.err.contains("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"} (call "), "{exit:?}");
-    assert!(exit.err.contains("--approve write_file"), "{exit:?}");
+    for (more, how) in [(&[][..], "`loopwright approve s"), (&["--no-session"], "--approve write_file")] {
+        let exit = loopwright(&project(), &[&["run", "--model", "offline", "Create a.txt with \"hi\""], more].concat());
+        assert_eq!(exit.code, 3, "{exit:?}");
+        assert!(exit.err.contains("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"} (call "), "{exit:?}");
+        assert!(exit.err.contains(how), "{exit:?}");
+    }
 }
 
 #[test]

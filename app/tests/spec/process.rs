@@ -1,4 +1,5 @@
-//! The binary as a child process: in a directory of its own, with an empty environment.
+//! The binary as a child process: in a directory of its own, with an environment that says where to keep sessions and
+//! nothing else.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -10,6 +11,9 @@ use tempfile::TempDir;
 
 /// How long a test waits for what must come at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where sessions are kept in a test's directory.
+pub(crate) const STORE: &str = ".kept/sessions.db";
 
 /// A running `loopwright`.
 pub(crate) struct Process {
@@ -68,7 +72,8 @@ impl Process {
 
     fn spawn(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(args).current_dir(dir.path()).env_clear().envs(vars.iter().copied());
+        command.args(args).current_dir(dir.path()).env_clear();
+        command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (unread, out) = (child.stdout.take(), Output::of(std::io::empty()));
@@ -99,6 +104,12 @@ impl Process {
         let mut first = [0; N];
         self.unread.as_mut().unwrap().read_exact(&mut first).unwrap();
         first
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {

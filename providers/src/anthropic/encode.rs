@@ -89,7 +89,7 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
 /// the model is asked for besides.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let ends = write_turns(body, request, &NAMES, |message| {
-        let (codec, own) = if keeps_thinking(message, settings) { (OWN, true) } else { (CODEC, false) };
+        let (codec, own) = if keeps_thinking(message, request, settings) { (OWN, true) } else { (CODEC, false) };
         message.encode_once(codec, || encode_message(message, own))
     });
     let plea = plea(request, settings);
@@ -122,9 +122,11 @@ pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
 }
 
 /// Whether it goes out with its thinking: what this model thought itself. The provider's own tools, which the user's
-/// options have in them, leave nothing in a reply, so what was thought after their results has lost its past.
-pub(super) fn keeps_thinking(message: &Message, settings: &Settings) -> bool {
-    let lost = settings.profile.binds && settings.options.contains_key("tools");
+/// options have in them, leave nothing in a reply, so what was thought after their results has lost its past; and so has
+/// what was thought before the conversation was compacted.
+pub(super) fn keeps_thinking(message: &Message, request: &ChatRequest, settings: &Settings) -> bool {
+    let older = request.compacted.is_some_and(|compacted| message.id < compacted);
+    let lost = settings.profile.binds && (older || settings.options.contains_key("tools"));
     let own = |said: &AssistantMessage| said.model == settings.id && said.parts.iter().any(|p| thought(p).is_some());
     !lost && message.as_assistant().is_some_and(own)
 }

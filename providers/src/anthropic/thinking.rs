@@ -81,6 +81,6 @@ fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     let first = turn.filter(|message| message.as_assistant().is_some()).last();
     first.is_some_and(|message| {
         let begins = message.as_assistant().and_then(|said| thought(said.parts.first()?));
-        begins.is_none() || !keeps_thinking(message, settings)
+        begins.is_none() || !keeps_thinking(message, request, settings)
     })
 }

@@ -1,4 +1,4 @@
-//! All routes, one by one.
+//! All routes, one by one; but for the files of the page, which are no interface.
 
 use loopwright::Envelope;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::agent_chat::ChatRequest;
 use crate::frames::Frame;
 use crate::health::Health;
 use crate::sessions::{
-    Accepted, Actions, Answer, Created, Decided, Listed, Messages, Said, Session, Settings, Steered,
+    Accepted, Actions, Answer, Compact, Compacted, Created, Decided, Listed, Messages, Said, Session, Settings, Steered,
 };
 
 const BAD: (u16, &str) = (400, "The body is not what is asked for; `path` says where.");
@@ -21,6 +21,7 @@ pub(super) fn all(document: &mut Document) {
     chat(document);
     sessions(document);
     inputs(document);
+    compaction(document);
     actions(document);
     others(document);
 }
@@ -98,6 +99,15 @@ fn inputs(document: &mut Document) {
         .add();
 }
 
+fn compaction(document: &mut Document) {
+    document
+        .operation("post", "/api/sessions/{id}/compact", "Replaces older messages by a summary; done when it answers.")
+        .takes::<Compact>()
+        .gives::<Compacted>(200, "What was replaced.")
+        .refuses(&[BAD, NO_SESSION, (409, "The agent has no compaction, or it was not done."), DRAINING])
+        .add();
+}
+
 fn actions(document: &mut Document) {
     document
         .operation("get", "/api/actions", "The actions of all sessions that wait for an answer, the oldest first.")
@@ -131,7 +141,4 @@ fn others(document: &mut Document) {
         .operation("get", "/api/openapi.json", "This document.")
         .gives::<serde_json::Value>(200, "The document.")
         .add();
-    document.operation("get", "/", "A page to use the server with.").gives_text("text/html", "The page.").add();
-    document.operation("get", "/app.js", "The page's program.").gives_text("text/javascript", "The program.").add();
-    document.operation("get", "/style.css", "The page's style.").gives_text("text/css", "The style.").add();
 }

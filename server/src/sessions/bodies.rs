@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright::{History, InputId, Prompt, SessionInfo, Urgency};
+use loopwright::{Compaction, History, InputId, Prompt, SessionInfo, Urgency};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// The directory to work in, below one of the server's roots; the first root if it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "root", skip_serializing_if = "Option::is_none")]
     pub(crate) work_dir: Option<String>,
     /// The model, as `PROVIDER/NAME`; the server's own choice if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +120,20 @@ pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> 
         }
         id => Ok(id.map(Into::into)),
     }
+}
+
+/// How older messages are to be replaced by a summary.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Compact {
+    /// What the summary should mind.
+    #[serde(default)]
+    pub(crate) instructions: Option<String>,
+}
+
+/// What was replaced; nothing where there was nothing to replace.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Compacted {
+    pub(crate) compactions: Vec<Arc<Compaction>>,
 }
 
 /// An input is in the session's log.

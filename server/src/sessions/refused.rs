@@ -31,6 +31,8 @@ impl From<InputError> for ApiError {
             | InputError::Known(_)
             | InputError::NotPending(_)
             | InputError::DigestDiffers(_)
+            | InputError::NoCompaction
+            | InputError::NotCompacted(_)
             | InputError::Gone => Kind::Conflict,
             InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
             InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),

@@ -287,6 +287,23 @@ fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past()
 }
 
 #[test]
+fn thoughts_from_before_a_compaction_stay_behind_where_they_are_bound_to_their_past() {
+    let thoughts = |model: &str, compacted: Option<u64>| {
+        let turn = |what: &str| {
+            let said = said(model, vec![thought("hm", what), call(what, "{}")]);
+            [said, result(what, ResultStatus::Ok, vec![])]
+        };
+        let mut request = request([vec![user("a")], turn("old").into(), turn("new").into()].concat());
+        request.compacted = compacted.map(MessageId);
+        let body = encoded_with(&request, &of(model)).to_string();
+        ["old", "new"].map(|what| body.contains(&format!(r#""signature":"{what}""#)))
+    };
+    assert_eq!(thoughts("claude-opus-5-5", None), [true, true]);
+    assert_eq!(thoughts("claude-opus-5-5", Some(3)), [false, true]);
+    assert_eq!(thoughts("claude-opus-5", Some(3)), [true, true], "it takes them after any past");
+}
+
+#[test]
 fn no_thought_goes_out_after_something_that_does_not() {
     let blank = Part::Text { text: "\n".into(), signature: None };
     let parts = vec![thought("one", "s1"), blank, thought("two", "s2"), call("c", "{}")];

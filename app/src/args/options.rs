@@ -1,0 +1,286 @@
+//! What an agent is made of, on the command line and in a session's log.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use loopwright::ThinkingLevel;
+use loopwright_tools::{Commands, Workspace, WorkspaceError};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const MODELS: &str = "A list of your own models, in TOML; else LOOPWRIGHT_MODELS, else loopwright/models.toml in \
+                      $XDG_CONFIG_HOME or ~/.config";
+
+/// What `run` and `chat` have in common.
+///
+/// A session keeps them, so that going on with it needs none; where some are given again, these count from then on.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Options {
+    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no model.
+    ///
+    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together, azure, ollama,
+    /// llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on). openai-chat/NAME and
+    /// openai-responses/NAME choose between OpenAI's two formats. `loopwright models` lists models that are known.
+    ///
+    /// Without it: the provider whose key is in the environment, else a server on this machine that answers (Ollama,
+    /// llama.cpp, vLLM, LM Studio), else offline rules.
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// The address of a server of your own, up to but without `/chat/completions`.
+    ///
+    /// It speaks Chat Completions, unless the model is anthropic/NAME, google/NAME or openai-responses/NAME.
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) base_url: Option<String>,
+    #[arg(long, value_name = "FILE", help = MODELS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) models: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) place: Place,
+    /// The system prompt, instead of the built-in one.
+    #[arg(long, value_name = "TEXT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) system: Option<String>,
+    /// How much the model thinks before it answers; off if not given.
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) thinking: Option<Thinking>,
+    /// The loop: `pi` hears you while it works and takes follow-ups, `generic` is one plain loop.
+    ///
+    /// `pi` if not given.
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pattern: Option<Pattern>,
+    /// What the first turn of each request must call: a tool's name, or `required` for any.
+    #[arg(long, value_name = "TOOL|required")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_choice: Option<String>,
+    /// The most turns a request may take; 50 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_turns: Option<u32>,
+    /// What runs without confirmation: a tool's name, `read-only` (always included), or `all`. May be repeated.
+    #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) approve: Vec<Approve>,
+}
+
+impl Options {
+    /// With what `saved` says where this says nothing.
+    pub(crate) fn over(self, saved: Options) -> Options {
+        // Another model has another address.
+        let base_url = if self.model.is_some() { self.base_url } else { self.base_url.or(saved.base_url) };
+        Options {
+            model: self.model.or(saved.model),
+            base_url,
+            models: self.models.or(saved.models),
+            place: self.place.over(saved.place),
+            system: self.system.or(saved.system),
+            thinking: self.thinking.or(saved.thinking),
+            pattern: self.pattern.or(saved.pattern),
+            tool_choice: self.tool_choice.or(saved.tool_choice),
+            max_turns: self.max_turns.or(saved.max_turns),
+            approve: or(self.approve, saved.approve),
+        }
+    }
+
+    /// As a session keeps them: with this model and directory, paths that hold anywhere, and no key.
+    pub(crate) fn to_keep(&self, model: &str, root: &Path) -> Options {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
+        let commands = &self.place.commands;
+        let (readable, writable) = (all(&commands.readable), all(&commands.writable));
+        let commands = CommandOptions { readable, writable, ..commands.clone() };
+        Options {
+            model: Some(model.to_owned()),
+            base_url: self.base_url.as_deref().map(without_key),
+            models: self.models.as_ref().map(absolute),
+            place: Place { root: Some(root.to_owned()), commands, ..self.place.clone() },
+            ..self.clone()
+        }
+    }
+}
+
+/// An address without a user, a password or a query, where some put their key.
+fn without_key(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let host = rest.find('/').unwrap_or(rest.len());
+    let from = rest[..host].rfind('@').map_or(0, |at| at + 1);
+    if scheme.is_empty() { rest[from..].to_owned() } else { format!("{scheme}://{}", &rest[from..]) }
+}
+
+fn or<T>(given: Vec<T>, saved: Vec<T>) -> Vec<T> {
+    if given.is_empty() { saved } else { given }
+}
+
+/// What runs without confirmation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Approve {
+    ReadOnly,
+    All,
+    Tool(String),
+}
+
+impl Approve {
+    fn read(text: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(match text {
+            "read-only" => Approve::ReadOnly,
+            "all" => Approve::All,
+            tool => Approve::Tool(tool.to_owned()),
+        })
+    }
+}
+
+/// The loops to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pattern {
+    Generic,
+    Pi,
+}
+
+/// [`ThinkingLevel`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Thinking {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    #[value(name = "xhigh")]
+    XHigh,
+}
+
+impl From<Thinking> for ThinkingLevel {
+    fn from(level: Thinking) -> Self {
+        match level {
+            Thinking::Off => ThinkingLevel::Off,
+            Thinking::Minimal => ThinkingLevel::Minimal,
+            Thinking::Low => ThinkingLevel::Low,
+            Thinking::Medium => ThinkingLevel::Medium,
+            Thinking::High => ThinkingLevel::High,
+            Thinking::XHigh => ThinkingLevel::XHigh,
+        }
+    }
+}
+
+/// Where tools work, and what commands may do there.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Place {
+    /// The directory to work in; tools cannot leave it.
+    ///
+    /// The present one if not given.
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<PathBuf>,
+    /// Leave a file alone that somebody else changed after it was read, until it is read again.
+    ///
+    /// What was read is remembered for one session, so `tools call`, which is one call, has no use for it. Commands
+    /// are not held by it.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    guard: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    commands: CommandOptions,
+}
+
+/// What commands may do.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandOptions {
+    /// Let commands use the network; otherwise they have none, not even of this machine.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    network: bool,
+    /// Run commands without confinement: they can do all that you can.
+    #[arg(long, conflicts_with_all = ["readable", "writable"])]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unconfined: bool,
+    /// One more file or directory that commands may read and run programs from. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    readable: Vec<PathBuf>,
+    /// One more file or directory that commands may write. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    writable: Vec<PathBuf>,
+}
+
+impl Place {
+    /// The workspace that tools work in.
+    pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
+        let workspace = Workspace::open(self.root.as_deref().unwrap_or(Path::new(".")))?;
+        Ok(if self.guard { workspace.guarded() } else { workspace })
+    }
+
+    /// How commands are run.
+    pub(crate) fn commands(&self) -> Commands {
+        self.commands.commands()
+    }
+
+    /// With what `saved` says where this says nothing.
+    fn over(self, saved: Place) -> Place {
+        Place {
+            root: self.root.or(saved.root),
+            guard: self.guard || saved.guard,
+            commands: self.commands.over(saved.commands),
+        }
+    }
+}
+
+impl CommandOptions {
+    /// How commands are run.
+    pub(crate) fn commands(&self) -> Commands {
+        let mut commands = Commands::new();
+        if self.network {
+            commands = commands.network();
+        }
+        if self.unconfined {
+            commands = commands.unconfined();
+        }
+        let commands = self.readable.iter().fold(commands, Commands::readable);
+        self.writable.iter().fold(commands, Commands::writable)
+    }
+
+    /// With what `saved` says where this says nothing.
+    fn over(self, saved: CommandOptions) -> CommandOptions {
+        CommandOptions {
+            network: self.network || saved.network,
+            unconfined: self.unconfined || saved.unconfined,
+            readable: or(self.readable, saved.readable),
+            writable: or(self.writable, saved.writable),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_counts_more_than_what_was_kept() {
+        let kept = Options {
+            model: Some("custom/a".into()),
+            base_url: Some("http://user:key@host:1/v1?key=secret".into()),
+            approve: vec![Approve::ReadOnly, Approve::Tool("diff".into())],
+            max_turns: Some(3),
+            ..Options::default()
+        };
+        let kept = kept.to_keep("custom/a", Path::new("somewhere"));
+        let json = serde_json::to_value(&kept).unwrap();
+        assert!(!json.to_string().contains("key"), "{json}");
+        let read: Options = serde_json::from_value(json).unwrap();
+        assert_eq!((&read.base_url, &read.approve), (&Some("http://host:1/v1".into()), &kept.approve));
+        let given = Options { max_turns: Some(7), ..Options::default() }.over(read.clone());
+        assert_eq!((given.max_turns, &given.base_url), (Some(7), &read.base_url));
+        let other = Options { model: Some("openai/b".into()), ..Options::default() }.over(read);
+        assert_eq!((other.base_url, other.place.root.as_deref()), (None, Some(Path::new("somewhere"))));
+    }
+}

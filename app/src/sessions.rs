@@ -1,0 +1,154 @@
+//! `loopwright sessions`: the conversations that are kept.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use loopwright::{Ambient, Found, Role, SessionInfo, SystemAmbient};
+use loopwright_memory::{import, to_jsonl, to_markdown};
+
+use crate::agent::StartError;
+use crate::args::{Format, Sessions};
+use crate::print;
+use crate::store::{self, Session, fresh_name};
+
+/// Nothing was found.
+const NONE: u8 = 1;
+/// Characters of a message that a line shows.
+const WIDTH: usize = 100;
+
+/// Does it, and gives the exit code.
+pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
+    match what {
+        Sessions::List { json, at } => {
+            let all = store::open(at)?.sessions().await?;
+            let lines = || all.iter().try_for_each(|info| if *json { print::json_line(info) } else { list(info) });
+            printed(lines())
+        }
+        Sessions::Show { session, json, at } => {
+            let Session { store, info, .. } = Session::there(store::open(at)?, session).await?;
+            let Some(info) = info else { return Ok(NONE) };
+            if *json {
+                return printed(print::json_line(&info));
+            }
+            printed(print::text(&to_markdown(&info, &store.read(session, 0).await?)))
+        }
+        Sessions::Search { words, limit, json, at } => {
+            let found = store::open(at)?.search(&words.join(" "), *limit).await?;
+            let lines = || found.iter().try_for_each(|found| if *json { print::json_line(found) } else { show(found) });
+            let code = printed(lines())?;
+            Ok(if found.is_empty() { NONE } else { code })
+        }
+        Sessions::Export { session, format, output, at } => {
+            let Session { store, info, .. } = Session::there(store::open(at)?, session).await?;
+            let items = store.read(session, 0).await?;
+            let text = match (format, info) {
+                (Format::Markdown, Some(info)) => to_markdown(&info, &items),
+                _ => to_jsonl(session, &items)?,
+            };
+            match output {
+                None => printed(print::text(&text)),
+                Some(file) => write_new(file, &text).map(|()| 0),
+            }
+        }
+        Sessions::Import { file, session, at } => {
+            let text = read(file)?;
+            let store = store::open(at)?;
+            let name = match session {
+                Some(name) => name.clone(),
+                None => fresh_name(&*store).await?,
+            };
+            let items = import(&*store, &name, &text).await?;
+            print::tell(&format!("Taken in as session {name}: {items} items."));
+            Ok(0)
+        }
+        Sessions::Delete { sessions, at } => {
+            let store = store::open(at)?;
+            for session in sessions {
+                Session::there(store.clone(), session).await?;
+                store.delete(session).await?;
+                print::tell(&format!("Session {session} is removed."));
+            }
+            Ok(0)
+        }
+        Sessions::Fork { session, at_item, name, at } => {
+            let store = Session::there(store::open(at)?, session).await?.store;
+            let name = match name {
+                Some(name) => name.clone(),
+                None => fresh_name(&*store).await?,
+            };
+            let shared = store.fork(session, *at_item, &name).await?;
+            print::tell(&format!(
+                "Session {name} shares {shared} items with {session}; `--session {name}` goes on with it."
+            ));
+            Ok(0)
+        }
+    }
+}
+
+fn list(info: &SessionInfo) -> io::Result<()> {
+    let mut notes = Vec::new();
+    match info.pending.len() {
+        0 => {}
+        1 => notes.push("1 call waits".to_owned()),
+        n => notes.push(format!("{n} calls wait")),
+    }
+    if let Some(run) = info.run {
+        notes.push(format!("run {run} goes on, or was interrupted"));
+    }
+    if let Some((parent, items)) = &info.parent {
+        notes.push(format!("from {parent} at {items}"));
+    }
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
+    print::text(&format!("{}  {}  {} items  {}{notes}", info.id, age(info.changed), info.items, info.title))
+}
+
+fn show(found: &Found) -> io::Result<()> {
+    let who = match found.message.role() {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::ToolResult => "tool",
+        Role::Custom => "note",
+    };
+    let text = found.message.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = text.chars().take(WIDTH).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    print::text(&format!("{}  {} {who}: {shown}{more}", found.session, found.message.id))
+}
+
+/// How long ago a time in milliseconds since 1970 was.
+pub(crate) fn age(time: u64) -> String {
+    let seconds = SystemAmbient.now().saturating_sub(time) / 1000;
+    match seconds {
+        _ if time == 0 => "-".into(),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The exit code where standard output took the text, or whoever read it has seen enough.
+pub(crate) fn printed(done: io::Result<()>) -> Result<u8, StartError> {
+    match done {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(StartError(format!("Standard output takes no more text: {why}.")))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn read(file: &Path) -> Result<String, StartError> {
+    let mut text = String::new();
+    let read = match file.to_str() {
+        Some("-") => io::stdin().read_to_string(&mut text),
+        _ => std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    read.map_err(|why| StartError(format!("{} cannot be read: {why}.", file.display())))?;
+    Ok(text)
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
+    let open = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
+    open.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|why| StartError(format!("{} cannot be written: {why}.", file.display())))
+}

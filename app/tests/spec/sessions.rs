@@ -1,0 +1,226 @@
+//! What is kept, and what other processes do with it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::process::{Exit, Process, STORE, loopwright, project};
+use crate::server::Server;
+
+const WRITE: &str = "Create a.txt with \"hi\"";
+
+/// Runs until a call waits; gives the session and the call.
+fn waits(project: &tempfile::TempDir) -> (String, String) {
+    let exit = loopwright(project, &["run", "--model", "offline", "--session", "s", WRITE]);
+    assert_eq!(exit.code, 3, "{exit:?}");
+    let call = listed(project)[0]["call"].as_str().unwrap().to_owned();
+    assert!(exit.err.contains(&format!("`loopwright approve s {call}`")), "{exit:?}");
+    ("s".into(), call)
+}
+
+/// What `actions --json` lists.
+fn listed(project: &tempfile::TempDir) -> Vec<Value> {
+    lines(&loopwright(project, &["actions", "--json"]))
+}
+
+fn lines(exit: &Exit) -> Vec<Value> {
+    exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_call_is_approved_by_another_process() {
+    let project = project();
+    let (session, call) = waits(&project);
+    let shown = loopwright(&project, &["actions", &session]);
+    assert!(shown.code == 0 && shown.out.contains("write_file {\"content\":\"hi\",\"path\":\"a.txt\"}"), "{shown:?}");
+    let digest = shown.out.split_whitespace().nth(3).unwrap();
+    for wrong in ["0123456789ab", "", &digest[..4]] {
+        let refused = loopwright(&project, &["approve", &session, &call, "--digest", wrong]);
+        assert!(refused.code == 2 && refused.err.contains("is not that of what would run"), "{refused:?}");
+    }
+    assert!(!Process::file(&project, "a.txt").exists());
+    let done = loopwright(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
+    assert!(done.code == 0 && done.err.contains("✓ write_file: Created `a.txt`"), "{done:?}");
+    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    let again = loopwright(&project, &["approve", &session, &call]);
+    assert!(again.code == 2 && again.err.contains("nothing does"), "{again:?}");
+    assert_eq!(loopwright(&project, &["actions"]).code, 1);
+    let log = loopwright(&project, &["sessions", "export", &session]);
+    assert!(log.out.contains("\"by\":\"Ann\""), "{log:?}");
+}
+
+#[test]
+fn a_call_is_denied_or_edited_by_another_process() {
+    let project = project();
+    let (session, call) = waits(&project);
+    let denied = loopwright(&project, &["deny", &session, &call, "--reason", "not here", "--json"]);
+    let ends = lines(&denied).into_iter().find(|event| event["type"] == "tool_execution_end").unwrap();
+    assert_eq!((denied.code, &ends["status"]), (0, &json!("denied")), "{denied:?}");
+    assert!(ends["result"]["content"][0]["text"].as_str().unwrap().contains("not here"));
+
+    let (session, call) = waits(&project);
+    let bad = loopwright(&project, &["approve", &session, &call, "--args", "{"]);
+    assert!(bad.code == 2 && bad.err.contains("not JSON"), "{bad:?}");
+    let bad = loopwright(&project, &["approve", &session, &call, "--args", "{\"path\": 7}"]);
+    assert!(bad.code == 2 && bad.err.contains("/content"), "{bad:?}");
+    let edited = loopwright(&project, &["approve", &session, &call, "--args", r#"{"path":"b.txt","content":"ho"}"#]);
+    assert_eq!(edited.code, 0, "{edited:?}");
+    assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "ho");
+    assert!(!Process::file(&project, "a.txt").exists());
+}
+
+/// Approving from another process after the first was killed.
+#[test]
+fn a_process_that_was_killed_leaves_the_call_to_another_one() {
+    let (project, server) = (project(), Server::start());
+    let vars = [("OPENAI_API_KEY", "sk-secret")];
+    let args = ["chat", "--model", "openai-chat/x", "--base-url", &server.url, "--session", "s"];
+    let mut chat = Process::start_with(&project, &args, &vars);
+    chat.line("Write it");
+    server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
+    chat.err.until("Run it?");
+    let busy = loopwright(&project, &["run", "--model", "offline", "--session", "s", "And you?"]);
+    assert!(busy.code == 2 && busy.err.contains("is in use"), "{busy:?}");
+    chat.kill();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let store = Process::file(&project, STORE);
+    let store = store.to_str().unwrap();
+    let call = lines(&loopwright(&elsewhere, &["actions", "s", "--json", "--store", store]))[0]["call"].clone();
+    let approve = ["approve", "s", call.as_str().unwrap(), "--store", store];
+    let approve = Process::start_with(&elsewhere, &approve, &vars); // model, address and directory come from the session
+    let request = server.request();
+    assert!(request.head.contains("bearer sk-secret") && request.last().contains("Created"), "{}", request.last());
+    request.say("Written.");
+    let exit = approve.end();
+    assert_eq!((exit.code, exit.out.as_str()), (0, "Written.\n"), "{exit:?}");
+    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    for file in fs::read_dir(Process::file(&project, ".kept")).unwrap() {
+        let path = file.unwrap().path();
+        let kept = if path.is_file() { fs::read(path).unwrap() } else { Vec::new() };
+        assert!(!kept.windows(9).any(|bytes| bytes == b"sk-secret"), "a key is never kept");
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
+    for resume in [true, false] {
+        let (project, server) = (project(), Server::start());
+        let args = ["run", "--model", "custom/x", "--base-url", &server.url, "--session", "s", "Think"];
+        let run = Process::start(&project, &args);
+        let request = server.request();
+        run.kill();
+        drop(request);
+        let list = loopwright(&project, &["sessions", "list"]);
+        assert!(list.out.contains("run r1 goes on, or was interrupted") && list.out.contains("Think"), "{list:?}");
+        let rest = if resume { ["run", "--session", "s", "--resume"] } else { ["run", "--session", "s", "Anew"] };
+        let again = Process::start(&project, &rest);
+        let request = server.request();
+        let said: Vec<_> = request.body["messages"].as_array().unwrap().iter().map(|m| m["content"].clone()).collect();
+        assert_eq!(said[1..], if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Anew")] });
+        request.say("Done.");
+        let exit = again.end();
+        assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
+        assert_eq!(exit.err.contains("was interrupted; your prompt ends it"), !resume, "{exit:?}");
+        let nothing = loopwright(&project, &["run", "--session", "s", "--resume"]);
+        assert!(nothing.code == 2 && nothing.err.contains("othing to continue"), "{nothing:?}");
+    }
+}
+
+#[test]
+fn the_latest_session_goes_on_as_it_was_started() {
+    let (project, server) = (project(), Server::start());
+    let none = loopwright(&project, &["run", "-c", "Hello"]);
+    assert!(none.code == 2 && none.err.contains("no session to go on with"), "{none:?}");
+    for (args, said) in [
+        (vec!["run", "--model", "custom/x", "--base-url", &server.url, "--system", "Be brief.", "One"], vec!["One"]),
+        (vec!["run", "-c", "Two"], vec!["One", "Two"]),
+        (vec!["run", "-c", "--system", "Be long.", "Three"], vec!["One", "Two", "Three"]),
+        (vec!["run", "--no-session", "--model", "custom/x", "--base-url", &server.url, "Four"], vec!["Four"]),
+        (vec!["run", "-c", "Five"], vec!["One", "Two", "Three", "Five"]),
+    ] {
+        let run = Process::start(&project, &args);
+        let request = server.request();
+        let messages = request.body["messages"].as_array().unwrap();
+        let users: Vec<_> = messages.iter().filter(|m| m["role"] == "user").map(|m| m["content"].clone()).collect();
+        assert_eq!(users, said);
+        let system = messages[0]["content"].as_str().unwrap();
+        match said.len() {
+            1 if said[0] == "Four" => assert!(!system.starts_with("Be ")),
+            1 | 2 => assert_eq!(system, "Be brief."),
+            _ => assert_eq!(system, "Be long."),
+        }
+        request.say("Yes.");
+        assert_eq!(run.end().code, 0);
+    }
+    assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
+}
+
+#[test]
+fn a_chat_goes_on_where_it_was() {
+    let project = project();
+    let (session, _) = waits(&project);
+    let mut chat = Process::start(&project, &["--session", &session]);
+    chat.err.until("The conversation has 2 messages.");
+    chat.err.until("? write_file");
+    chat.err.until("Run it?");
+    chat.line("y");
+    chat.err.until("✓ write_file");
+    assert_eq!(chat.close().code, 0);
+    let mut chat = Process::start(&project, &["-c"]);
+    chat.err.until("The conversation has 4 messages.");
+    chat.line("/continue");
+    chat.err.until("othing to continue");
+    assert_eq!(chat.close().code, 0);
+}
+
+#[test]
+fn sessions_are_shown_searched_forked_moved_and_removed() {
+    let project = project();
+    let said = loopwright(&project, &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let shown = loopwright(&project, &["sessions", "show", "first one"]);
+    assert!(shown.out.starts_with("# Read Cargo.toml\n") && shown.out.contains("Call of `read_file`"), "{shown:?}");
+    let found = loopwright(&project, &["sessions", "search", "SHEEP", "engineers"]);
+    assert!(found.code == 0 && found.out.starts_with("first one  m"), "{found:?}");
+    assert_eq!(loopwright(&project, &["sessions", "search", "wolves"]).code, 1);
+
+    let forked = loopwright(&project, &["sessions", "fork", "first one", "--name", "second"]);
+    assert_eq!(forked.code, 0, "{forked:?}");
+    assert_eq!(loopwright(&project, &["run", "--session", "second", "Read Cargo.toml"]).code, 0);
+    let refused = loopwright(&project, &["sessions", "delete", "first one"]);
+    assert!(refused.code == 2 && refused.err.contains("delete second first"), "{refused:?}");
+
+    let file = Process::file(&project, "out.jsonl");
+    let file = file.to_str().unwrap();
+    assert_eq!(loopwright(&project, &["sessions", "export", "second", "--output", file]).code, 0);
+    let refused = loopwright(&project, &["sessions", "export", "second", "--output", file]);
+    assert!(refused.code == 2 && refused.err.contains("out.jsonl"), "{refused:?}");
+    let directory = Process::file(&project, "kept as files/");
+    let at = ["--store", directory.to_str().unwrap()];
+    let import = [&["sessions", "import", file, "--session", "third"][..], &at].concat();
+    assert_eq!(loopwright(&project, &import).code, 0);
+    let twice = loopwright(&project, &import);
+    assert!(twice.code == 2 && twice.err.contains("There is a session `third` already"), "{twice:?}");
+    let markdown = |session: &str, more: &[&str]| {
+        loopwright(&project, &[&["sessions", "export", session, "--format", "markdown"][..], more].concat()).out
+    };
+    assert_eq!(markdown("third", &at).replace("third", "second"), markdown("second", &[]));
+
+    for name in ["second", "first one"] {
+        assert_eq!(loopwright(&project, &["sessions", "delete", name]).code, 0);
+    }
+    assert_eq!(loopwright(&project, &["sessions", "list"]).out, "");
+    let gone = loopwright(&project, &["sessions", "show", "second"]);
+    assert!(gone.code == 2 && gone.err.contains("There is no session `second`"), "{gone:?}");
+}
+
+#[test]
+fn a_place_that_cannot_be_is_a_clear_error() {
+    let project = project();
+    let file = Process::file(&project, "Cargo.toml");
+    let exit = loopwright(&project, &["run", "--model", "offline", "--store", file.to_str().unwrap(), "Hello"]);
+    assert!(exit.code == 2 && exit.err.contains("Cargo.toml"), "{exit:?}");
+    assert!(fs::read_to_string(&file).unwrap().contains("Counts sheep"));
+    let exit = Process::start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
+    assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
+}

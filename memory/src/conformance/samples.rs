@@ -1,0 +1,208 @@
+//! Items to keep: each kind, with what a text or a number can be.
+
+use std::sync::Arc;
+
+use loopwright::{
+    AssistantMessage, CompactCause, Content, CustomMessage, Decision, EndKind, Item, Lane, Limit, Message, MessageId,
+    ModelErrorKind, Need, OutputSchema, Part, ResultStatus, RunCause, RunId, StopReason, ToolCall, ToolOutput,
+    ToolResult, Urgency, Usage, UserMessage,
+};
+use serde_json::{Value, json};
+
+/// What breaks a format that joins lines, quotes or cuts texts.
+const ODD: &str =
+    "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 e\u{301} \u{10ffff} \u{fffd}\t";
+
+fn message(id: u64, body: impl Into<loopwright::Body>) -> Arc<Message> {
+    Arc::new(Message::new(MessageId(id), body))
+}
+
+/// A remembered message of the user.
+pub(super) fn said(text: &str) -> Item {
+    Item::Remembered { message: message(1, UserMessage::from(text)) }
+}
+
+/// A reply that costs something.
+pub(super) fn replied(text: &str, cost: f64) -> Item {
+    let parts = vec![Part::Text { text: text.into(), signature: None }];
+    let usage = Usage { input: 7, output: 3, cache_read: 2, cache_write: 1, reasoning: 1 };
+    let reply = AssistantMessage { parts, stop: StopReason::Stop, model: "offline/m".into(), usage };
+    Item::Replied { message: message(2, reply), cost: Some(cost) }
+}
+
+/// A run with a request, up to its reply; it is still going on.
+pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<Item> {
+    let input: Arc<str> = format!("i{number}").into();
+    vec![
+        Item::Queued {
+            input: input.clone(),
+            lane: Lane::Request,
+            urgency: Urgency::default(),
+            message: message(number * 10, UserMessage::from(text)),
+            output: None,
+        },
+        Item::RunStarted { run: RunId(number), cause: RunCause::UserRequest(input.clone()), time },
+        Item::Delivered { input },
+        Item::RequestStarted { message: MessageId(number * 10 + 1), model: "offline/m".into(), tools: None },
+    ]
+}
+
+/// The end of that run.
+pub(super) fn ended(number: u64, time: u64, end: EndKind) -> Item {
+    Item::RunEnded {
+        run: RunId(number),
+        end,
+        time,
+        error: None,
+        model_error: None,
+        limit: None,
+        value: None,
+        handed_back: vec![],
+    }
+}
+
+/// A reply that calls a tool.
+pub(super) fn calling(call: &str) -> Item {
+    let call = ToolCall { id: call.into(), name: "send".into(), arguments: "{}".into(), signature: None };
+    let parts = vec![Part::ToolCall(call)];
+    let (stop, usage) = (StopReason::ToolCalls, Usage::default());
+    Item::Replied { message: message(11, AssistantMessage { parts, stop, model: "m".into(), usage }), cost: None }
+}
+
+/// A call of this tool that waits since this time.
+pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> Item {
+    let (arguments, digest) = (Arc::new(json!({ "to": call })), format!("digest of {call}").into());
+    Item::CallAwaiting { call: call.into(), name: tool.into(), arguments, digest, need: None, time }
+}
+
+/// The approval of that call.
+pub(super) fn approved(call: &str) -> Item {
+    let input = format!("approval of {call}").into();
+    Item::Decided { input, call: call.into(), decision: Arc::new(Decision::Approve), by: None }
+}
+
+/// The result of that call.
+pub(super) fn finished(call: &str) -> Item {
+    Item::CallFinished { result: result(call, "done", None) }
+}
+
+fn result(call: &str, text: &str, details: Option<Value>) -> Arc<Message> {
+    let content = vec![Content::text(text), Content::image("image/png", "AAAA")];
+    let (call, name, status) = (call.into(), "send".into(), ResultStatus::Ok);
+    message(12, ToolResult { call, name, status, content, details: details.map(Arc::new), terminate: true })
+}
+
+/// JSON with odd keys, the ends of the numbers, and a hundred levels.
+fn odd_json() -> Arc<Value> {
+    let mut deep = json!(["bottom"]);
+    for level in 0..100 {
+        deep = if level % 2 == 0 { json!({ "d": deep }) } else { json!([deep]) };
+    }
+    Arc::new(json!({
+        "": [], ODD: ODD, "$ref": {}, "type": "item", "\u{0}": null, "deep": deep, "true": [true, false],
+        "numbers": [0, -0.0, 0.1, 0.30000000000000004, 1e-7, 5e-324, 1.7976931348623157e308, 9007199254740993i64,
+            123456789.12345679, 2.225073858507201e-308, 1.0715086071862673e301, i64::MIN, i64::MAX, u64::MAX],
+    }))
+}
+
+/// Each kind of item, with all its fields, in an order that makes no sense as a session.
+pub(super) fn every_item() -> Vec<Item> {
+    let big = "0123456789abcdé\n".repeat(65_536);
+    let reply = AssistantMessage {
+        parts: vec![
+            Part::Thinking { text: ODD.into(), signature: Some(ODD.into()) },
+            Part::Text { text: ODD.into(), signature: Some("".into()) },
+            Part::ToolCall(ToolCall {
+                id: ODD.into(),
+                name: "tool".into(),
+                arguments: "{\"cut off\": [1,\n".into(),
+                signature: Some(ODD.into()),
+            }),
+        ],
+        stop: StopReason::Length,
+        model: ODD.into(),
+        usage: Usage { input: u64::MAX, output: 1, cache_read: 2, cache_write: 3, reasoning: 1 },
+    };
+    let custom = CustomMessage { kind: ODD.into(), data: (*odd_json()).clone() };
+    let output = OutputSchema { name: "answer".into(), schema: json!({"type": "object", "const": ODD}) };
+    let need = Need { kind: "login".into(), data: (*odd_json()).clone() };
+    let handed = ToolOutput::text(ODD).details((*odd_json()).clone()).terminate();
+    let decisions = [
+        Decision::Approve,
+        Decision::ApproveWith((*odd_json()).clone()),
+        Decision::Deny(ODD.into()),
+        Decision::Result(handed),
+        Decision::Answer(Value::Null),
+    ];
+    let causes = [
+        RunCause::UserRequest(ODD.into()),
+        RunCause::ActionResult("".into()),
+        RunCause::Continue(Some("i".into())),
+        RunCause::Continue(None),
+        RunCause::Steer,
+        RunCause::Abort,
+    ];
+    let mut items = vec![
+        Item::Opened { epoch: u64::MAX },
+        Item::Settings { settings: odd_json() },
+        Item::RunEnded {
+            run: RunId(0),
+            end: EndKind::Limit,
+            time: u64::MAX,
+            error: Some(ODD.into()),
+            model_error: Some(ModelErrorKind::ContextOverflow),
+            limit: Some(Limit::WallTime),
+            value: Some(odd_json()),
+            handed_back: vec!["".into(), ODD.into()],
+        },
+        Item::Queued {
+            input: ODD.into(),
+            lane: Lane::Steering,
+            urgency: Urgency::Interrupt,
+            message: message(u64::MAX, UserMessage { content: vec![Content::text(ODD), Content::text("")] }),
+            output: Some(Arc::new(output)),
+        },
+        Item::Delivered { input: ODD.into() },
+        Item::Withdrawn { inputs: vec![] },
+        Item::Withdrawn { inputs: vec!["a".into(), ODD.into()] },
+        Item::RequestStarted { message: MessageId(0), model: "m".into(), tools: None },
+        Item::RequestStarted { message: MessageId(1), model: ODD.into(), tools: Some(["".into(), ODD.into()].into()) },
+        Item::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
+        Item::Replied { message: message(3, AssistantMessage::default()), cost: None },
+        Item::Aside { message: message(4, AssistantMessage::default()), cost: Some(1.23456789e-7) },
+        Item::Compacted {
+            first: MessageId(1),
+            last: MessageId(3),
+            message: message(5, UserMessage::from(ODD)),
+            details: odd_json(),
+            summary: Some(MessageId(4)),
+            error: Some(ODD.into()),
+            why: CompactCause::Asked { instructions: Some(ODD.into()) },
+        },
+        Item::Remembered { message: message(5, custom) },
+        said(&big),
+        Item::State { key: ODD.into(), value: odd_json() },
+        Item::State { key: "".into(), value: Arc::new(Value::Null) },
+        Item::Emitted { kind: ODD.into(), data: odd_json() },
+        Item::CallAwaiting {
+            call: ODD.into(),
+            name: "tool".into(),
+            arguments: odd_json(),
+            digest: "".into(),
+            need: Some(Arc::new(need)),
+            time: u64::MAX,
+        },
+        Item::CallStarted { call: ODD.into(), arguments: odd_json() },
+        Item::CallFinished { result: result(ODD, ODD, Some((*odd_json()).clone())) },
+        Item::AbortRequested { input: ODD.into() },
+        Item::Reset,
+    ];
+    items.extend(causes.map(|cause| Item::RunStarted { run: RunId(u64::MAX), cause, time: u64::MAX }));
+    items.extend(decisions.map(|decision| Item::Decided {
+        input: "d".into(),
+        call: "c".into(),
+        decision: Arc::new(decision),
+        by: Some(ODD.into()),
+    }));
+    items
+}

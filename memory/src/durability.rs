@@ -1,0 +1,16 @@
+//! When a store waits for the disk.
+
+/// Which appends a store on disk makes durable before they return.
+///
+/// Either way an append is in the file when it returns, so it survives the end of the process, however that comes.
+/// This is about the end of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Those with an item that [must be durable](loopwright::Item::must_be_durable), and with them all before: receipts
+    /// and effects. When the power fails, what came after the last of them may be missing.
+    #[default]
+    Effects,
+    /// Each one.
+    Every,
+}

@@ -1,0 +1,27 @@
+//! The stores that are tried.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loopwright::MemoryStore;
+use loopwright_memory::{Jsonl, Sqlite};
+use serde::{Deserialize, Serialize};
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Jsonl,
+    Sqlite,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 2] = [Kind::Jsonl, Kind::Sqlite];
+
+    /// The store in this directory.
+    pub(crate) fn at(self, place: &Path) -> Arc<dyn MemoryStore> {
+        match self {
+            Kind::Jsonl => Arc::new(Jsonl::open(place).expect("the store can be opened")),
+            Kind::Sqlite => Arc::new(Sqlite::open(place.join("sessions.db")).expect("the store can be opened")),
+        }
+    }
+}

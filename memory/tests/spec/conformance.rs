@@ -1,0 +1,188 @@
+//! The suite itself: a right store passes, and a wrong one is told which rule it breaks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright::{
+    Found, InMemoryStore, Item, Memory, MemoryError, MemoryStore, PendingAction, PendingFilter, SessionInfo,
+};
+use loopwright_memory::Jsonl;
+use loopwright_memory::conformance::{check, check_reopened};
+
+/// C74: one suite says whether a store is right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_ram_conforms() {
+    check(&InMemoryStore::new()).await.unwrap();
+    let store = InMemoryStore::new();
+    check_reopened(async || Ok::<_, MemoryError>(store.clone())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_files_conforms() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    check(&Jsonl::open(one.path()).unwrap()).await.unwrap();
+    check_reopened(async || Jsonl::open(two.path())).await.unwrap();
+}
+
+/// One thread is enough.
+#[tokio::test]
+async fn the_suite_runs_on_one_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    check(&Jsonl::open(directory.path()).unwrap()).await.unwrap();
+}
+
+/// What is wrong with a store.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fault {
+    Appends,
+    WritesOnConflict,
+    Halves,
+    StopsWhenDropped,
+    LoadsAll,
+    LosesNul,
+    MixesNames,
+    ForgetsOwners,
+    ListsEmpty,
+    ListsOldestFirst,
+    IgnoresFilters,
+    FindsTooMany,
+    ForksOver,
+    ForksLate,
+    KeepsDeleted,
+}
+use Fault::*;
+
+/// A store in RAM with a fault.
+#[derive(Clone)]
+struct Wrong(InMemoryStore, Fault);
+
+struct WrongMemory(Arc<dyn Memory>, Fault);
+
+#[async_trait]
+impl Memory for WrongMemory {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        let end = self.0.load(0).await?.len() as u64;
+        match self.1 {
+            Appends => self.0.append(end, items).await,
+            WritesOnConflict if at != end => {
+                self.0.append(end, items).await?;
+                Err(MemoryError::Conflict { at, end })
+            }
+            Halves if items.len() > 3 => self.0.append(at, items[..3].into()).await,
+            StopsWhenDropped if at == end => {
+                for (n, item) in items.iter().enumerate() {
+                    self.0.append(at + n as u64, [item.clone()].into()).await?;
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            }
+            _ => self.0.append(at, items).await,
+        }
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        let items = self.0.load(if self.1 == LoadsAll { 0 } else { from }).await?;
+        Ok(if self.1 == LosesNul { items.into_iter().map(without_nul).collect() } else { items })
+    }
+}
+
+fn without_nul(item: Item) -> Item {
+    let json = serde_json::to_string(&item).unwrap().replace("\\u0000", "");
+    serde_json::from_str(&json).unwrap()
+}
+
+impl Wrong {
+    fn name(&self, session: &str) -> String {
+        if self.1 == MixesNames { session.to_lowercase() } else { session.to_owned() }
+    }
+}
+
+#[async_trait]
+impl MemoryStore for Wrong {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        let inner = match self.0.open(&self.name(session)).await {
+            Err(MemoryError::InUse(_)) if self.1 == ForgetsOwners => InMemoryStore::new().open(session).await?,
+            other => other?,
+        };
+        Ok(Arc::new(WrongMemory(inner, self.1)))
+    }
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+        match self.0.read(&self.name(session), from).await {
+            Err(MemoryError::NoSession(_)) if self.1 == ListsEmpty => Ok(vec![]),
+            other => other,
+        }
+    }
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        let mut list = self.0.sessions().await?;
+        if self.1 == ListsOldestFirst {
+            list.reverse();
+        }
+        Ok(list)
+    }
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        if self.1 == KeepsDeleted { Ok(()) } else { self.0.delete(&self.name(session)).await }
+    }
+    async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
+        match self.1 {
+            ForksOver => {
+                let _ = self.0.delete(to).await;
+                self.0.fork(session, at, to).await
+            }
+            ForksLate => self.0.fork(session, None, to).await,
+            _ => self.0.fork(session, at, to).await,
+        }
+    }
+    async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
+        let all = PendingFilter::new();
+        self.0.pending(if self.1 == IgnoresFilters { &all } else { filter }).await
+    }
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<Found>, MemoryError> {
+        self.0.search(query, if self.1 == FindsTooMany { 100 } else { limit }).await
+    }
+}
+
+/// C74: the suite names the rule that a store breaks.
+#[tokio::test]
+async fn a_wrong_store_is_told_what_is_wrong() {
+    for (fault, says) in [
+        (Appends, "elsewhere than at the end is a Conflict"),
+        (WritesOnConflict, "there for nobody but its owner"),
+        (Halves, "takes place as a whole"),
+        (StopsWhenDropped, "whose future is dropped"),
+        (LoadsAll, "`load` from 1"),
+        (LosesNul, "exactly as they were"),
+        (MixesNames, "different names are different sessions"),
+        (ForgetsOwners, "InUse"),
+        (ListsEmpty, "`read` says NoSession"),
+        (ListsOldestFirst, "changed last first"),
+        (IgnoresFilters, "fit the filter"),
+        (FindsTooMany, "`search` finds"),
+        (ForksOver, "a fork to a session that is there is refused"),
+        (ForksLate, "a fork at"),
+        (KeepsDeleted, "deleted"),
+    ] {
+        let told = check(&Wrong(InMemoryStore::new(), fault)).await.expect_err(&format!("{fault:?} is found"));
+        assert!(told.contains(says), "{fault:?}: {told:.500}");
+    }
+    let forgetful = check_reopened(async || Ok::<_, MemoryError>(InMemoryStore::new())).await.unwrap_err();
+    assert!(forgetful.contains("another opening of the store"), "{forgetful}");
+    let used = InMemoryStore::new();
+    used.open("s").await.unwrap().append(0, [Item::Reset].into()).await.unwrap();
+    assert!(check(&used).await.unwrap_err().contains("before the checks"));
+}
+
+/// A new kind of item is kept in mind.
+#[test]
+fn the_suite_has_every_kind_of_item() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let (kinds, samples) = (read("../src/item.rs"), read("src/conformance/samples.rs"));
+    let every = samples.split("fn every_item").nth(1).unwrap();
+    let body = kinds.split("pub enum Item {").nth(1).unwrap().split("\n}").next().unwrap();
+    let names =
+        body.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| line.starts_with(char::is_uppercase));
+    let names: Vec<&str> = names.map(|line| line.trim_end_matches([' ', '{', ','])).collect();
+    assert!(names.len() >= 19, "{names:?}");
+    let sampled =
+        |name: &&&str| every.contains(&format!("Item::{name}")) || every.contains(&format!("{}(", name.to_lowercase()));
+    assert_eq!(names.iter().filter(|name| !sampled(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+}

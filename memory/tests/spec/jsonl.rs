@@ -1,0 +1,190 @@
+//! Sessions in files: what their lines look like, and what becomes of them when something goes wrong.
+
+mod damage;
+mod disk;
+mod processes;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loopwright::testing::FaultyMemory;
+use loopwright::{Item, Memory, MemoryError, MemoryStore, Message, MessageId, UserMessage};
+use loopwright_memory::{Durability, Jsonl};
+use tempfile::TempDir;
+
+/// A directory in RAM, where there is one: many tests open a store thousands of times.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn said(text: &str) -> Item {
+    Item::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
+}
+
+async fn append(memory: &dyn Memory, at: u64, items: &[Item]) {
+    memory.append(at, items.into()).await.unwrap();
+}
+
+/// A store whose session `s` has these appends, and its file.
+async fn store(appends: &[&[Item]]) -> (TempDir, Jsonl, PathBuf) {
+    let directory = directory();
+    let store = Jsonl::open(directory.path()).unwrap();
+    let memory = store.open("s").await.unwrap();
+    let mut at = 0;
+    for items in appends {
+        append(&*memory, at, items).await;
+        at += items.len() as u64;
+    }
+    let file = directory.path().join("s.jsonl");
+    (directory, store, file)
+}
+
+#[tokio::test]
+async fn the_file_is_as_documented() {
+    let (_directory, store, file) =
+        store(&[&[Item::Opened { epoch: 1 }], &[Item::Reset, Item::Opened { epoch: 2 }]]).await;
+    store.fork("s", None, "Branch/1").await.unwrap();
+    let crc = |text: &str| format!("{:08x}", crc32fast::hash(text.as_bytes()));
+    let (one, two) = (r#"[{"type":"opened","epoch":1}]"#, r#"[{"type":"reset"},{"type":"opened","epoch":2}]"#);
+    let head = |fields: &str| format!(r#"{{"loopwright":"session","version":1,"crc":"{}",{fields}"#, crc(fields));
+    let wanted = [
+        head(r#""session":"s"}"#),
+        format!(r#"{{"at":0,"crc":"{}","items":{one}}}"#, crc(one)),
+        format!(r#"{{"at":1,"crc":"{}","items":{two}}}"#, crc(two)),
+    ];
+    assert_eq!(fs::read_to_string(&file).unwrap(), wanted.join("\n") + "\n");
+    let branch = fs::read_to_string(file.with_file_name("%42ranch%2f1.jsonl")).unwrap();
+    assert_eq!(branch, head(r#""session":"Branch/1","parent":{"session":"s","items":3}}"#) + "\n");
+    assert_eq!(store.session("Branch/1").await.unwrap().parent, Some(("s".into(), 3)));
+}
+
+#[tokio::test]
+async fn a_log_that_something_else_changes_is_left_alone() {
+    for durability in [Durability::Effects, Durability::Every] {
+        let directory = directory();
+        let store = Jsonl::open(directory.path()).unwrap().durability(durability);
+        let memory = store.open("s").await.unwrap();
+        append(&*memory, 0, &[said("one")]).await;
+        let file = directory.path().join("s.jsonl");
+        let changed = fs::read_to_string(&file).unwrap() + "by hand\n";
+        fs::write(&file, &changed).unwrap();
+        for _ in 0..2 {
+            let refused = memory.append(1, [said("two")].into()).await.unwrap_err().to_string();
+            assert!(refused.contains("something else has changed it") && refused.contains("opened again"), "{refused}");
+        }
+        assert_eq!(memory.load(0).await.unwrap(), [said("one")], "what was ours can be read");
+        assert_eq!(fs::read_to_string(&file).unwrap(), changed);
+    }
+}
+
+/// What one session waits for does not hold up another.
+#[tokio::test(start_paused = true)]
+async fn a_slow_append_holds_nobody_up() {
+    struct Through(Arc<dyn Memory>);
+    #[async_trait::async_trait]
+    impl Memory for Through {
+        async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+            self.0.append(at, items).await
+        }
+        async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+            self.0.load(from).await
+        }
+    }
+    let (directory, store, _) = store(&[]).await;
+    let slow = FaultyMemory::new(Through(store.open("slow").await.unwrap())).slow(Duration::from_millis(500));
+    let quick = store.open("quick").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let slow = tokio::spawn(async move { slow.append(0, [said("slow")].into()).await });
+    for at in 0..100 {
+        append(&*quick, at, &[said("quick")]).await;
+    }
+    assert!(!slow.is_finished() && begun.elapsed() < Duration::from_millis(500));
+    slow.await.unwrap().unwrap();
+    assert_eq!(store.read("slow", 0).await.unwrap(), [said("slow")]);
+
+    // An opening that waits for the file system, here for another process that has the turn, blocks no thread of ours.
+    let turn = fs::File::open(directory.path().join(".lock")).unwrap();
+    turn.lock().unwrap();
+    let opening = {
+        tokio::spawn({
+            let store = store.clone();
+            async move { store.open("later").await.map(drop) }
+        })
+    };
+    for at in 100..200 {
+        append(&*quick, at, &[said("quick")]).await;
+    }
+    assert!(!opening.is_finished());
+    turn.unlock().unwrap();
+    opening.await.unwrap().unwrap();
+    assert_eq!(store.read("quick", 0).await.unwrap().len(), 200);
+}
+
+/// Opening a session reads its log once.
+#[tokio::test]
+async fn opening_is_linear() {
+    let directory = directory();
+    let store = Jsonl::open(directory.path()).unwrap();
+    let mut times = Vec::new();
+    for items in [10_000, 100_000] {
+        let name = items.to_string();
+        let memory = store.open(&name).await.unwrap();
+        let batch: Vec<Item> =
+            (0..10).map(|n| said(&format!("message {n} of some, which says this and that"))).collect();
+        for at in (0..items).step_by(10) {
+            append(&*memory, at, &batch).await;
+        }
+        drop(memory);
+        let mut best = Duration::MAX;
+        for _ in 0..3 {
+            let begun = Instant::now();
+            let memory = store.open(&name).await.unwrap();
+            assert_eq!(memory.load(0).await.unwrap().len() as u64, items);
+            best = best.min(begun.elapsed());
+        }
+        times.push(best);
+    }
+    let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();
+    assert!(ratio <= 15.0, "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long");
+}
+
+/// Whoever has a session open has it in the file that others see, whatever is deleted at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deleting_and_opening_at_once_is_safe() {
+    let (_directory, store, _) = store(&[&[said("one")]]).await;
+    let opener = |store: Jsonl| async move {
+        let mut opened = 0;
+        for _ in 0..200 {
+            match store.open("s").await {
+                Ok(memory) => {
+                    let at = memory.load(0).await.unwrap().len() as u64;
+                    append(&*memory, at, &[said("mine")]).await;
+                    assert_eq!(store.read("s", at).await.unwrap(), [said("mine")]);
+                    opened += 1;
+                }
+                Err(MemoryError::InUse(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        opened
+    };
+    let deleter = |store: Jsonl| async move {
+        let mut deleted = 0;
+        for _ in 0..400 {
+            match store.delete("s").await {
+                Ok(()) => deleted += 1,
+                Err(MemoryError::InUse(_) | MemoryError::NoSession(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        deleted
+    };
+    let openers = [tokio::spawn(opener(store.clone())), tokio::spawn(opener(store.clone()))];
+    let deleted = tokio::spawn(deleter(store.clone())).await.unwrap();
+    for opener in openers {
+        assert!(opener.await.unwrap() > 0);
+    }
+    assert!(deleted > 0);
+}

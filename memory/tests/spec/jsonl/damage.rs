@@ -1,0 +1,187 @@
+//! Files that are cut off, changed, or of another version.
+
+use std::path::Path;
+
+use super::*;
+
+/// The items of each line that is whole within the first `cut` bytes, and whether the cut is between lines.
+fn within(file: &[u8], appends: &[Vec<Item>], cut: usize, end_needed: bool) -> (Vec<Item>, bool) {
+    let (mut items, mut at, mut clean) = (Vec::new(), 0, cut == 0);
+    for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        at += line.len();
+        if cut >= at || (cut == at - 1 && !end_needed) {
+            items.extend(n.checked_sub(1).map(|n| appends[n].clone()).unwrap_or_default());
+        }
+        clean |= cut == at;
+    }
+    (items, clean)
+}
+
+/// Cuts the log at each of its last 4 KiB, and opens it.
+async fn cut_everywhere(appends: &[Vec<Item>]) {
+    let refs: Vec<&[Item]> = appends.iter().map(Vec::as_slice).collect();
+    let (_directory, store, file) = store(&refs).await;
+    let whole = fs::read(&file).unwrap();
+    let aside = file.with_file_name("s.jsonl.torn");
+    for cut in whole.len().saturating_sub(4096)..=whole.len() {
+        fs::write(&file, &whole[..cut]).unwrap();
+        let _ = fs::remove_file(&aside);
+
+        let (readable, clean) = within(&whole, appends, cut, true);
+        match store.read("s", 0).await {
+            Err(MemoryError::NoSession(_)) if readable.is_empty() => {}
+            read => assert_eq!(read.unwrap(), readable, "read when cut at {cut}"),
+        }
+        assert_eq!(fs::read(&file).unwrap(), whole[..cut], "reading changes nothing");
+
+        let (mut items, _) = within(&whole, appends, cut, false);
+        let memory = store.open("s").await.unwrap();
+        let told = memory.repaired();
+        assert_eq!(told.is_none(), clean, "cut at {cut}: {told:?}");
+        assert_eq!(memory.load(0).await.unwrap(), items, "cut at {cut}");
+        let torn_at = whole[..cut].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let kept = fs::read(&aside).unwrap_or_default();
+        if !clean && items.len() == readable.len() && !told.unwrap().contains("was whole") {
+            assert_eq!(kept, [&whole[torn_at..cut], b"\n"].concat(), "what is cut off is kept, cut at {cut}");
+        } else {
+            assert_eq!(kept, b"");
+        }
+        items.push(said("afterwards"));
+        append(&*memory, items.len() as u64 - 1, &items[items.len() - 1..]).await;
+        drop(memory);
+
+        let memory = store.open("s").await.unwrap();
+        assert_eq!(memory.repaired(), None, "cut at {cut}: mended once");
+        assert_eq!(memory.load(0).await.unwrap(), items, "cut at {cut}");
+    }
+}
+
+/// C75: a torn end is cut off, kept and told of; nothing before it is lost.
+#[tokio::test]
+async fn a_log_cut_at_any_byte_goes_on() {
+    let long = vec![said(&"long \u{2028}".repeat(200)), Item::Reset];
+    cut_everywhere(&[vec![said("first")], long.clone(), vec![said("é\n"); 20], long, vec![Item::Opened { epoch: 7 }]])
+        .await;
+}
+
+#[tokio::test]
+async fn a_log_cut_in_its_head_goes_on_as_a_new_one() {
+    cut_everywhere(&[vec![Item::Opened { epoch: 1 }], vec![said("é"), Item::Reset]]).await;
+}
+
+#[tokio::test]
+async fn zeros_at_the_end_are_torn() {
+    let (_directory, store, file) = store(&[&[said("one")], &[said("two")]]).await;
+    let whole = fs::read(&file).unwrap();
+    for (cut, left) in [(whole.len() - 20, 1), (whole.len() - 1, 2), (whole.len(), 2)] {
+        fs::write(&file, [&whole[..cut], &[0; 5000]].concat()).unwrap();
+        let memory = store.open("s").await.unwrap();
+        assert!(memory.repaired().is_some());
+        assert_eq!(memory.load(0).await.unwrap().len(), left);
+        append(&*memory, left as u64, &[said("on")]).await;
+        assert_eq!(store.read("s", 0).await.unwrap().len(), left + 1);
+    }
+}
+
+/// The error names the file and a line.
+fn names(error: &MemoryError, file: &Path) {
+    let text = error.to_string();
+    let place = text.split("line ").nth(1).and_then(|rest| rest.split_once(" of ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(place.0.parse::<u64>().is_ok() && place.1.starts_with(file.to_str().unwrap()), "{text}");
+    assert!(matches!(error, MemoryError::Damaged(_) | MemoryError::Newer { .. }), "{error:?}");
+}
+
+/// C75: any other damage is an error that names file and line, and changes nothing.
+#[tokio::test]
+async fn a_flipped_bit_is_found() {
+    let log = [said("one"), said("two é"), Item::Reset];
+    let (directory, store, trunk) = store(&[&log[..1], &log[1..]]).await;
+    store.fork("s", None, "b").await.unwrap();
+    let branch = store.open("b").await.unwrap();
+    append(&*branch, 3, &[said("own")]).await;
+    drop(branch);
+    for (session, file) in [("s", trunk), ("b", directory.path().join("b.jsonl"))] {
+        let (whole, items) = (fs::read(&file).unwrap(), store.read(session, 0).await.unwrap());
+        let mut found = 0;
+        for flip in 0..whole.len() * 8 {
+            let mut changed = whole.clone();
+            changed[flip / 8] ^= 1 << (flip % 8);
+            fs::write(&file, &changed).unwrap();
+            match store.read(session, 0).await {
+                Ok(read) => assert_eq!(read, items, "bit {flip}"),
+                Err(error) => names(&error, &file),
+            }
+            match store.open(session).await {
+                Ok(memory) => assert_eq!(memory.load(0).await.unwrap(), items, "bit {flip}"),
+                Err(error) => {
+                    names(&error, &file);
+                    found += 1;
+                }
+            }
+            assert_eq!(fs::read(&file).unwrap(), changed, "bit {flip}: nothing is changed");
+        }
+        assert!(found * 100 >= whole.len() * 8 * 99, "{found} of {} flips were found", whole.len() * 8);
+        fs::write(&file, &whole).unwrap();
+    }
+}
+
+/// One damaged session does not hide the others.
+#[tokio::test]
+async fn damage_and_newer_versions_are_told_apart() {
+    let (directory, store, file) = store(&[&[said("one")]]).await;
+    let good = store.open("good").await.unwrap();
+    append(&*good, 0, &[said("word")]).await;
+    drop(good);
+    let whole = fs::read_to_string(&file).unwrap();
+    let newer = whole.replace(r#""version":1"#, r#""version":12,"more":[]"#);
+    let unknown = r#"[{"type":"telepathy"}]"#;
+    let line = format!(r#"{{"at":1,"crc":"{:08x}","items":{unknown}}}"#, crc32fast::hash(unknown.as_bytes()));
+    let misplaced = whole.lines().last().unwrap();
+    for (text, says) in [
+        (newer, "update loopwright"),
+        (format!("{whole}{line}\n"), "line 3 of"),
+        (format!("{whole}{misplaced}\n"), "it says that 0 items come before it, and 1 do"),
+        (format!("{whole}\n"), "line 3 of"),
+        (format!("{whole}by hand, without an end"), "line 3 of"),
+        ("a note of my own".into(), "line 1 of"),
+        (whole.replace("\"s\"", "\"t\""), "line 1 of"),
+        (fs::read_to_string(directory.path().join("good.jsonl")).unwrap(), "the log of the session `good`"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        for error in [store.open("s").await.err().unwrap(), store.session("s").await.unwrap_err()] {
+            names(&error, &file);
+            assert!(error.to_string().contains(says), "{error} should say {says:?}");
+        }
+        assert_eq!(store.sessions().await.unwrap().len(), 1, "{text}");
+        assert_eq!(store.search("word", 9).await.unwrap().len(), 1);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing is changed");
+        let refused = store.delete("good").await;
+        if let Err(error) = &refused {
+            assert!(error.to_string().contains("may share its past"), "{error}");
+            continue;
+        }
+        let good = store.open("good").await.unwrap();
+        append(&*good, 0, &[said("word")]).await;
+    }
+    store.delete("s").await.unwrap();
+    assert!(!file.exists(), "what is damaged can be deleted");
+}
+
+/// A branch without its session says which file is missing.
+#[tokio::test]
+async fn a_branch_whose_past_is_gone_is_damaged() {
+    let (directory, store, file) = store(&[&[said("one")], &[Item::Reset]]).await;
+    store.fork("s", None, "b").await.unwrap();
+    let (whole, branch) = (fs::read_to_string(&file).unwrap(), directory.path().join("b.jsonl"));
+    let shorter: String = whole.split_inclusive('\n').take(2).collect();
+    fs::write(&file, shorter).unwrap();
+    let error = store.open("b").await.err().unwrap();
+    names(&error, &branch);
+    assert!(error.to_string().contains("of which only 1 are there"), "{error}");
+    fs::remove_file(&file).unwrap();
+    let error = store.read("b", 0).await.unwrap_err();
+    names(&error, &branch);
+    assert!(error.to_string().contains("s.jsonl cannot be read"), "{error}");
+    fs::write(&file, whole).unwrap();
+    assert_eq!(store.read("b", 0).await.unwrap().len(), 2);
+}

@@ -1,0 +1,225 @@
+//! Bits that flip, and files that are cut: an error or the very same, never less and never something else.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loopwright::{EndKind, RunId};
+
+use super::*;
+
+const NAMES: [&str; 4] = ["alpha", "beta", "branch", "gamma"];
+
+/// What a whole store says.
+struct Whole {
+    bytes: Vec<u8>,
+    items: Vec<Vec<Item>>,
+    infos: Vec<SessionInfo>,
+}
+
+/// A store with some of everything, in small pages, so that there are many kinds of them in few bytes.
+async fn whole() -> Whole {
+    let (_folder, path) = place();
+    let store = Sqlite::open(&path).unwrap();
+    let ended = |n| Item::RunEnded {
+        run: RunId(n),
+        end: EndKind::Done,
+        time: n,
+        error: None,
+        model_error: None,
+        limit: None,
+        value: None,
+        handed_back: vec![],
+    };
+    drop(begin(&store, "alpha", &[numbered(0..12), vec![ended(3)]].concat()).await);
+    drop(begin(&store, "beta", &[said(&"long ".repeat(250)), ended(2)]).await);
+    drop(begin(&store, "gamma", &numbered(0..4)).await);
+    store.fork("alpha", Some(5), "branch").await.unwrap();
+    store.open("branch").await.unwrap().append(5, numbered(5..8).into()).await.unwrap();
+    drop(store);
+    let rough = beside(&path);
+    let to = |mode: &str| rough.pragma_update(None, "journal_mode", mode).unwrap();
+    to("DELETE");
+    rough.pragma_update(None, "page_size", 512).unwrap();
+    rough.execute_batch("VACUUM").unwrap();
+    to("WAL");
+    drop(rough);
+    let store = Sqlite::open(&path).unwrap();
+    let mut items = Vec::new();
+    for name in NAMES {
+        items.push(store.read(name, 0).await.unwrap());
+    }
+    let infos = store.sessions().await.unwrap();
+    drop(store);
+    assert!(!path.with_file_name("sessions.db-wal").exists(), "all is in the file");
+    Whole { bytes: std::fs::read(&path).unwrap(), items, infos }
+}
+
+/// How much of a damaged store is found to be so.
+#[derive(Default)]
+struct Found {
+    errors: AtomicUsize,
+    same: AtomicUsize,
+}
+
+impl Found {
+    fn is(&self, same: bool) {
+        if same { &self.same } else { &self.errors }.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks at a store that is not as it was. Gives what is wrong with what it says.
+async fn look(path: &Path, whole: &Whole, found: &Found) -> Result<(), String> {
+    let store = match Sqlite::open(path) {
+        Ok(store) => store,
+        Err(why) => {
+            found.is(false);
+            return tells(&why, path);
+        }
+    };
+    for round in ["at first", "after more was written"] {
+        for (name, items) in NAMES.iter().zip(&whole.items) {
+            if round != "at first" && *name == "gamma" {
+                continue; // it has more now
+            }
+            match store.read(name, 0).await {
+                Ok(read) if read == *items => found.is(true),
+                Ok(read) => return Err(format!("{round}, `{name}` has {} items, or other ones", read.len())),
+                Err(why) => {
+                    found.is(false);
+                    tells(&why, path)?;
+                }
+            }
+        }
+        if round == "at first" {
+            match store.sessions().await {
+                Ok(read) if read == whole.infos => found.is(true),
+                Ok(read) => return Err(format!("other sessions are listed: {read:?}")),
+                Err(why) => {
+                    found.is(false);
+                    tells(&why, path)?;
+                }
+            }
+            write(&store, whole).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Goes on with a session, and begins one.
+async fn write(store: &Sqlite, whole: &Whole) -> Result<(), String> {
+    let (items, more) = (&whole.items[3], numbered(4..6));
+    if let Ok(memory) = store.open("gamma").await {
+        match memory.load(0).await {
+            Ok(read) if read == *items => {}
+            Ok(read) => return Err(format!("`gamma` is begun anew, with {} items", read.len())),
+            Err(_) => return Ok(()),
+        }
+        if memory.append(4, more.clone().into()).await.is_ok() {
+            match memory.load(0).await {
+                Ok(read) if read != [&items[..], &more[..]].concat() => return Err("`gamma` has other items".into()),
+                _ => {}
+            }
+        }
+    }
+    if let Ok(memory) = store.open("delta").await {
+        let _ = memory.append(0, numbered(0..2).into()).await;
+    }
+    Ok(())
+}
+
+/// It says where, and does not say that nothing is there.
+fn tells(why: &MemoryError, path: &Path) -> Result<(), String> {
+    match why {
+        MemoryError::NoSession(_) => Err(format!("it says: {why}")),
+        why if why.to_string().contains(path.to_str().unwrap()) => Ok(()),
+        why => Err(format!("the file is not named: {why}")),
+    }
+}
+
+/// Looks at each of these stores, as many at once as the machine can.
+fn look_at_all(whole: &Whole, count: usize, damage: impl Fn(usize, &mut Vec<u8>) + Sync) -> Found {
+    let (next, found) = (AtomicUsize::new(0), Found::default());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let (folder, _) = place();
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count {
+                        break;
+                    }
+                    let path = folder.path().join(format!("{n}.db"));
+                    let mut bytes = whole.bytes.clone();
+                    damage(n, &mut bytes);
+                    std::fs::write(&path, bytes).unwrap();
+                    if let Err(why) = runtime.block_on(look(&path, whole, &found)) {
+                        panic!("damage {n}: {why}");
+                    }
+                    for left in ["", "-wal", "-shm"] {
+                        let _ = std::fs::remove_file(folder.path().join(format!("{n}.db{left}")));
+                    }
+                    let _ = std::fs::remove_dir_all(folder.path().join(format!("{n}.db-owners")));
+                }
+            });
+        }
+    });
+    found
+}
+
+/// C79: a store with a flipped bit says so, or it does not matter; no session looks shorter, different or new.
+#[tokio::test]
+async fn a_flipped_bit_anywhere_is_an_error_or_changes_nothing() {
+    let whole = whole().await;
+    assert!(whole.bytes.len() >= 10 * 512, "there are pages of all kinds");
+    let found = look_at_all(&whole, whole.bytes.len(), |n, bytes| bytes[n] ^= 1 << (n % 8));
+    let (errors, same) = (found.errors.into_inner(), found.same.into_inner());
+    assert!(errors > whole.bytes.len() / 2 && same > whole.bytes.len() / 2, "{errors} errors, {same} the same");
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_is_an_error_or_has_all() {
+    let whole = whole().await;
+    let length = whole.bytes.len();
+    let cuts = length.min(4096) + 1;
+    let found = look_at_all(&whole, cuts + 1, |n, bytes| bytes.truncate(if n == cuts { 0 } else { length - n }));
+    let errors = found.errors.into_inner();
+    assert!(errors > cuts, "{errors} errors");
+}
+
+#[tokio::test]
+async fn a_damaged_item_is_named_and_its_session_can_be_deleted() {
+    let (_folder, path) = place();
+    let store = Sqlite::open(&path).unwrap();
+    drop(begin(&store, "s", &numbered(0..5)).await);
+    drop(begin(&store, "t", &numbered(0..5)).await);
+    drop(store);
+    beside(&path).execute("UPDATE item SET json = replace(json, 'item 3', 'item 4') WHERE session = 1", ()).unwrap();
+    let store = Sqlite::open(&path).unwrap();
+    let why = store.read("s", 0).await.unwrap_err();
+    assert!(matches!(why, MemoryError::Damaged(_)));
+    let why = why.to_string();
+    assert!(why.contains("item 3 of session `s`") && why.contains("sessions.db"), "{why}");
+    assert!(why.contains("restore the file from a backup"), "{why}");
+    assert_eq!(store.read("s", 4).await.unwrap(), numbered(4..5));
+    assert_eq!(store.read("t", 0).await.unwrap(), numbered(0..5));
+    store.delete("s").await.unwrap();
+    assert_eq!(store.sessions().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_whose_name_is_damaged_is_not_begun_anew() {
+    let (_folder, path) = place();
+    let store = Sqlite::open(&path).unwrap();
+    drop(begin(&store, "session", &numbered(0..5)).await);
+    drop(store);
+    beside(&path).execute("UPDATE session SET name = 'sessioo'", ()).unwrap();
+    let store = Sqlite::open(&path).unwrap();
+    for name in ["session", "sessioo"] {
+        for why in [store.open(name).await.err().unwrap(), store.read(name, 0).await.unwrap_err()] {
+            assert!(matches!(&why, MemoryError::Damaged(why) if why.contains("sessioo")), "{why}");
+        }
+    }
+    beside(&path).execute("DELETE FROM session", ()).unwrap();
+    let why = store.open("session").await.err().unwrap();
+    assert!(matches!(&why, MemoryError::Damaged(why) if why.contains("the list of sessions")), "{why}");
+}

@@ -1,0 +1,214 @@
+//! Compaction at work: what the policy plans is summarised, written, and stands in the requests to come.
+
+use std::sync::Arc;
+
+use crate::aside::Said;
+use crate::compact::{
+    Compact, CompactCause, CompactContext, CompactPlan, Compaction, Replacement, SummaryRequest, check_range,
+    tokens_of, tool_tokens,
+};
+use crate::error::{InputError, StepError};
+use crate::input::Lane;
+use crate::item::Item;
+use crate::message::Message;
+use crate::model::ChatRequest;
+use crate::session::{Receipt, Session, Wish};
+
+/// When a conversation may be compacted.
+pub(crate) struct Occasion<'a> {
+    pub(crate) why: CompactCause,
+    /// The model of the coming request, if it is not the agent's own.
+    pub(crate) model: Option<&'a str>,
+    /// Tokens that this request shows besides the conversation.
+    pub(crate) also: u64,
+}
+
+/// How a compaction went.
+pub(crate) enum Compacted {
+    /// This was replaced; nothing where nothing had to be, or could be.
+    Done(Vec<Arc<Compaction>>),
+    /// A steer cut it off.
+    Interrupted,
+    /// It was asked for, and there is no summary. Nothing was replaced.
+    Failed(StepError),
+}
+
+/// What came of asking for a summary.
+enum Summary {
+    Made(Item, Arc<Message>),
+    Interrupted(Item),
+    Failed(Option<Item>, StepError),
+}
+
+impl Compacted {
+    /// What whoever asked for it is told.
+    fn told(self) -> Result<Vec<Arc<Compaction>>, InputError> {
+        match self {
+            Compacted::Done(made) => Ok(made),
+            Compacted::Interrupted => Err(InputError::NotCompacted("a steer interrupted it".into())),
+            Compacted::Failed(error) => Err(InputError::NotCompacted(error.to_string())),
+        }
+    }
+}
+
+impl Session {
+    /// Before a request to this model, which shows so many tokens besides the conversation: what was asked for, and what
+    /// the policy finds necessary. Says whether a summary may have been paid for.
+    pub(crate) async fn make_room(&mut self, model: Option<&str>, also: u64) -> Result<bool, StepError> {
+        if self.config.compaction.is_none() {
+            return Ok(false);
+        }
+        let asked = !self.wishes.is_empty();
+        while let Some(wish) = self.wishes.front() {
+            let why = CompactCause::Asked { instructions: wish.instructions.clone() };
+            // Dropped here, the wish is still there.
+            let done = self.compact(&Occasion { why, model, also }).await?;
+            let interrupted = matches!(done, Compacted::Interrupted);
+            if let Some(wish) = self.wishes.pop_front() {
+                self.answer(wish, done.told());
+            }
+            if interrupted {
+                return Ok(true);
+            }
+        }
+        let done = self.compact(&Occasion { why: CompactCause::Threshold, model, also }).await?;
+        Ok(asked || !matches!(done, Compacted::Done(made) if made.is_empty()))
+    }
+
+    /// Answers one who asked for a compaction.
+    pub(crate) fn answer(&self, wish: Wish, told: Result<Vec<Arc<Compaction>>, InputError>) {
+        let receipt = |compacted| Receipt { compacted, ..Receipt::of(self.fold.make_input_id()) };
+        let _ = wish.ack.send(told.map(receipt));
+    }
+
+    /// The whole of a run that somebody asked for. False if somebody has said something since it began, which the
+    /// pattern has to answer.
+    pub(crate) async fn compact_run(&mut self, instructions: Option<Arc<str>>) -> Result<bool, StepError> {
+        let is_done = self.fold.standing.as_ref().is_some_and(|standing| standing.run == self.fold.run);
+        if !is_done {
+            let done = self.compact(&Occasion::asked(instructions)).await?;
+            let failed = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
+            self.told = Some(done.told());
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        let run_at = self.fold.run_at;
+        Ok(!self.fold.queue.iter().any(|w| w.at > run_at && w.lane != Lane::Request))
+    }
+
+    /// Whether the policy would replace anything if it were asked now.
+    pub(crate) fn can_compact(&mut self, instructions: Option<Arc<str>>) -> bool {
+        self.look(&Occasion::asked(instructions), |policy, context| policy.plan(context)).flatten().is_some()
+    }
+
+    /// Replaces what the policy says, as often as it says.
+    pub(crate) async fn compact(&mut self, at: &Occasion<'_>) -> Result<Compacted, StepError> {
+        let mut made = Vec::new();
+        while let Some(plan) = self.look(at, |policy, context| policy.plan(context)).flatten() {
+            let CompactPlan { replaces, summary, more } = &plan;
+            let illegal = |why| StepError::Pattern(format!("the compaction policy made an illegal plan: {why}"));
+            check_range(&self.fold.context, replaces).map_err(illegal)?;
+            let (first, last) = (self.fold.context[replaces.start].id, self.fold.context[replaces.end - 1].id);
+            let (mut text, mut aside, mut error) = (None, None, None);
+            if let Some(request) = summary {
+                match self.summarise(request, at).await? {
+                    Summary::Made(item, message) => {
+                        (text, aside) = (Some(message.text()), Some(message.id));
+                        self.stage(item);
+                    }
+                    Summary::Interrupted(item) => {
+                        self.commit(item).await?;
+                        return Ok(Compacted::Interrupted);
+                    }
+                    Summary::Failed(item, failure) => {
+                        item.into_iter().for_each(|item| self.stage(item));
+                        if matches!(at.why, CompactCause::Asked { .. }) {
+                            self.flush().await?;
+                            return Ok(Compacted::Failed(failure));
+                        }
+                        tracing::warn!(session = &*self.id, error = %failure, "no summary: turns are left out");
+                        error = Some(failure.to_string().into());
+                    }
+                }
+            }
+            let finished = self.look(at, |policy, context| policy.finish(context, &plan, text.as_deref()));
+            let Some(Replacement { message, details }) = finished else { break };
+            let (message, details, why) = (self.message(message), Arc::new(details), at.why.clone());
+            self.stage(Item::Compacted { first, last, message, details, summary: aside, error, why });
+            self.flush().await?;
+            let Some(standing) = &self.fold.standing else { break };
+            let told = standing.told.clone();
+            let shrinks = told.tokens_after < told.tokens_before;
+            made.push(told);
+            if !more || !shrinks {
+                break;
+            }
+        }
+        Ok(Compacted::Done(made))
+    }
+
+    async fn summarise(&mut self, request: &SummaryRequest, at: &Occasion<'_>) -> Result<Summary, StepError> {
+        let model = match self.config.model(request.model.as_deref().or(at.model)) {
+            Ok(model) => model.clone(),
+            Err(error) => return Ok(Summary::Failed(None, error)),
+        };
+        // The last turn that is left is for the request itself, where there is one.
+        let more = u32::from(!matches!(at.why, CompactCause::Asked { .. }));
+        if let Err(error) = self.check_limits(&*model, more) {
+            return Ok(Summary::Failed(None, error));
+        }
+        let message = Message::new(Default::default(), request.message.clone());
+        let request = ChatRequest {
+            system: request.system.clone(),
+            messages: Arc::new(vec![Arc::new(message)]),
+            max_tokens: request.max_tokens,
+            session: self.id.clone(),
+            ..ChatRequest::default()
+        };
+        let Said { item, message, error } = self.say_aside(&*model, request).await?;
+        Ok(match (message, error) {
+            (_, Some(error)) => Summary::Failed(Some(item), error.into()),
+            (None, None) => Summary::Interrupted(item),
+            (Some(message), None) if message.text().trim().is_empty() => {
+                Summary::Failed(Some(item), StepError::Pattern("the model answered without a summary".into()))
+            }
+            (Some(message), None) => Summary::Made(item, message),
+        })
+    }
+
+    /// What each request has besides messages. Counted anew only where the tools are others.
+    fn overhead(&mut self) -> u64 {
+        let tools = self.tools.list();
+        if !self.overhead.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, tools)) {
+            let tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>() + tokens_of(self.config.system.len());
+            self.overhead = Some((tools.clone(), tokens));
+        }
+        self.overhead.as_ref().map_or(0, |(_, tokens)| *tokens)
+    }
+
+    /// Lets the policy look at the conversation, if there is a policy.
+    fn look<T>(&mut self, at: &Occasion<'_>, look: impl FnOnce(&dyn Compact, &CompactContext<'_>) -> T) -> Option<T> {
+        let policy = self.config.compaction.clone()?;
+        let overhead = self.overhead();
+        let info = |name: Option<&str>| self.config.model(name.or(at.model)).ok().map(|model| model.info());
+        let windows = |name: Option<&str>| info(name)?.context_window;
+        let asked = self.config.max_tokens.map(u64::from);
+        let context = CompactContext {
+            messages: &self.fold.context,
+            tokens: self.fold.load.tokens(overhead) + at.also,
+            overhead: overhead + at.also,
+            max_output: asked.or_else(|| info(None)?.max_output),
+            why: &at.why,
+            last: self.fold.standing.as_ref().map(|standing| (standing.told.message.id, &*standing.details)),
+            windows: &windows,
+        };
+        Some(look(&*policy, &context))
+    }
+}
+
+impl Occasion<'_> {
+    fn asked(instructions: Option<Arc<str>>) -> Self {
+        Occasion { why: CompactCause::Asked { instructions }, model: None, also: 0 }
+    }
+}

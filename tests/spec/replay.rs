@@ -1,0 +1,302 @@
+//! A session's log as a fixture: replayed as it was, and the first difference shown.
+
+use loopwright::testing::Replay;
+use loopwright_patterns::GenericPattern;
+
+use crate::kit::*;
+
+/// The log replays without a difference through an agent with this pattern and these options; as text too.
+async fn replays(
+    rig: &Rig,
+    pattern: impl BehaviorPattern + Clone + 'static,
+    options: fn(AgentBuilder) -> AgentBuilder,
+) {
+    let lines: Vec<String> = rig.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
+    for replay in [Replay::from_items(rig.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()] {
+        let agent =
+            options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools())).build().unwrap();
+        let replayed = replay.run(&agent).await;
+        assert!(replayed.is_ok(), "{}\n{}", replayed.unwrap_err(), lines.join("\n"));
+        replay.compare(&agent, &agent).await.unwrap();
+    }
+}
+
+async fn replays_pi(rig: &Rig) {
+    replays(rig, PiPattern, |agent| agent).await;
+}
+
+fn asks(name: &str) -> TestTool {
+    TestTool::new(name).effect(Effect::AtMostOnce)
+}
+
+/// C86
+#[tokio::test(start_paused = true)]
+async fn text_thinking_and_parallel_tools() {
+    let usage = Usage { input: 5, output: 3, ..Usage::default() };
+    let look = Script::new().think("Hm.", Some("sig")).say("I look.").call("a", "x", "{\"n\":1}").call("b", "y", "{}");
+    let tools = [
+        TestTool::new("x").takes(ms(20)),
+        TestTool::new("y").answers(ToolOutput::text("why").details(json!({"n": 2}))),
+        TestTool::new("z").fails("no"),
+        TestTool::new("p").panics(),
+    ];
+    let rig = pi([look.usage(usage), calls(&["z", "p", "x", "nope"]), Script::text("done")], &tools).await;
+    rig.handle.prompt("go").await.unwrap();
+    rig.handle.prompt("again").await.unwrap();
+    replays_pi(&rig).await;
+}
+
+/// C86: approved, denied, edited, answered from outside, suspended.
+#[tokio::test(start_paused = true)]
+async fn confirmations() {
+    let replies = [calls(&["w", "w", "w", "w", "s", "r"]), Script::text("done")];
+    let tools = [asks("w"), TestTool::new("s").suspends("login"), TestTool::new("r")];
+    let mut rig = pi(replies, &tools).await;
+    send(&rig, "go").await;
+    rig.run_end().await;
+    let open = rig.pending().await;
+    assert_eq!(open.len(), 5);
+    let decisions = [
+        Decision::Approve,
+        Decision::Deny("no".into()),
+        Decision::ApproveWith(json!({"edited": true})),
+        Decision::Result("by hand".into()),
+        Decision::Answer(json!("yes")),
+    ];
+    for action in &open {
+        let n = ["a", "b", "c", "d", "e"].iter().position(|id| **id == *action.call).unwrap();
+        rig.handle.answer(action, decisions[n].clone()).await.unwrap();
+        rig.handle.wait_for_idle().await;
+    }
+    rig.check().await;
+    replays_pi(&rig).await;
+}
+
+/// C86: a steer of each urgency, in the middle of a reply, of a tool, and at rest.
+#[tokio::test(start_paused = true)]
+async fn steers() {
+    for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
+        for at in [0, 15, 45, 75, 500] {
+            let tool = TestTool::new("x").takes(ms(30));
+            let more = (0..4).map(|n| Script::text(&format!("more {n}")));
+            let replies = [slow(3, ms(10)).call("a", "x", "{}").call("b", "w", "{}"), slow(2, ms(20))];
+            let rig = pi(replies.into_iter().chain(more), &[tool, asks("w")]).await;
+            send(&rig, "go").await;
+            sleep(ms(at)).await;
+            rig.handle.steer(Prompt::from("stop").urgency(urgency)).await.unwrap();
+            rig.handle.wait_for_idle().await;
+            rig.handle.follow_up("more").await.unwrap();
+            send(&rig, "next").await;
+            rig.handle.wait_for_idle().await;
+            rig.check().await;
+            replays_pi(&rig).await;
+        }
+    }
+}
+
+/// C86: an abort or a reset at every moment of a run, with messages that wait.
+#[tokio::test(start_paused = true)]
+async fn aborts_and_resets() {
+    for reset in [false, true] {
+        for at in [5, 15, 35, 65, 500] {
+            let rig = pi(
+                [slow(3, ms(10)).call("a", "x", "{}"), calls(&["w"]), Script::text("one"), Script::text("two")],
+                &[TestTool::new("x").takes(ms(30)), asks("w")],
+            )
+            .await;
+            send(&rig, "go").await;
+            sleep(ms(at)).await;
+            rig.handle.follow_up("more").await.unwrap();
+            match reset {
+                true => drop(rig.handle.reset().await.unwrap()),
+                false => rig.handle.abort().await.unwrap(),
+            }
+            rig.handle.wait_for_idle().await;
+            send(&rig, "next").await;
+            rig.handle.wait_for_idle().await;
+            replays_pi(&rig).await;
+        }
+    }
+}
+
+/// C86: an output schema, an aside, failed requests, messages and events of a pattern's own, hooks.
+#[tokio::test(start_paused = true)]
+async fn asides_failures_schemas_and_hooks() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is wanted")]
+    struct Answer {
+        n: u32,
+    }
+    let replies = [
+        Script::text("not JSON"),
+        Script::new().say("half").fail(ModelErrorKind::Overloaded, "too much to do"),
+        Script::text("{\"n\": 1}"),
+    ];
+    let rig = pi_with(replies, &[], |agent| agent.output::<Answer>()).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
+    rig.handle.continue_run().await.unwrap();
+    replays(&rig, PiPattern, |agent| agent.output::<Answer>()).await;
+
+    #[derive(Clone)]
+    struct Critic;
+    #[async_trait::async_trait]
+    impl BehaviorPattern for Critic {
+        async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+            step.take_input().await?;
+            step.emit("begun", 1).await?;
+            step.remember(UserMessage::from("noted")).with("n", 2)?.await?;
+            let reply = step.ask_with(Ask::aside().messages([UserMessage::from("Good?").into()])).await?;
+            if reply.error().is_some() {
+                step.ask_with(Ask::aside().also(UserMessage::from("Really?"))).await?;
+            }
+            step.ask().await?;
+            Ok(StepEnd::Done)
+        }
+    }
+    let replies = [Script::error(ModelErrorKind::Network, "gone"), Script::text("yes"), Script::text("well")];
+    let rig = Rig::new(Critic, replies, |agent| agent).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "well");
+    replays(&rig, Critic, |agent| agent).await;
+
+    let hooked = |agent: AgentBuilder| {
+        let agent = agent.before_end(async |check| match check.reply.text().as_str() {
+            "one" => BeforeEnd::Continue("go on".into()),
+            _ => BeforeEnd::Default,
+        });
+        let agent = agent.prepare_tools(|info, spec| info.turn > 1 || &*spec.name != "y");
+        agent.before_tool_call(async |call| match &*call.tool.name {
+            "x" => BeforeToolCall::Block("not x".into()),
+            _ => BeforeToolCall::Proceed,
+        })
+    };
+    let tools = [TestTool::new("x"), TestTool::new("y")];
+    let replies = [calls(&["x"]), Script::text("one"), calls(&["y"]), Script::text("two")];
+    let rig = pi_with(replies, &tools, hooked).await;
+    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "two");
+    replays(&rig, PiPattern, hooked).await;
+}
+
+/// C86: a log that several processes wrote, with runs that a crash cut off and every way to go on.
+#[tokio::test(start_paused = true)]
+async fn several_processes() {
+    let tools = || [asks("w"), TestTool::new("r").effect(Effect::Idempotent), TestTool::new("o")];
+    let replies = || [calls(&["o", "w"]), Script::text("one"), Script::text("two"), Script::text("three")];
+    let mut rig = pi(replies(), &tools()).await;
+    send(&rig, "go").await;
+    rig.run_end().await;
+    let open = rig.pending().await.remove(0);
+    rig.handle.answer(&open, Decision::Approve).await.unwrap();
+    rig.handle.wait_for_idle().await;
+    let log = rig.memory.items();
+    for cut in 1..=log.len() {
+        for way in 0..4 {
+            let replied = log[..cut].iter().filter(|i| matches!(i, Item::Replied { .. })).count();
+            let rig = pi(replies().into_iter().skip(replied), &tools()).await.restart_from(log[..cut].to_vec()).await;
+            let interrupted = rig.handle.state().await.unwrap().interrupted_run.is_some();
+            match way {
+                0 if interrupted => drop(rig.handle.continue_run().await.unwrap()),
+                1 => send(&rig, "something else").await,
+                2 => rig.handle.abort().await.unwrap(),
+                3 => drop(rig.handle.reset().await.unwrap()),
+                _ => {}
+            }
+            rig.handle.wait_for_idle().await;
+            for open in rig.pending().await {
+                rig.handle.answer(&open, Decision::Approve).await.unwrap();
+            }
+            rig.handle.wait_for_idle().await;
+            replays_pi(&rig).await;
+        }
+    }
+}
+
+/// C87: a request that differs, is not in the log or never comes is shown, and so is an item where all requests are the
+/// same.
+#[tokio::test(start_paused = true)]
+async fn what_differs_is_shown_at_the_first_request() {
+    let tools = [TestTool::new("x"), TestTool::new("y")];
+    let rig = pi([calls(&["x", "y"]), Script::text("one"), Script::text("two")], &tools).await;
+    rig.handle.prompt("go").await.unwrap();
+    rig.handle.prompt("on").await.unwrap();
+    let replay = Replay::from_items(rig.memory.items());
+    let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
+    replay.run(&like().build().unwrap()).await.unwrap();
+
+    let prunes = like().transform_context(async |messages| match messages.len() {
+        0..5 => messages,
+        _ => messages[5..].to_vec(),
+    });
+    let found = replay.run(&prunes.build().unwrap()).await.unwrap_err();
+    assert_eq!(found.request(), Some(3));
+    assert_eq!(found.to_string(), "request 3: message 1 differs: the log has `user: go`, now it is `user: on`");
+
+    let fewer = like().prepare_tools(|info, spec| info.messages.len() < 2 || &*spec.name != "y");
+    let found = replay.run(&fewer.build().unwrap()).await.unwrap_err();
+    assert_eq!(found.to_string(), "request 1: what it offers of the tools differs: it was `all`, now it is `[x, y]`",);
+
+    let found = replay.run(&like().max_turns(1).build().unwrap()).await.unwrap_err();
+    assert_eq!(found.request(), Some(2));
+    assert!(found.to_string().starts_with("request 2 never came: instead came `{\"end\":\"limit\""), "{found}");
+
+    let more = like().before_end(async |check| match check.reply.text().as_str() {
+        "two" => BeforeEnd::Continue("and?".into()),
+        _ => BeforeEnd::Default,
+    });
+    let found = replay.run(&more.build().unwrap()).await.unwrap_err();
+    assert_eq!(found.item(), Some(rig.memory.items().len() - 1), "{found}");
+
+    let asks_twice = does(|step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            step.ask_with(Ask::aside()).await?;
+            Ok(StepEnd::Done)
+        })
+    });
+    let agent = GenericAgent::builder(replay.model(), asks_twice).build().unwrap();
+    let found = replay.run(&agent).await.unwrap_err();
+    assert!(found.to_string().starts_with("request 1 is not in the log"), "{found}");
+
+    let tells = does(|step| {
+        Box::pin(async move {
+            step.emit("begun", 1).await?;
+            PiPattern.next_step(step).await
+        })
+    });
+    let agent = GenericAgent::builder(replay.model(), tells).tools(replay.tools()).build().unwrap();
+    let found = replay.run(&agent).await.unwrap_err();
+    assert_eq!((found.request(), found.item()), (None, Some(3)), "{found}");
+
+    let found =
+        replay.compare(&like().build().unwrap(), &like().system("Be brief.").build().unwrap()).await.unwrap_err();
+    assert_eq!(found.to_string(), "request 1: the system prompt differs: it was ``, now it is `Be brief.`");
+    let blocks = like().before_tool_call(async |_| BeforeToolCall::Block("no".into()));
+    let found = replay.run(&blocks.build().unwrap()).await.unwrap_err();
+    assert!(found.to_string().contains("call_started"), "{found}");
+}
+
+/// C87: an agent that does not use the log's model or tools is told so.
+#[tokio::test(start_paused = true)]
+async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
+    let rig = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
+    rig.handle.prompt("go").await.unwrap();
+    let replay = Replay::from_items(rig.memory.items());
+    let model = ScriptedModel::new([calls(&["x"]), Script::text("one")]);
+    let agent = GenericAgent::builder(model, PiPattern).tools(replay.tools()).build().unwrap();
+    let found = replay.run(&agent).await.unwrap_err();
+    assert!(found.to_string().contains("replay.model()"), "{found}");
+    let own = TestTool::new("x");
+    let agent = GenericAgent::builder(replay.model(), PiPattern).tool(own.clone()).build().unwrap();
+    let found = replay.run(&agent).await.unwrap_err();
+    assert!(found.to_string().contains("replay.stand_in"), "{found}");
+    let agent = GenericAgent::builder(replay.model(), GenericPattern).tool(replay.stand_in(&own)).build().unwrap();
+    replay.run(&agent).await.unwrap();
+}
+
+/// C86: a log as text has an item a line, perhaps a header; a line that is none is named.
+#[test]
+fn a_log_is_read_from_text() {
+    let opened = "{\"type\":\"opened\",\"epoch\":1}";
+    assert!(Replay::from_jsonl(&format!("{{\"loopwright\":1}}\n\n{opened}\n")).is_ok());
+    let wrong = Replay::from_jsonl(&format!("{opened}\n\n{{\"loopwright\":1}}\n")).err().unwrap();
+    assert!(wrong.starts_with("line 3 is not an item of a session's log: "), "{wrong}");
+}
