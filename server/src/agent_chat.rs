@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use loopwright::{BeforeToolCall, Effect, GenericAgent, InMemory, RunContext};
+use loopwright::{BeforeToolCall, ChatModel, Effect, GenericAgent, InMemory, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, coding_tools_with};
 
@@ -21,6 +21,7 @@ use self::stream::Running;
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
+use crate::observe::Observer;
 use crate::runs::Client;
 
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
@@ -36,15 +37,14 @@ async fn chat(
     JsonBody(request): JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
-    if shared.drain.is_draining() {
-        return Err(ApiError::new(Kind::Draining, "The server is about to end and takes no new runs: try again soon."));
-    }
+    shared.drain.check()?;
     let ChatRequest { message, work_dir, history, llm_config, confirm, auto_approve } = request.checked()?;
     let permit = shared.runs.begin(client, &shared.limits)?;
     let model = shared.models.configured(&llm_config).map_err(|why| ApiError::from(why).with_path("/llmConfig"))?;
     let workspace = shared.roots.workspace(work_dir).await?;
     let items = history::items(&history)?;
 
+    let observer = Observer::new(shared.metrics.clone(), model.info().id.clone());
     let mut builder = GenericAgent::builder(model, PiPattern).system(system(&workspace)).auto_all();
     if let Some(temperature) = llm_config.temperature {
         builder = builder.temperature(temperature);
@@ -71,7 +71,7 @@ async fn chat(
     let (handle, _) =
         agent.map_err(|why| failed(&why))?.run(RunContext::new().memory(memory)).await.map_err(|why| failed(&why))?;
     let events = handle.prompt_stream(message).await.map_err(|why| failed(&why))?;
-    let frames = Running::new(handle, events, permit).into_sse();
+    let frames = Running::new(handle, events, permit, observer, shared.metrics.open_stream()).into_sse();
     // A proxy that keeps text back would make one piece of what streams.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(([unbuffered, (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], frames).into_response())

@@ -101,7 +101,7 @@ impl Live {
         let (handle, events) = agent.run(cx).await?;
         let running = Arc::new(AtomicBool::new(false));
         let model = handle.state().await?.model;
-        let observer = Observer::new(self.0.metrics.clone(), id.clone(), model);
+        let observer = Observer::new(self.0.metrics.clone(), model);
         let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, running.clone(), observer));
         Ok(Open { handle, users: Arc::new(()), touched: true, running, watcher })
     }

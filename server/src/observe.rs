@@ -15,7 +15,6 @@ use crate::metrics::Metrics;
 /// Sees the events of one session, from its first.
 pub(crate) struct Observer {
     metrics: Arc<Metrics>,
-    session: Arc<str>,
     /// The model that is asked.
     model: Arc<str>,
     run: Option<Timed>,
@@ -37,8 +36,8 @@ impl Timed {
 
 impl Observer {
     /// Of a session whose agent asks this model, `PROVIDER/NAME`.
-    pub(crate) fn new(metrics: Arc<Metrics>, session: Arc<str>, model: Arc<str>) -> Self {
-        Observer { metrics, session, model, run: None, reply: None, calls: HashMap::new() }
+    pub(crate) fn new(metrics: Arc<Metrics>, model: Arc<str>) -> Self {
+        Observer { metrics, model, run: None, reply: None, calls: HashMap::new() }
     }
 
     /// Takes the next event in.
@@ -46,13 +45,15 @@ impl Observer {
         match &event.event {
             AgentEvent::AgentStart { .. } => {
                 self.metrics.run_started();
-                let span = self.invoke_agent();
+                let span = self.invoke_agent(&event.session_id);
                 if let Some(unended) = self.run.replace(Timed::begins(span)) {
                     self.metrics.run_ended("interrupted", unended.since.elapsed());
                 }
             }
             AgentEvent::TurnStart { .. } => self.metrics.turn(),
-            AgentEvent::MessageStart { role: Role::Assistant, .. } => self.reply = Some(Timed::begins(self.chat())),
+            AgentEvent::MessageStart { role: Role::Assistant, .. } => {
+                self.reply = Some(Timed::begins(self.chat(&event.session_id)))
+            }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => {
                 if let Some(reply) = self.reply.take() {
                     reply.span.record("error.type", "withdrawn");
@@ -65,7 +66,7 @@ impl Observer {
                 }
             }
             AgentEvent::ToolExecutionStart { call, name, .. } => {
-                let span = self.execute_tool(call, name);
+                let span = self.execute_tool(&event.session_id, call, name);
                 self.calls.insert(call.clone(), Timed::begins(span));
             }
             AgentEvent::ToolExecutionEnd { call, name, status, is_error, .. } => {
@@ -92,7 +93,7 @@ impl Observer {
         }
     }
 
-    fn invoke_agent(&self) -> Span {
+    fn invoke_agent(&self, session: &str) -> Span {
         tracing::info_span!(
             parent: None,
             "invoke_agent",
@@ -100,7 +101,7 @@ impl Observer {
             gen_ai.operation.name = "invoke_agent",
             gen_ai.provider.name = self.provider(),
             gen_ai.agent.name = "loopwright",
-            gen_ai.conversation.id = &*self.session,
+            gen_ai.conversation.id = session,
             gen_ai.request.model = self.name(),
             gen_ai.usage.input_tokens = field::Empty,
             gen_ai.usage.output_tokens = field::Empty,
@@ -108,7 +109,7 @@ impl Observer {
         )
     }
 
-    fn chat(&self) -> Span {
+    fn chat(&self, session: &str) -> Span {
         tracing::info_span!(
             parent: self.parent(),
             "chat",
@@ -116,7 +117,7 @@ impl Observer {
             otel.kind = "client",
             gen_ai.operation.name = "chat",
             gen_ai.provider.name = self.provider(),
-            gen_ai.conversation.id = &*self.session,
+            gen_ai.conversation.id = session,
             gen_ai.request.model = self.name(),
             gen_ai.response.model = field::Empty,
             gen_ai.response.finish_reasons = field::Empty,
@@ -128,7 +129,7 @@ impl Observer {
         )
     }
 
-    fn execute_tool(&self, call: &str, name: &str) -> Span {
+    fn execute_tool(&self, session: &str, call: &str, name: &str) -> Span {
         tracing::info_span!(
             parent: self.parent(),
             "execute_tool",
@@ -138,7 +139,7 @@ impl Observer {
             gen_ai.tool.name = name,
             gen_ai.tool.call.id = call,
             gen_ai.tool.r#type = "function",
-            gen_ai.conversation.id = &*self.session,
+            gen_ai.conversation.id = session,
             error.type = field::Empty,
         )
     }

@@ -92,7 +92,7 @@ impl Screen {
 #[test]
 fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     let (dir, model) = (project(), Server::start());
-    let mut live = Live::start(&dir, &model);
+    let live = Live::start(&dir, &model);
     let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
     let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
     live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));
@@ -125,7 +125,7 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
 #[test]
 fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
     let (dir, model) = (project(), Server::start());
-    let mut live = Live::start(&dir, &model);
+    let live = Live::start(&dir, &model);
     let settings = json!({ "workDir": dir.path(), "autoApprove": ["execute_command"] });
     let id = live.post("/api/sessions", &settings)["id"].as_str().unwrap().to_owned();
     let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
@@ -157,7 +157,7 @@ fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
 #[test]
 fn a_server_that_is_told_to_end_lets_the_run_end() {
     let (dir, model) = (project(), Server::start());
-    let mut live = Live::start(&dir, &model);
+    let live = Live::start(&dir, &model);
     let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
     let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
     live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));

@@ -10,6 +10,8 @@ use futures::{Stream, StreamExt};
 use loopwright::{AgentHandle, EventStream};
 
 use crate::frames::{Frame, Frames};
+use crate::metrics::OpenStream;
+use crate::observe::Observer;
 use crate::runs::Permit;
 use crate::sse::HEARTBEAT;
 
@@ -19,6 +21,8 @@ pub(crate) struct Running {
     frames: Frames,
     ready: VecDeque<Frame>,
     session: Option<Session>,
+    observer: Observer,
+    _open: OpenStream,
 }
 
 /// What a run holds until it has ended.
@@ -28,9 +32,15 @@ struct Session {
 }
 
 impl Running {
-    pub(crate) fn new(handle: AgentHandle, events: EventStream, permit: Permit) -> Self {
+    pub(crate) fn new(
+        handle: AgentHandle,
+        events: EventStream,
+        permit: Permit,
+        observer: Observer,
+        open: OpenStream,
+    ) -> Self {
         let session = Some(Session { handle, permit });
-        Running { events, frames: Frames::default(), ready: VecDeque::new(), session }
+        Running { events, frames: Frames::default(), ready: VecDeque::new(), session, observer, _open: open }
     }
 
     pub(crate) fn into_sse(self) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static> {
@@ -55,7 +65,10 @@ impl Stream for Running {
                 return Poll::Ready(None);
             }
             match this.events.poll_next_unpin(cx) {
-                Poll::Ready(Some(event)) => this.frames.tell(&event.event, &mut this.ready),
+                Poll::Ready(Some(event)) => {
+                    this.observer.see(&event);
+                    this.frames.tell(&event.event, &mut this.ready);
+                }
                 Poll::Ready(None) if this.frames.ended() => return Poll::Ready(None),
                 Poll::Ready(None) => this.ready.extend(Frames::cut_off(this.events.lagged())),
                 Poll::Pending => return Poll::Pending,

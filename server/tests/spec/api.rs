@@ -95,6 +95,13 @@ impl Api {
         assert_eq!(status, 202, "{body}");
     }
 
+    /// What a request is answered with, as it streams.
+    pub(crate) async fn stream(&self, path: &str, body: Value) -> Reader {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let response = self.send(request.body(Body::from(body.to_string())).unwrap()).await;
+        Reader { body: response.into_body(), text: String::new() }
+    }
+
     /// The events after this number, or what is said instead of them.
     pub(crate) async fn try_events(&self, session: &str, last: Option<u64>) -> Result<Reader, (u16, Value)> {
         let mut request = Request::builder().uri(format!("/api/sessions/{session}/events"));

@@ -90,6 +90,24 @@ async fn a_run_is_traced_by_the_conventions() {
     );
 }
 
+/// Runs of `/api/agent-chat` are counted too, and so is one that its client has left.
+#[tokio::test(start_paused = true)]
+async fn runs_of_one_request_are_counted() {
+    let api = Api::new([Script::text("Nine."), Script::new().say("half").hang()]);
+    let config = json!({ "apiKey": "k", "model": "m", "provider": "openai" });
+    let body = json!({ "message": "How many?", "workDir": ".", "llmConfig": config });
+    let (status, frames) = api.post("/api/agent-chat", body.clone()).await;
+    assert_eq!(status, 200, "{frames}");
+    let mut left = api.stream("/api/agent-chat", body).await;
+    left.next_text().await.unwrap();
+    drop(left);
+    let metrics = api.get("/metrics").await;
+    for line in ["runs_total{end=\"done\"} 1", "runs_total{end=\"interrupted\"} 1", "runs_active 0", "event_streams 0"]
+    {
+        assert!(metrics.as_str().unwrap().contains(&format!("loopwright_{line}\n")), "{line} is not in\n{metrics}");
+    }
+}
+
 /// The metrics count what has happened, in Prometheus' format.
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_has_happened() {
