@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +24,7 @@ use crate::config::Server;
 use crate::error::{ApiError, Kind};
 use crate::live::User;
 use crate::metrics::OpenStream;
+use crate::sessions::path::Id;
 use crate::sse::{HEARTBEAT, frame};
 
 /// Where a reader wants to go on.
@@ -41,7 +42,7 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn events(
     State(server): State<Server>,
-    Path(id): Path<String>,
+    Id(id): Id,
     from: Result<Query<From>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {

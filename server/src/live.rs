@@ -66,8 +66,18 @@ impl Live {
         let agent = agent::build(server, Some(&settings)).await?;
         let id: Arc<str> = format!("s{:016x}", SystemAmbient.random()).into();
         let mut open = self.0.slot(&id).lock_owned().await;
-        let cx = RunContext::new().stored(&*server.shared().store, id.clone()).await?;
-        *open = Some(self.start(id.clone(), &agent, cx.settings(settings)).await?);
+        let begun = async {
+            let cx = RunContext::new().stored(&*server.shared().store, id.clone()).await?;
+            self.start(id.clone(), &agent, cx.settings(settings)).await
+        };
+        match begun.await {
+            Ok(session) => *open = Some(session),
+            Err(why) => {
+                drop(open);
+                self.0.forget(&id);
+                return Err(why);
+            }
+        }
         Ok(id)
     }
 

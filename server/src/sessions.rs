@@ -4,11 +4,12 @@
 mod actions;
 pub(crate) mod agent;
 mod bodies;
+pub(crate) mod path;
 pub(crate) mod refused;
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -18,6 +19,7 @@ pub(crate) use self::actions::{Actions, Answer, Decided};
 pub(crate) use self::bodies::{
     Accepted, Compact, Compacted, Created, Listed, Messages, Said, Session, Settings, Steered,
 };
+use self::path::Id;
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::ApiError;
@@ -51,7 +53,7 @@ async fn list(State(server): State<Server>) -> Result<Json<Listed>, ApiError> {
     Ok(Json(Listed { sessions: server.shared().store.sessions().await? }))
 }
 
-async fn one(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<Session>, ApiError> {
+async fn one(State(server): State<Server>, Id(id): Id) -> Result<Json<Session>, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(&id).await?;
     if let Some(handle) = shared.live.peek(&id).await {
@@ -70,12 +72,12 @@ async fn one(State(server): State<Server>, Path(id): Path<String>) -> Result<Jso
     Ok(Json(Session { session, running: false, interrupted: past.run().is_some(), queue }))
 }
 
-async fn delete(State(server): State<Server>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+async fn delete(State(server): State<Server>, Id(id): Id) -> Result<StatusCode, ApiError> {
     server.shared().live.delete(&server, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn messages(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<Messages>, ApiError> {
+async fn messages(State(server): State<Server>, Id(id): Id) -> Result<Json<Messages>, ApiError> {
     let items = server.shared().store.read(&id, 0).await?;
     let (messages, seq) = (Past::of(&items).messages(), Past::events(id, &items).len() as u64);
     Ok(Json(Messages { messages, seq }))
@@ -83,7 +85,7 @@ async fn messages(State(server): State<Server>, Path(id): Path<String>) -> Resul
 
 async fn prompt(
     State(server): State<Server>,
-    Path(id): Path<String>,
+    Id(id): Id,
     JsonBody(said): JsonBody<Said>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     server.shared().drain.check()?;
@@ -92,7 +94,7 @@ async fn prompt(
 
 async fn steer(
     State(server): State<Server>,
-    Path(id): Path<String>,
+    Id(id): Id,
     JsonBody(said): JsonBody<Steered>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     send(&server, &id, InputEvent::Steer(said.prompt()?)).await
@@ -100,24 +102,24 @@ async fn steer(
 
 async fn follow_up(
     State(server): State<Server>,
-    Path(id): Path<String>,
+    Id(id): Id,
     JsonBody(said): JsonBody<Said>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     send(&server, &id, InputEvent::FollowUp(said.prompt()?)).await
 }
 
-async fn go_on(State(server): State<Server>, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+async fn go_on(State(server): State<Server>, Id(id): Id) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     server.shared().drain.check()?;
     send(&server, &id, InputEvent::Continue(None::<Prompt>)).await
 }
 
-async fn abort(State(server): State<Server>, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+async fn abort(State(server): State<Server>, Id(id): Id) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     send(&server, &id, InputEvent::Abort).await
 }
 
 async fn compact(
     State(server): State<Server>,
-    Path(id): Path<String>,
+    Id(id): Id,
     JsonBody(how): JsonBody<Compact>,
 ) -> Result<Json<Compacted>, ApiError> {
     server.shared().drain.check()?;

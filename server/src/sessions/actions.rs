@@ -1,6 +1,6 @@
 //! Actions: the calls that wait for an answer from outside, and the answers.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright::{
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::bodies::input_id;
+use super::path::{Call, Id};
 use super::{refused, with_session};
 use crate::body::JsonBody;
 use crate::config::Server;
@@ -94,14 +95,14 @@ async fn all(State(server): State<Server>) -> Result<Json<Actions>, ApiError> {
     Ok(Json(Actions { actions: server.shared().store.pending(&PendingFilter::new()).await? }))
 }
 
-async fn of_session(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<Actions>, ApiError> {
+async fn of_session(State(server): State<Server>, Id(id): Id) -> Result<Json<Actions>, ApiError> {
     let actions = server.shared().store.session(&id).await?.pending;
     Ok(Json(Actions { actions }))
 }
 
 async fn decide(
     State(server): State<Server>,
-    Path((id, call)): Path<(String, String)>,
+    Call(id, call): Call,
     JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Json<Decided>, ApiError> {
     let shared = server.shared();

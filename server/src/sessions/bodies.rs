@@ -71,7 +71,7 @@ pub(crate) struct Messages {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Said {
     /// The text.
-    #[schemars(length(min = 1))]
+    #[schemars(regex(pattern = r"\S"))]
     message: String,
     /// The client's id of this input: the same one again is acknowledged and changes nothing.
     #[serde(default)]
@@ -115,8 +115,8 @@ impl Steered {
 /// A client's id of an input, if it is one.
 pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> {
     match id {
-        Some(id) if id.is_empty() || id.len() > 200 => {
-            Err(ApiError::at("/id", "An id has between 1 and 200 bytes; without one the server makes it."))
+        Some(id) if id.is_empty() || id.chars().count() > 200 => {
+            Err(ApiError::at("/id", "An id has between 1 and 200 characters; without one the server makes it."))
         }
         id => Ok(id.map(Into::into)),
     }

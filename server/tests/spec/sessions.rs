@@ -235,7 +235,18 @@ async fn settings_that_make_no_session_are_refused() {
         assert_eq!((status, &refused["error"]["path"]), (400, &json!(path)), "{refused}");
     }
     assert_eq!(api.get("/api/sessions").await, json!({ "sessions": [] }));
+    for name in ["%00", "%ff", "..%2f..%2fetc%2fpasswd", "%0a", &"x".repeat(5_000), "%F0%9F%90%91"] {
+        for (method, path) in
+            [("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/messages"), ("POST", "/abort")]
+        {
+            let (status, refused) = api.call(method, &format!("/api/sessions/{name}{path}"), None).await;
+            assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{name}: {refused}");
+        }
+    }
     let id = api.session(json!({})).await;
+    let odd =
+        api.post(&format!("/api/sessions/{id}/actions/%ff"), json!({ "digest": "", "decision": "approve" })).await;
+    assert_eq!(odd.0, 404, "{odd:?}");
     for body in [json!({}), json!({ "message": " " }), json!({ "message": 1 }), json!({ "message": "x", "id": "" })] {
         assert_eq!(api.post(&format!("/api/sessions/{id}/prompt"), body).await.0, 400);
     }
