@@ -1,6 +1,7 @@
 //! The command line.
 
 mod options;
+mod serve;
 mod sessions;
 
 use std::io::{IsTerminal, Read};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::options::{Approve, Options, Pattern, Place};
+pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::sessions::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which};
 use crate::agent::StartError;
 use crate::print;
@@ -46,6 +48,11 @@ pub(crate) enum Command {
     /// Look at conversations, and move them about.
     #[command(subcommand)]
     Sessions(Sessions),
+    /// Serve the agent over HTTP.
+    ///
+    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps conversations; `/` is a
+    /// page to use them. Whoever reaches it can run commands here, so other machines reach it only with a token.
+    Serve(ServeArgs),
     /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
     ///
     /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.

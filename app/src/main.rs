@@ -1,5 +1,6 @@
 //! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, the answer to a call that waits
-//! with `approve` and `deny`, what was said with `sessions`, `models` to choose from, one tool with `tools call`.
+//! with `approve` and `deny`, what was said with `sessions`, a server with `serve`, `models` to choose from, one tool with
+//! `tools call`.
 
 mod actions;
 mod agent;
@@ -10,6 +11,7 @@ mod model;
 mod models;
 mod print;
 mod run;
+mod serve;
 mod sessions;
 mod store;
 mod tools;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
+        Some(Command::Serve(args)) => start(serve::serve(&args)),
         Some(Command::Models(args)) => models::models(&args),
         Some(Command::Chat(args)) => start(chat::chat(&args)),
         Some(Command::Actions(args)) => start(actions::actions(&args)),

@@ -19,6 +19,7 @@ mod hooks;
 mod kit;
 mod recorded;
 mod reentry;
+mod rejoin;
 mod replay;
 mod sessions;
 mod sources;

@@ -93,10 +93,10 @@ impl Options {
         if self.approve.is_empty() && kept.approve.contains(&Approve::All) {
             more.push("all tools run unasked (`--approve read-only` changes that)");
         }
-        if self.place.unconfined.is_none() && kept.place.unconfined == Some(true) {
+        if self.place.commands.unconfined.is_none() && kept.place.commands.unconfined == Some(true) {
             more.push("commands are unconfined (`--unconfined=false`)");
         }
-        if self.place.network.is_none() && kept.place.network == Some(true) {
+        if self.place.commands.network.is_none() && kept.place.commands.network == Some(true) {
             more.push("commands may use the network (`--network=false`)");
         }
         (!more.is_empty()).then(|| format!("As this session was started: {}.", more.join("; ")))
@@ -106,12 +106,14 @@ impl Options {
     pub(crate) fn to_keep(&self, model: &str, root: &Path) -> Options {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
-        let (readable, writable) = (all(&self.place.readable), all(&self.place.writable));
+        let commands = &self.place.commands;
+        let (readable, writable) = (all(&commands.readable), all(&commands.writable));
+        let commands = CommandOptions { readable, writable, ..commands.clone() };
         Options {
             model: Some(model.to_owned()),
             base_url: self.base_url.clone().or_else(|| address_in_environment(model)).as_deref().map(without_key),
             models: self.models.as_ref().map(absolute),
-            place: Place { root: Some(root.to_owned()), readable, writable, ..self.place.clone() },
+            place: Place { root: Some(root.to_owned()), commands, ..self.place.clone() },
             ..self.clone()
         }
     }
@@ -217,6 +219,15 @@ pub(crate) struct Place {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<bool>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    commands: CommandOptions,
+}
+
+/// What commands may do.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandOptions {
     /// Let commands use the network; otherwise they have none, not even of this machine.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,6 +256,22 @@ impl Place {
 
     /// How commands are run.
     pub(crate) fn commands(&self) -> Commands {
+        self.commands.commands()
+    }
+
+    /// With what `saved` says where this says nothing.
+    fn over(self, saved: Place) -> Place {
+        Place {
+            root: self.root.or(saved.root),
+            guard: self.guard.or(saved.guard),
+            commands: self.commands.over(saved.commands),
+        }
+    }
+}
+
+impl CommandOptions {
+    /// How commands are run.
+    pub(crate) fn commands(&self) -> Commands {
         let mut commands = Commands::new();
         if self.network.unwrap_or_default() {
             commands = commands.network();
@@ -257,11 +284,9 @@ impl Place {
     }
 
     /// With what `saved` says where this says nothing.
-    fn over(self, saved: Place) -> Place {
+    fn over(self, saved: CommandOptions) -> CommandOptions {
         let paths = !self.readable.is_empty() || !self.writable.is_empty(); // which make sense to the confined only
-        Place {
-            root: self.root.or(saved.root),
-            guard: self.guard.or(saved.guard),
+        CommandOptions {
             network: self.network.or(saved.network),
             unconfined: if paths { self.unconfined } else { self.unconfined.or(saved.unconfined) },
             readable: or(self.readable, saved.readable),

@@ -1,0 +1,43 @@
+//! The command line of `serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::StoreAt;
+use super::options::{CommandOptions, MODELS};
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on. With one that other machines reach, a token is needed.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7777")]
+    pub(crate) addr: SocketAddr,
+    /// A directory that clients may work in, and in all below it; the current one if none is given. May be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Vec<PathBuf>,
+    /// What clients must send as `Authorization: Bearer TOKEN`, at least 16 characters; else LOOPWRIGHT_TOKEN, which other
+    /// users of this machine cannot see.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// A name that clients may call the server by, besides its address and localhost. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    /// The most runs at a time of one client's address; 32 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_runs: Option<u32>,
+    /// The model of sessions that name none, such as openai/gpt-4o-mini; `offline` for rules that need no model.
+    ///
+    /// Requests of /api/agent-chat bring their own model and key.
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+    /// The address of a server of your own for that model, up to but without `/chat/completions`.
+    #[arg(long, value_name = "URL", requires = "model")]
+    pub(crate) base_url: Option<String>,
+    #[arg(long, value_name = "FILE", help = MODELS)]
+    pub(crate) models: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: StoreAt,
+    #[command(flatten)]
+    pub(crate) commands: CommandOptions,
+}

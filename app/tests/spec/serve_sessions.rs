@@ -1,0 +1,181 @@
+//! `serve`, live sessions: the server is killed or told to end in the middle of a run, and another one goes on.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::Connection;
+use crate::process::{Process, project};
+use crate::server::Server;
+
+/// A server of sessions, over the store that is in the directory.
+struct Live {
+    process: Process,
+    address: String,
+}
+
+impl Live {
+    fn start(dir: &TempDir, model: &Server) -> Live {
+        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
+        let mut process = Process::start_with(dir, &args, &[("PATH", "/usr/bin:/bin")]);
+        let address = process.err.word_after("http://");
+        Live { process, address }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let response = Connection::post(&self.address, path, "", &body.to_string()).response().unwrap();
+        assert!(response.status < 300, "{path}: {response:?}");
+        serde_json::from_str(&response.body).unwrap()
+    }
+
+    fn get(&self, path: &str, headers: &str) -> Connection {
+        let mut connection = Connection::open(&self.address);
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address).as_bytes());
+        connection
+    }
+
+    fn session(&self, id: &str) -> Value {
+        serde_json::from_str(&self.get(&format!("/api/sessions/{id}"), "").response().unwrap().body).unwrap()
+    }
+
+    /// A browser that has seen the events up to this one connects again.
+    fn events(&self, id: &str, last: u64) -> Connection {
+        let last = if last == 0 { String::new() } else { format!("Last-Event-ID: {last}\r\n") };
+        let mut connection = self.get(&format!("/api/sessions/{id}/events"), &last);
+        assert_eq!(connection.head().unwrap().0, 200);
+        connection
+    }
+}
+
+/// What a page shows, made of what came.
+#[derive(Debug, Default)]
+struct Screen {
+    seq: u64,
+    streaming: String,
+    messages: Vec<Value>,
+    outputs: String,
+}
+
+impl Screen {
+    /// Reads up to an event of this type; its data.
+    fn until(&mut self, connection: &mut Connection, kind: &str, has: &str) -> Value {
+        loop {
+            let (event, data) = self.read(connection).unwrap_or_else(|| panic!("no {kind} came: {self:?}"));
+            if event == kind && data.to_string().contains(has) {
+                return data;
+            }
+        }
+    }
+
+    fn read(&mut self, connection: &mut Connection) -> Option<(String, Value)> {
+        let frame = connection.frame()?;
+        let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let (event, data) = (field("event:").unwrap(), serde_json::from_str::<Value>(field("data:").unwrap()).unwrap());
+        if let Some(id) = field("id:") {
+            self.seq += 1;
+            assert_eq!(id, self.seq.to_string(), "an event is lost or doubled: {frame}");
+        }
+        match event {
+            "message_update" if data["kind"] == "withdrawn" => self.streaming.clear(),
+            "message_update" => self.streaming += data["delta"].as_str().unwrap_or_default(),
+            "message_end" => {
+                self.streaming.clear();
+                self.messages.push(data["message"].clone());
+            }
+            "tool_execution_update" => self.outputs += &data["update"].to_string(),
+            _ => {}
+        }
+        Some((event.to_owned(), data))
+    }
+}
+
+/// C98: killed in the middle of a reply; the next server withdraws what came of it, and goes on.
+#[test]
+fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
+    let (dir, model) = (project(), Server::start());
+    let live = Live::start(&dir, &model);
+    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
+    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));
+    let mut request = model.request();
+    request.begin();
+    request.text("Once upon ");
+    request.text("a time");
+    screen.until(&mut events, "message_update", "a time");
+    assert_eq!(screen.streaming, "Once upon a time");
+    live.process.signal("-KILL");
+    live.process.end();
+
+    let live = Live::start(&dir, &model);
+    assert_eq!(live.session(&id)["interrupted"], true);
+    let mut events = live.events(&id, screen.seq);
+    screen.until(&mut events, "message_update", "withdrawn");
+    live.post(&format!("/api/sessions/{id}/continue"), &json!({}));
+    model.request().say("The end.");
+    let end = screen.until(&mut events, "agent_end", "");
+    assert_eq!((&end["end"], &end["text"]), (&json!("done"), &json!("The end.")));
+    let said = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
+    let said: Value = serde_json::from_str(&said.body).unwrap();
+    assert_eq!((&said["messages"], &said["seq"]), (&json!(screen.messages), &json!(screen.seq)));
+    let mut anew = Screen::default();
+    anew.until(&mut live.events(&id, 0), "agent_end", "");
+    assert_eq!((anew.seq, anew.messages), (screen.seq, screen.messages));
+}
+
+/// C98: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go on.
+#[test]
+fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
+    let (dir, model) = (project(), Server::start());
+    let live = Live::start(&dir, &model);
+    let settings = json!({ "workDir": dir.path(), "autoApprove": ["execute_command"] });
+    let id = live.post("/api/sessions", &settings)["id"].as_str().unwrap().to_owned();
+    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
+    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Run it" }));
+    let command = "echo once >> runs.txt; echo started; sleep 60";
+    model.request().call(&[("execute_command", json!({ "command": command }))]);
+    while !screen.outputs.contains("started") {
+        screen.read(&mut events).unwrap();
+    }
+    // A second tab that opens now sees the output so far.
+    let (mut second, mut late) = (Screen::default(), live.events(&id, 0));
+    while !second.outputs.contains("started") {
+        second.read(&mut late).unwrap();
+    }
+    live.process.signal("-KILL");
+    live.process.end();
+
+    let live = Live::start(&dir, &model);
+    let mut events = live.events(&id, screen.seq);
+    live.post(&format!("/api/sessions/{id}/continue"), &json!({}));
+    let request = model.request();
+    assert!(request.last().contains("outcome is unknown"), "{}", request.last());
+    request.say("I will look.");
+    assert_eq!(screen.until(&mut events, "agent_end", "")["end"], "done");
+    assert_eq!(std::fs::read_to_string(dir.path().join("runs.txt")).unwrap(), "once\n");
+}
+
+/// C101: told to end, it tells its readers, lets the run end, closes the streams and exits; the session is there after.
+#[test]
+fn a_server_that_is_told_to_end_lets_the_run_end() {
+    let (dir, model) = (project(), Server::start());
+    let live = Live::start(&dir, &model);
+    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
+    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));
+    let mut request = model.request();
+    request.begin();
+    request.text("Once ");
+    screen.until(&mut events, "message_update", "Once ");
+    live.process.signal("-TERM");
+    screen.until(&mut events, "draining", "");
+    let path = format!("/api/sessions/{id}/prompt");
+    let refused = Connection::post(&live.address, &path, "", r#"{"message": "More"}"#).response().unwrap();
+    assert_eq!(refused.status, 503, "{refused:?}");
+    request.text("more.");
+    request.end("stop");
+    assert_eq!(screen.until(&mut events, "agent_end", "")["end"], "done");
+    assert!(screen.read(&mut events).is_none(), "the stream ends");
+    assert_eq!(live.process.end().code, 0);
+    let live = Live::start(&dir, &model);
+    let session = live.session(&id);
+    assert_eq!((&session["interrupted"], &session["session"]["title"]), (&json!(false), &json!("Talk")));
+}

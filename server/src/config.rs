@@ -1,0 +1,160 @@
+//! [`Server`]: what all routes share, and how it is set up.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loopwright::{InMemoryStore, MemoryStore};
+use loopwright_tools::Commands;
+
+use crate::drain::Drain;
+use crate::live::Live;
+use crate::metrics::Metrics;
+use crate::models::Models;
+use crate::roots::Roots;
+use crate::runs::Runs;
+
+/// What all routes share. Clones are the same server.
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
+
+/// The parts of a [`Server`].
+pub(crate) struct Shared {
+    pub(crate) models: Box<dyn Models>,
+    /// The directories that work may be done in.
+    pub(crate) roots: Roots,
+    pub(crate) commands: Commands,
+    /// Digest of the token that clients must show.
+    pub(crate) token: Option<[u8; 32]>,
+    /// Names that clients may call it by, besides its address.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) limits: Limits,
+    pub(crate) runs: Runs,
+    pub(crate) live: Live,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) drain: Drain,
+}
+
+/// What clients may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Bytes of a request's body.
+    pub(crate) body: usize,
+    /// Runs at a time, of one address.
+    pub(crate) runs_per_client: usize,
+    /// Runs at a time, of all.
+    pub(crate) runs: usize,
+}
+
+impl Server {
+    /// Its parts.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+    /// Begins to set up a server whose models are these.
+    pub fn builder(models: impl Models + 'static) -> ServerBuilder {
+        ServerBuilder {
+            models: Box::new(models),
+            roots: Vec::new(),
+            commands: Commands::new(),
+            token: None,
+            hosts: Vec::new(),
+            store: Arc::new(InMemoryStore::new()),
+            limits: Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096 },
+        }
+    }
+}
+
+/// Sets up a [`Server`].
+#[must_use = "call build()"]
+pub struct ServerBuilder {
+    models: Box<dyn Models>,
+    roots: Vec<PathBuf>,
+    commands: Commands,
+    token: Option<String>,
+    hosts: Vec<String>,
+    store: Arc<dyn MemoryStore>,
+    limits: Limits,
+}
+
+impl ServerBuilder {
+    /// A directory that clients may work in, and in those below it. May be repeated; without one it is the current one.
+    pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.roots.push(dir.into());
+        self
+    }
+    /// What commands may do; confined and without network by default.
+    pub fn commands(mut self, commands: Commands) -> Self {
+        self.commands = commands;
+        self
+    }
+    /// What clients must send as `Authorization: Bearer TOKEN` to a server that is [served](crate::serve).
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+    /// A name that clients may call a [served](crate::serve) server by, besides its address and `localhost`: that of a
+    /// proxy in front of it, for instance, without a port. May be repeated.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.hosts.push(name.into());
+        self
+    }
+    /// Where live sessions are kept; in RAM by default.
+    pub fn store(mut self, store: Arc<dyn MemoryStore>) -> Self {
+        self.store = store;
+        self
+    }
+    /// The most bytes of a request's body; 4 MiB by default.
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.limits.body = bytes;
+        self
+    }
+    /// The most runs at a time: of one client's address, 32 by default, and of all together, 4,096.
+    pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
+        (self.limits.runs_per_client, self.limits.runs) = (per_client, all);
+        self
+    }
+
+    /// The server. Nothing is listened to yet.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a root is no directory, or the token has fewer than 16 characters.
+    pub fn build(mut self) -> Result<Server, ConfigError> {
+        if self.roots.is_empty() {
+            self.roots.push(".".into());
+        }
+        let roots = Roots::open(&self.roots)?;
+        if self.token.as_ref().is_some_and(|token| token.chars().count() < 16) {
+            let why =
+                "The token is too short: give one of at least 16 characters, such as `openssl rand -hex 16` makes.";
+            return Err(ConfigError(why.into()));
+        }
+        let metrics = Arc::<Metrics>::default();
+        Ok(Server(Arc::new(Shared {
+            models: self.models,
+            roots,
+            commands: self.commands,
+            token: self.token.as_deref().map(crate::guard::digest),
+            hosts: self.hosts,
+            store: self.store,
+            runs: Runs::default(),
+            live: Live::new(metrics.clone()),
+            metrics,
+            drain: Drain::default(),
+            limits: self.limits,
+        })))
+    }
+}
+
+/// The server could not be set up; a sentence for its operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(pub(crate) String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}

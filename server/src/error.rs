@@ -1,0 +1,110 @@
+//! The one shape of errors, for all routes.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use loopwright::{ModelError, ModelErrorKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Why a request was refused: an HTTP status and `{"error": {"kind", "message", "path"?}}`.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    kind: Kind,
+    message: String,
+    /// Where in the body, as a JSON pointer.
+    path: Option<String>,
+}
+
+/// The kinds of errors, each with its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    Conflict,
+    TooLarge,
+    TooMany,
+    Draining,
+    Internal,
+}
+
+impl Kind {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Kind::BadRequest => StatusCode::BAD_REQUEST,
+            Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Conflict => StatusCode::CONFLICT,
+            Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl ApiError {
+    /// An error of this kind; `message` is a sentence.
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        ApiError { kind, message: message.into(), path: None }
+    }
+    /// A body that is wrong at `path`, a JSON pointer.
+    pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        ApiError { kind: Kind::BadRequest, message: message.into(), path: Some(path.into()) }
+    }
+    /// The same error, at this place of the body.
+    pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+}
+
+/// What a model could not be made of is the client's to mend.
+impl From<ModelError> for ApiError {
+    fn from(error: ModelError) -> Self {
+        let kind = if error.kind == ModelErrorKind::Auth { Kind::Unauthorized } else { Kind::BadRequest };
+        ApiError::new(kind, error.message)
+    }
+}
+
+/// What is told of an error.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Refused {
+    error: Told,
+}
+
+/// Why a request was refused.
+#[derive(Serialize, JsonSchema)]
+struct Told {
+    kind: Kind,
+    /// A sentence: what was wrong, and what to do.
+    message: String,
+    /// Where in the body, as a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.kind.status();
+        (status, Json(Refused { error: Told { kind: self.kind, message: self.message, path: self.path } }))
+            .into_response()
+    }
+}
+
+/// No such path.
+pub(crate) async fn no_route() -> ApiError {
+    ApiError::new(Kind::NotFound, "There is nothing at this address; /api/openapi.json lists what there is.")
+}
+
+/// No such method of a path that there is.
+pub(crate) async fn no_method() -> Response {
+    let why = ApiError::new(Kind::BadRequest, "This address does not take this method; /api/openapi.json lists them.");
+    let mut response = why.into_response();
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
+}

@@ -1,0 +1,303 @@
+//! A server in this process, asked without sockets, so that time can be paused; and a store that survives it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::{Request, header};
+use futures::FutureExt;
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use loopwright::testing::{FaultyMemory, Script, ScriptedModel};
+use loopwright::{ChatModel, InMemoryStore, Item, Memory, MemoryError, MemoryStore, ModelError, SessionInfo};
+use loopwright_server::{LlmConfig, Models, Server, router};
+use serde_json::{Value, json};
+
+/// A server whose sessions all ask the same scripted model.
+pub(crate) struct Api {
+    server: Server,
+    routes: TowerToHyperService<axum::Router>,
+    pub(crate) store: Arc<dyn MemoryStore>,
+    _root: tempfile::TempDir,
+}
+
+struct Scripted(ScriptedModel);
+
+impl Models for Scripted {
+    fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+        Ok(Box::new(self.0.clone()))
+    }
+    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
+        Ok(Box::new(self.0.clone()))
+    }
+}
+
+impl Api {
+    pub(crate) fn new(replies: impl IntoIterator<Item = Script>) -> Api {
+        Api::over(Arc::new(InMemoryStore::new()), replies)
+    }
+
+    pub(crate) fn over(store: Arc<dyn MemoryStore>, replies: impl IntoIterator<Item = Script>) -> Api {
+        let (root, model) = (tempfile::tempdir().unwrap(), ScriptedModel::new(replies).forgetful());
+        std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
+        let server = Server::builder(Scripted(model)).root(root.path()).store(store.clone()).build().unwrap();
+        Api { routes: TowerToHyperService::new(router(server.clone())), server, store, _root: root }
+    }
+
+    /// The process dies, and another one finds what is in the log.
+    pub(crate) async fn killed(&self, session: &str, replies: impl IntoIterator<Item = Script>) -> Api {
+        let (items, store) = (self.store.read(session, 0).await.unwrap(), InMemoryStore::new());
+        store.open(session).await.unwrap().append(0, items.into()).await.unwrap();
+        Api::over(Arc::new(store), replies)
+    }
+
+    pub(crate) async fn drain(&self, grace: Duration) {
+        self.server.drain(grace).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> axum::response::Response {
+        self.routes.call(request).await.unwrap()
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+        let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
+        let response = self.send(request.body(body).unwrap()).await;
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.call("GET", path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.call("POST", path, Some(body)).await
+    }
+
+    /// A new session.
+    pub(crate) async fn session(&self, settings: Value) -> String {
+        let (status, body) = self.post("/api/sessions", settings).await;
+        assert_eq!(status, 201, "{body}");
+        body["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A message that is taken.
+    pub(crate) async fn say(&self, session: &str, message: &str) {
+        let (status, body) = self.post(&format!("/api/sessions/{session}/prompt"), json!({ "message": message })).await;
+        assert_eq!(status, 202, "{body}");
+    }
+
+    /// What a request is answered with, as it streams.
+    pub(crate) async fn stream(&self, path: &str, body: Value) -> Reader {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let response = self.send(request.body(Body::from(body.to_string())).unwrap()).await;
+        Reader { body: response.into_body(), text: String::new() }
+    }
+
+    /// The events after this number, or what is said instead of them.
+    pub(crate) async fn try_events(&self, session: &str, last: Option<u64>) -> Result<Reader, (u16, Value)> {
+        let mut request = Request::builder().uri(format!("/api/sessions/{session}/events"));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last.to_string());
+        }
+        let response = self.send(request.body(Body::empty()).unwrap()).await;
+        let status = response.status().as_u16();
+        if status != 200 {
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            return Err((status, serde_json::from_slice(&bytes).unwrap()));
+        }
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+        Ok(Reader { body: response.into_body(), text: String::new() })
+    }
+
+    pub(crate) async fn events(&self, session: &str, last: Option<u64>) -> Reader {
+        self.try_events(session, last).await.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// All numbered events up to the end of the first run after this number.
+    pub(crate) async fn run(&self, session: &str, last: Option<u64>) -> Vec<Frame> {
+        self.events(session, last).await.until("agent_end").await
+    }
+}
+
+/// A client that reads a stream of events.
+pub(crate) struct Reader {
+    body: Body,
+    text: String,
+}
+
+/// A frame of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) id: Option<u64>,
+    pub(crate) event: String,
+    pub(crate) data: Value,
+}
+
+impl Frame {
+    fn of(text: &str) -> Option<Frame> {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
+        let data = field("data:")?;
+        assert_eq!(text.lines().filter(|line| line.starts_with("data:")).count(), 1, "{text}");
+        Some(Frame {
+            id: field("id:").map(|id| id.parse().unwrap()),
+            event: field("event:").unwrap().to_owned(),
+            data: serde_json::from_str(data).unwrap(),
+        })
+    }
+}
+
+impl Reader {
+    /// The next frame, without a wait for what has not come yet; `None` if there is none now.
+    pub(crate) fn ready(&mut self) -> Option<Frame> {
+        self.next().now_or_never().flatten()
+    }
+
+    /// The next frame; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            let text = self.next_text().await?;
+            if let Some(frame) = Frame::of(&text) {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// The next frame or comment as it is.
+    pub(crate) async fn next_text(&mut self) -> Option<String> {
+        loop {
+            if let Some((frame, rest)) = self.text.split_once("\n\n") {
+                let (frame, rest) = (frame.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(frame);
+            }
+            let bytes = self.body.frame().await?.unwrap().into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+    }
+
+    /// Frames up to the one of this number.
+    pub(crate) async fn until_seq(&mut self, seq: u64) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while frames.last().is_none_or(|frame: &Frame| frame.id != Some(seq)) {
+            frames.push(self.next().await.unwrap());
+        }
+        frames
+    }
+
+    /// Frames up to the first of this type.
+    pub(crate) async fn until(&mut self, event: &str) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        loop {
+            let frame = self.next().await.unwrap_or_else(|| panic!("no {event} came: {frames:#?}"));
+            frames.push(frame.clone());
+            if frame.event == event {
+                return frames;
+            }
+        }
+    }
+}
+
+pub(crate) fn numbered(frames: &[Frame]) -> Vec<&Frame> {
+    frames.iter().filter(|frame| frame.id.is_some()).collect()
+}
+
+/// What a page shows, made of frames alone.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct Screen {
+    pub(crate) seq: u64,
+    pub(crate) streaming: std::collections::BTreeMap<String, String>,
+    pub(crate) messages: Vec<Value>,
+    pub(crate) told: Vec<Value>,
+}
+
+impl Screen {
+    pub(crate) fn see(&mut self, frame: &Frame) {
+        if let Some(id) = frame.id {
+            assert_eq!(id, self.seq + 1, "lost or doubled: {frame:?}");
+            self.seq = id;
+            self.told.push(json!([frame.event, frame.data["call"], frame.data["message"], frame.data["decision"]]));
+        }
+        let id = || frame.data["message_id"].as_str().unwrap().to_owned();
+        match frame.event.as_str() {
+            "message_start" if frame.data["role"] == "assistant" => {
+                assert!(self.streaming.insert(id(), String::new()).is_none(), "{frame:?} began twice");
+            }
+            "message_update" if frame.data["kind"] == "withdrawn" => drop(self.streaming.remove(&id())),
+            "message_update" => {
+                let delta = frame.data["delta"].as_str().unwrap_or_default();
+                self.streaming.entry(id()).or_default().push_str(delta);
+            }
+            "message_end" => {
+                self.streaming.remove(frame.data["message"]["id"].as_str().unwrap());
+                self.messages.push(frame.data["message"].clone());
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn of(frames: &[Frame]) -> Screen {
+        let mut screen = Screen::default();
+        frames.iter().for_each(|frame| screen.see(frame));
+        screen
+    }
+}
+
+/// A store whose disk is full from a number of items on, until it is not.
+pub(crate) struct Faulty {
+    pub(crate) inner: InMemoryStore,
+    pub(crate) full_after: Arc<AtomicU64>,
+}
+
+struct FaultyLog {
+    inner: Arc<dyn Memory>,
+    full_after: Arc<AtomicU64>,
+}
+
+struct Shared(Arc<dyn Memory>);
+
+#[async_trait]
+impl Memory for Shared {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        self.0.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.0.load(from).await
+    }
+}
+
+#[async_trait]
+impl Memory for FaultyLog {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        let log = FaultyMemory::new(Shared(self.inner.clone())).full_after(self.full_after.load(Ordering::Relaxed));
+        log.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.inner.load(from).await
+    }
+}
+
+#[async_trait]
+impl MemoryStore for Faulty {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        let inner = self.inner.open(session).await?;
+        Ok(Arc::new(FaultyLog { inner, full_after: self.full_after.clone() }))
+    }
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.inner.read(session, from).await
+    }
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        self.inner.sessions().await
+    }
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.inner.delete(session).await
+    }
+}

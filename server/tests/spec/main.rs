@@ -1,0 +1,9 @@
+//! What the server promises, over real HTTP.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+mod api;
+mod openapi;
+mod resume;
+mod sessions;
+mod traces;

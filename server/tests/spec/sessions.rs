@@ -1,0 +1,266 @@
+//! Live sessions: their life, what they take, decisions, and who has them open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright::testing::{Gate, Script};
+use loopwright::{InMemoryStore, MemoryStore};
+use loopwright_memory::Sqlite;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+fn writes() -> Script {
+    Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#)
+}
+
+/// A session from its beginning to its end, in RAM and on disk.
+#[tokio::test(start_paused = true)]
+async fn a_session_lives_from_its_beginning_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Sqlite::open(dir.path().join("sessions.db")).unwrap()) as Arc<dyn MemoryStore>;
+    for store in [Arc::new(InMemoryStore::new()), disk] {
+        let api = Api::over(store, [Script::text("Nine.")]);
+        let settings = json!({ "name": "Sheep", "model": "a/b", "system": "Count." });
+        let id = api.session(settings.clone()).await;
+        assert_eq!(api.get(&format!("/api/sessions/{id}")).await["session"]["settings"], settings);
+        api.say(&id, "How many sheep?\nReally?").await;
+        let told = api.run(&id, None).await;
+        assert_eq!(told.last().unwrap().data["text"], "Nine.");
+        let listed = api.get("/api/sessions").await;
+        assert_eq!(
+            (&listed["sessions"][0]["id"], &listed["sessions"][0]["title"]),
+            (&json!(id), &json!("How many sheep?"))
+        );
+        let said = api.get(&format!("/api/sessions/{id}/messages")).await;
+        let roles: Vec<&Value> = said["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+        assert_eq!(roles, ["user", "assistant"]);
+        assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
+        for (method, path) in
+            [("GET", ""), ("GET", "/messages"), ("GET", "/actions"), ("DELETE", ""), ("POST", "/abort")]
+        {
+            let (status, refused) = api.call(method, &format!("/api/sessions/{id}{path}"), None).await;
+            assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{method} {path}: {refused}");
+        }
+        assert_eq!(api.try_events(&id, None).await.err().unwrap().0, 404);
+        assert_eq!(api.get("/api/sessions").await, json!({ "sessions": [] }));
+    }
+}
+
+/// A session is not deleted under a run; its readers' streams end when it is.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_not_deleted_under_a_run() {
+    let gate = Gate::new();
+    let api = Api::new([Script::new().gate(&gate).say("ok")]);
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    api.say(&id, "go").await;
+    reader.until("message_start").await;
+    let (status, refused) = api.call("DELETE", &format!("/api/sessions/{id}"), None).await;
+    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
+    gate.open();
+    reader.until("agent_end").await;
+    assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
+    assert_eq!(reader.next().await, None);
+}
+
+/// C100: of two answers to one action the first counts, and the other is told what it was and by whom.
+#[tokio::test(start_paused = true)]
+async fn of_two_answers_the_first_counts() {
+    let api = Api::new([writes(), Script::text("Done.")]);
+    let id = api.session(json!({})).await;
+    api.say(&id, "Write.").await;
+    let told = api.run(&id, None).await;
+    assert_eq!(told.last().unwrap().data["end"], "awaiting_action");
+    let actions = api.get("/api/actions").await;
+    let action = &actions["actions"][0];
+    assert_eq!((&action["session"], &action["name"]), (&json!(id), &json!("write_file")));
+    assert_eq!(api.get(&format!("/api/sessions/{id}/actions")).await, actions);
+    let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
+    let answer = |decision: &str, by: &str| json!({ "digest": action["digest"], "decision": decision, "by": by });
+    let wrong = json!({ "digest": "0", "decision": "approve" });
+    assert_eq!(api.post(&path, wrong).await.0, 409);
+    let edit = json!({ "digest": action["digest"], "decision": "approve_with", "arguments": { "path": 7 } });
+    let (status, refused) = api.post(&path, edit).await;
+    assert_eq!((status, &refused["error"]["path"]), (400, &json!("/arguments")), "{refused}");
+    let lacks = json!({ "digest": action["digest"], "decision": "approve_with" });
+    assert_eq!(api.post(&path, lacks).await.1["error"]["path"], "/arguments");
+    let (first, second) =
+        tokio::join!(api.post(&path, answer("deny", "Ann")), api.post(&path, answer("approve", "Bob")));
+    assert_eq!(first.0, 200, "{first:?}");
+    assert_eq!((second.0, &second.1["error"]["kind"]), (409, &json!("conflict")), "{second:?}");
+    let why = second.1["error"]["message"].as_str().unwrap();
+    assert!(why.contains("`deny` by Ann"), "{why}");
+    let rest = api.run(&id, told.iter().rev().find_map(|frame| frame.id)).await;
+    assert_eq!(rest.last().unwrap().data["end"], "done");
+    assert_eq!(rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"], "denied");
+    assert_eq!(api.get("/api/actions").await, json!({ "actions": [] }));
+    let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/nothing"), answer("approve", "")).await;
+    assert_eq!(status, 404, "{refused}");
+}
+
+/// C100: each decision does what it says, and survives a restart in between.
+#[tokio::test(start_paused = true)]
+async fn each_decision_does_what_it_says() {
+    let cases = [
+        (json!({ "decision": "approve" }), "ok", "Created `new.txt`"),
+        (
+            json!({ "decision": "approve_with", "arguments": { "path": "other.txt", "content": "ten" } }),
+            "ok",
+            "other.txt",
+        ),
+        (json!({ "decision": "deny", "reason": "not now" }), "denied", "not now"),
+        (json!({ "decision": "result", "content": "done by hand" }), "ok", "done by hand"),
+        (json!({ "decision": "result", "content": [{ "type": "text", "text": "in pieces" }] }), "ok", "in pieces"),
+    ];
+    for (mut answer, status, text) in cases {
+        let api = Api::new([writes()]);
+        let id = api.session(json!({})).await;
+        api.say(&id, "Write.").await;
+        let told = api.run(&id, None).await;
+        let api = api.killed(&id, [Script::text("Done.")]).await;
+        let action = api.get("/api/actions").await["actions"][0].clone();
+        answer["digest"] = action["digest"].clone();
+        let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
+        let (code, accepted) = api.post(&path, answer.clone()).await;
+        assert_eq!(code, 200, "{accepted}");
+        let rest = api.run(&id, told.iter().rev().find_map(|frame| frame.id)).await;
+        let end = rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap();
+        assert_eq!(end.data["status"], status, "{answer}: {end:?}");
+        assert!(end.data["result"].to_string().contains(text), "{answer}: {end:?}");
+    }
+}
+
+/// Requests wait their turn, 32 at most; the same id again is acknowledged and changes nothing.
+#[tokio::test(start_paused = true)]
+async fn requests_wait_their_turn_and_are_bounded() {
+    let gate = Gate::new();
+    let api =
+        Api::new(std::iter::once(Script::new().gate(&gate).say("first")).chain((0..32).map(|_| Script::text("ok"))));
+    let id = api.session(json!({})).await;
+    let (mut reader, prompt) = (api.events(&id, None).await, format!("/api/sessions/{id}/prompt"));
+    api.say(&id, "first").await;
+    reader.until("message_start").await;
+    for i in 0..32 {
+        let body = json!({ "message": format!("{i}"), "id": format!("mine-{i}") });
+        assert_eq!(api.post(&prompt, body).await, (202, json!({ "input": format!("mine-{i}") })));
+    }
+    let (status, refused) = api.post(&prompt, json!({ "message": "one more" })).await;
+    assert_eq!((status, &refused["error"]["kind"]), (429, &json!("too_many")), "{refused}");
+    assert_eq!(api.post(&prompt, json!({ "message": "0", "id": "mine-0" })).await.0, 202);
+    gate.open();
+    for _ in 0..33 {
+        assert_eq!(reader.until("agent_end").await.last().unwrap().data["end"], "done");
+    }
+    let said = api.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(said["messages"].as_array().unwrap().len(), 66);
+}
+
+/// Steers and follow-ups are seen in the queue, and taken.
+#[tokio::test(start_paused = true)]
+async fn steers_and_follow_ups_are_queued_and_taken() {
+    let gate = Gate::new();
+    let api = Api::new([Script::new().gate(&gate).say("one"), Script::text("two"), Script::text("three")]);
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    let idle = api.call("POST", &format!("/api/sessions/{id}/continue"), None).await;
+    assert_eq!((idle.0, &idle.1["error"]["kind"]), (409, &json!("conflict")), "{idle:?}");
+    api.say(&id, "go").await;
+    reader.until("message_start").await;
+    let steer = json!({ "message": "left", "urgency": "after_turn" });
+    assert_eq!(api.post(&format!("/api/sessions/{id}/steer"), steer).await.0, 202);
+    assert_eq!(api.post(&format!("/api/sessions/{id}/follow-up"), json!({ "message": "then" })).await.0, 202);
+    let session = api.get(&format!("/api/sessions/{id}")).await;
+    assert_eq!(session["queue"], json!({ "steering": ["left"], "follow_up": ["then"] }));
+    assert_eq!(session["running"], true);
+    let bad = api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "x", "urgency": "now" })).await;
+    assert_eq!(bad.0, 400, "{bad:?}");
+    gate.open();
+    reader.until("agent_end").await;
+    let said = api.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(said["messages"].as_array().unwrap().len(), 6);
+}
+
+/// C99: a session is opened once by whoever comes first, is closed when nobody has used it for a while, and another
+/// process can have it then, but not before.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
+    let store = Arc::new(InMemoryStore::new());
+    let (api, other) =
+        (Api::over(store.clone(), [Script::text("one")]), Api::over(store.clone(), [Script::text("two")]));
+    let id = api.session(json!({})).await;
+    let (status, refused) = other.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "go" })).await;
+    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is in use"), "{refused}");
+    let reader = api.events(&id, None).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(other.try_events(&id, None).await.err().unwrap().0, 409, "somebody listens");
+    drop(reader);
+    tokio::time::sleep(Duration::from_secs(121)).await;
+    let metrics = api.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("loopwright_live_sessions 0\n"), "{metrics}");
+    let before = store.read(&id, 0).await.unwrap().len();
+    let openings = futures::future::join_all((0..10).map(|_| other.try_events(&id, None))).await;
+    assert!(openings.iter().all(Result::is_ok));
+    assert_eq!(store.read(&id, 0).await.unwrap().len(), before + 1, "opened once");
+    other.say(&id, "go").await;
+    assert_eq!(other.run(&id, None).await.last().unwrap().data["text"], "two");
+}
+
+/// C99: a session is not closed while a run goes on, even if nobody listens.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_nobody_watches_goes_on() {
+    let long = Script::new().stream((0..300).map(|i| format!("{i} ")), Duration::from_secs(1));
+    let api = Api::new([long]);
+    let id = api.session(json!({})).await;
+    api.say(&id, "go").await;
+    tokio::time::sleep(Duration::from_secs(250)).await;
+    assert_eq!(api.get(&format!("/api/sessions/{id}")).await["running"], true);
+    let told = api.run(&id, None).await;
+    assert_eq!(told.last().unwrap().data["end"], "done");
+}
+
+/// What a session cannot be is said at once, and where.
+#[tokio::test(start_paused = true)]
+async fn settings_that_make_no_session_are_refused() {
+    let api = Api::new([]);
+    let cases = [
+        (json!({ "workDir": "/etc" }), "/workDir"),
+        (json!({ "workDir": "missing" }), "/workDir"),
+        (json!({ "autoApprove": ["read_file", "sudo"] }), "/autoApprove/1"),
+        (json!({ "model": 7 }), "/model"),
+    ];
+    for (settings, path) in cases {
+        let (status, refused) = api.post("/api/sessions", settings).await;
+        assert_eq!((status, &refused["error"]["path"]), (400, &json!(path)), "{refused}");
+    }
+    assert_eq!(api.get("/api/sessions").await, json!({ "sessions": [] }));
+    for name in ["%00", "%ff", "..%2f..%2fetc%2fpasswd", "%0a", &"x".repeat(5_000), "%F0%9F%90%91"] {
+        for (method, path) in
+            [("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/messages"), ("POST", "/abort")]
+        {
+            let (status, refused) = api.call(method, &format!("/api/sessions/{name}{path}"), None).await;
+            assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{name}: {refused}");
+        }
+    }
+    let id = api.session(json!({})).await;
+    let odd =
+        api.post(&format!("/api/sessions/{id}/actions/%ff"), json!({ "digest": "", "decision": "approve" })).await;
+    assert_eq!(odd.0, 404, "{odd:?}");
+    for body in [json!({}), json!({ "message": " " }), json!({ "message": 1 }), json!({ "message": "x", "id": "" })] {
+        assert_eq!(api.post(&format!("/api/sessions/{id}/prompt"), body).await.0, 400);
+    }
+}
+
+/// Tools that the settings approve run without a question.
+#[tokio::test(start_paused = true)]
+async fn approved_tools_run_without_a_question() {
+    for approve in ["write_file", "all"] {
+        let api = Api::new([writes(), Script::text("Done.")]);
+        let id = api.session(json!({ "autoApprove": [approve] })).await;
+        api.say(&id, "Write.").await;
+        let told = api.run(&id, None).await;
+        assert_eq!(told.last().unwrap().data["end"], "done");
+        assert_eq!(told.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"], "ok");
+    }
+}

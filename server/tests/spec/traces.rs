@@ -1,0 +1,149 @@
+//! What operators see: metrics, and spans with the names of OpenTelemetry's conventions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use loopwright::Usage;
+use loopwright::testing::Script;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::api::Api;
+
+/// Keeps all spans: name, parent and fields.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<Span>>>);
+
+#[derive(Clone, Debug, Default)]
+struct Span {
+    name: &'static str,
+    parent: Option<u64>,
+    fields: BTreeMap<&'static str, String>,
+}
+
+impl Visit for Span {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with("loopwright_server")
+    }
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let parent = attributes.parent().map(|id| id.into_u64());
+        let mut span = Span { name: attributes.metadata().name(), parent, ..Span::default() };
+        attributes.record(&mut span);
+        let mut spans = self.0.lock().unwrap();
+        spans.push(span);
+        Id::from_u64(spans.len() as u64)
+    }
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        values.record(&mut self.0.lock().unwrap()[id.into_u64() as usize - 1]);
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+fn scripts() -> [Script; 2] {
+    let usage = |input, output| Usage { input, output, cache_read: 5, cache_write: 2, ..Usage::default() };
+    let reads = Script::new().say("I look.").call("a", "read_file", r#"{"path": "notes.txt"}"#).usage(usage(10, 3));
+    [reads, Script::text("Nine.").usage(usage(20, 4))]
+}
+
+/// A run is a span, its requests and calls are spans in it, named and filled as OpenTelemetry's conventions say.
+#[tokio::test(start_paused = true)]
+async fn a_run_is_traced_by_the_conventions() {
+    let spans = Spans::default();
+    let _guard = tracing::subscriber::set_default(spans.clone());
+    let api = Api::new(scripts());
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    reader.until("agent_end").await;
+    api.get("/metrics").await; // what watches the session has seen the end too
+    let spans = spans.0.lock().unwrap().clone();
+    let names: Vec<&str> = spans.iter().map(|span| span.name).collect();
+    assert_eq!(names, ["invoke_agent", "chat", "execute_tool", "chat"]);
+    assert_eq!(spans.iter().map(|span| span.parent).collect::<Vec<_>>(), [None, Some(1), Some(1), Some(1)]);
+    let field = |span: usize, name: &str| spans[span].fields.get(name).cloned().unwrap_or_default();
+    for span in 0..4 {
+        assert_eq!(field(span, "gen_ai.conversation.id"), id);
+    }
+    for span in [0, 1, 3] {
+        assert_eq!(field(span, "gen_ai.request.model"), "scripted");
+        assert_eq!(field(span, "gen_ai.provider.name"), "test");
+    }
+    assert_eq!(field(1, "otel.name"), "chat scripted");
+    assert_eq!(field(1, "gen_ai.usage.input_tokens"), "17");
+    assert_eq!(field(1, "gen_ai.usage.cache_read.input_tokens"), "5");
+    assert_eq!(field(3, "gen_ai.response.finish_reasons"), "[\"stop\"]");
+    assert_eq!((field(2, "gen_ai.tool.name"), field(2, "gen_ai.tool.type")), ("read_file".into(), "function".into()));
+    assert_eq!(
+        (field(0, "gen_ai.usage.input_tokens"), field(0, "gen_ai.usage.output_tokens")),
+        ("44".into(), "7".into())
+    );
+}
+
+/// Runs of `/api/agent-chat` are counted too, and so is one that its client has left.
+#[tokio::test(start_paused = true)]
+async fn runs_of_one_request_are_counted() {
+    let api = Api::new([Script::text("Nine."), Script::new().say("half").hang()]);
+    let config = json!({ "apiKey": "k", "model": "m", "provider": "openai" });
+    let body = json!({ "message": "How many?", "workDir": ".", "llmConfig": config });
+    let (status, frames) = api.post("/api/agent-chat", body.clone()).await;
+    assert_eq!(status, 200, "{frames}");
+    let mut left = api.stream("/api/agent-chat", body).await;
+    left.next_text().await.unwrap();
+    drop(left);
+    let metrics = api.get("/metrics").await;
+    for line in ["runs_total{end=\"done\"} 1", "runs_total{end=\"interrupted\"} 1", "runs_active 0", "event_streams 0"]
+    {
+        assert!(metrics.as_str().unwrap().contains(&format!("loopwright_{line}\n")), "{line} is not in\n{metrics}");
+    }
+}
+
+/// The metrics count what has happened, in Prometheus' format.
+#[tokio::test(start_paused = true)]
+async fn metrics_count_what_has_happened() {
+    let api = Api::new(scripts());
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    reader.until("agent_end").await;
+    let metrics = api.get("/metrics").await;
+    let text = metrics.as_str().unwrap();
+    let lines = [
+        "runs_started_total 1",
+        "runs_total{end=\"done\"} 1",
+        "runs_active 0",
+        "turns_total 2",
+        "tokens_total{kind=\"input\"} 30",
+        "tokens_total{kind=\"output\"} 7",
+        "tokens_total{kind=\"cache_read\"} 10",
+        "tool_calls_total{tool=\"read_file\",status=\"ok\"} 1",
+        "run_seconds_count 1",
+        "reply_seconds_bucket{le=\"+Inf\"} 2",
+        "tool_seconds_count 1",
+        "event_streams 1",
+        "live_sessions 1",
+    ];
+    for line in lines {
+        assert!(text.lines().any(|have| have == format!("loopwright_{line}")), "{line} is not in\n{text}");
+    }
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("loopwright_") && value.parse::<f64>().is_ok(), "{line}");
+        let family = name.split(['{']).next().unwrap();
+        let family =
+            ["_bucket", "_sum", "_count"].iter().fold(family, |name, end| name.strip_suffix(end).unwrap_or(name));
+        assert!(text.contains(&format!("# TYPE {family} ")), "{line} has no type");
+    }
+    drop(reader);
+    assert!(api.get("/metrics").await.as_str().unwrap().contains("loopwright_event_streams 0\n"));
+}
