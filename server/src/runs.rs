@@ -93,6 +93,7 @@ mod tests {
         assert!(runs.begin(b, &limits).is_err(), "three are all");
         drop((first, second, third));
         assert!(runs.begin(a, &limits).is_ok());
-        assert_eq!((runs.0.lock().unwrap().all, runs.0.lock().unwrap().by_client.len()), (0, 0));
+        let counts = runs.0.lock().unwrap();
+        assert_eq!((counts.all, counts.by_client.len()), (0, 0));
     }
 }

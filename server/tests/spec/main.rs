@@ -1,3 +1,5 @@
-//! What the server promises, over real HTTP.
+//! What the server's crate promises to apps that mount it, over real HTTP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+mod mount;
