@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer};
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
 
+/// The most bytes of headers and address.
+const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
@@ -30,9 +32,12 @@ async fn read(request: Request, limit: usize) -> Result<Request, Response> {
     let posts = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE);
     if posts && !is_json(&head.headers) {
         let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
-        let mut refused = ApiError::new(Kind::BadRequest, why).into_response();
-        *refused.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(refused);
+        return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    if size + head.uri.to_string().len() > HEAD {
+        let why = format!("The headers and the address are larger than {HEAD} bytes.");
+        return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
     let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes.")).into_response();
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What the server promises, over real HTTP.
+//! What the server's crate promises to apps that mount it, over real HTTP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
@@ -7,3 +7,4 @@ mod openapi;
 mod resume;
 mod sessions;
 mod traces;
+mod mount;
