@@ -131,6 +131,7 @@ export class ToolCall {
     const { details } = result;
     this.out.replaceChildren();
     if (typeof details?.diff === 'string' && details.diff) {
+      this.args.replaceChildren(); // the diff says it all
       this.out.append(diff(details.diff));
       this.details.open = this.name !== 'diff';
       this.state.textContent += ` · +${Number(details.added)} −${Number(details.removed)}`;

@@ -74,6 +74,10 @@ impl Exchange {
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
+    /// Sends a piece of thinking.
+    pub(crate) fn thinking(&mut self, text: &str) {
+        self.delta(json!({ "reasoning_content": text }), Value::Null);
+    }
     /// Waits until the client closes the connection.
     pub(crate) fn until_hung_up(mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
