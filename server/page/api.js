@@ -68,7 +68,7 @@ export async function send(path, body) {
 
 /**
  * All events of a session, from its first, then live. What comes after a break follows on the last numbered event.
- * `on.event(envelope)`, `on.state('live' | 'waiting', milliseconds)`, `on.gone(why)`. Gives what ends it.
+ * `on.event(envelope)`, `on.state('live' | 'waiting')`, `on.gone(why)`, `on.anew()`: forget what came. Gives what ends it.
  */
 export function follow(session, on) {
   const stop = new AbortController();
@@ -106,12 +106,15 @@ export function follow(session, on) {
         await once();
       } catch (why) {
         if (stop.signal.aborted) return;
-        if (why instanceof Refused && why.status < 429) return on.gone(why);
+        if (why.status === 409 && after) {
+          after = 0; // the log is shorter than what we have seen of it
+          on.anew();
+        } else if (why instanceof Refused && why.status < 429) return on.gone(why);
         if (!(why instanceof Refused || why instanceof TypeError || why.name === 'AbortError')) console.error(why);
       }
       if (stop.signal.aborted) return;
       const pause = wait * (0.75 + Math.random() / 2);
-      on.state('waiting', pause);
+      on.state('waiting');
       await new Promise((done) => {
         const timer = setTimeout(done, pause);
         hurry = () => (clearTimeout(timer), done());

@@ -10,7 +10,7 @@ const narrow = matchMedia('(max-width: 760px)');
 let session = null; // the id of the open one
 let conversation = null;
 let info = null; // what the server says of it
-let stream = { state: 'live' };
+let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
 let stopping = false; // this tab has asked for it
 let stuck = true; // the view follows the end
@@ -36,9 +36,10 @@ const tried = (work) => async (...given) => {
 function open(id) {
   unfollow();
   [session, info, stuck, stopping] = [id, null, true, false];
-  stream = { state: id ? 'opening' : 'live' };
+  stream = id ? 'opening' : 'live';
   say('');
   document.body.classList.remove('nav');
+  list();
   by('empty').hidden = Boolean(id);
   conversation = new Conversation(log, {
     drawn: follows,
@@ -48,13 +49,14 @@ function open(id) {
       await call('POST', path(`/actions/${encodeURIComponent(action)}`), body);
       prompt.focus();
     },
-    again: tried(() => send(path('/continue'), {})),
+    again: tried(() => call('POST', path('/continue'), {})),
   });
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
     event: (event) => mine === conversation && mine.apply(event),
-    state: (state, wait) => ((stream = { state, wait }), show()),
-    gone: (why) => ((stream = { state: 'gone' }), say(why), show()),
+    state: (state) => ((stream = state), show()),
+    gone: (why) => ((stream = 'gone'), say(why), show()),
+    anew: () => mine.clear(),
   });
   show();
   refresh();
@@ -77,10 +79,11 @@ function refresh() {
     const id = session;
     try {
       const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
-      list(all.sessions);
+      listed = all.sessions.sort((a, b) => b.changed - a.changed);
+      list();
       if (id !== session || !one) return;
       info = one.session;
-      if (info.run && !one.running) conversation.interrupted(info.run);
+      if (one.interrupted) conversation.interrupted(info.run);
       show();
     } catch {
       // The stream of events says that the server is away.
@@ -88,26 +91,34 @@ function refresh() {
   }, 150);
 }
 
-function list(sessions) {
-  const sorted = [...sessions].sort((a, b) => b.changed - a.changed);
-  by('list').replaceChildren(...sorted.map((one) => {
-    const title = one.title || 'New session';
+let listed = []; // the sessions in the list
+let sure = null; // the session that would be deleted by one more click
+
+function list() {
+  const focused = document.activeElement?.dataset.key;
+  by('list').replaceChildren(...listed.map((one) => {
+    const title = one.title || one.settings?.name || 'New session';
     const state = one.pending?.length ? 'waits for you' : one.run ? 'working' : ago(one.changed);
-    const remove = el('button', { class: 'quiet', 'aria-label': `Delete ${title}`, title: 'Delete' }, '✕');
-    remove.addEventListener('click', tried(async () => {
-      if (!remove.classList.contains('sure')) {
-        remove.classList.add('sure');
-        remove.textContent = 'Delete?';
-        return;
-      }
-      await call('DELETE', `sessions/${encodeURIComponent(one.id)}`);
-      if (one.id === session) location.hash = '';
-      refresh();
-    }));
-    const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page' },
+    const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
+    const remove = el('button', {
+      class: sure === one.id ? 'quiet sure' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
+      'aria-label': sure === one.id ? `Yes, delete ${title}` : `Delete ${title}`,
+      onclick: tried(() => forget(one.id)),
+    }, sure === one.id ? 'Delete?' : '✕');
     return el('li', {}, link, remove);
   }));
+  if (focused) [...by('list').querySelectorAll('[data-key]')].find((one) => one.dataset.key === focused)?.focus();
+}
+
+async function forget(id) {
+  const asked = sure === id;
+  sure = asked ? null : id;
+  list();
+  if (!asked) return;
+  await call('DELETE', `sessions/${encodeURIComponent(id)}`);
+  if (id === session) location.hash = '';
+  refresh();
 }
 
 function ago(time) {
@@ -121,10 +132,10 @@ function ago(time) {
 /** Draws what stands around the conversation. */
 function show() {
   const { running, waiting, queue, pending } = conversation;
-  const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream.state]
+  const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]
     ?? (waiting.size ? 'Waits for you' : running ? 'Working…' : session ? 'Ready' : '');
   if (by('status').textContent !== state) by('status').textContent = state;
-  by('status').dataset.state = stream.state !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
+  by('status').dataset.state = stream !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
   const title = info?.title || (session ? 'Session' : 'New session');
   by('title').textContent = title;
   document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;

@@ -24,7 +24,7 @@ const plain = (text) => cut(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''), MOST);
 /** Lines with their colours, as `[kind, text]`. */
 function coloured(lines) {
   const box = el('pre', { class: 'diff', tabindex: 0 });
-  for (const [kind, text] of lines.slice(0, LINES)) box.append(el('span', { class: kind }, `${text}\n`));
+  for (const [kind, text] of lines.slice(0, LINES)) box.append(el('span', { class: kind }, text));
   if (lines.length > LINES) box.append(el('span', { class: 'hunk' }, `… ${lines.length - LINES} more lines`));
   return box;
 }

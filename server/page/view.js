@@ -111,7 +111,13 @@ export class Conversation {
     this.open = new Map(); // replies that stream, by number
     this.waiting = new Map(); // actions that wait for an answer, by call
     this.pending = new Map(); // texts that wait for a run of their own, by input
-    root.replaceChildren();
+    this.clear();
+  }
+
+  clear() {
+    this.root.replaceChildren();
+    for (const map of [this.calls, this.open, this.waiting]) map.clear();
+    this.run = null;
   }
 
   get running() { return this.run !== null; }
@@ -230,8 +236,9 @@ export class Conversation {
   }
 
   reset() {
-    this.root.replaceChildren();
-    for (const map of [this.calls, this.open, this.waiting]) map.clear();
+    const { run } = this;
+    this.clear();
+    this.run = run;
     this.notice('The conversation began anew.');
     this.on.changed();
   }
@@ -253,7 +260,7 @@ export class Conversation {
 
   /** A crash left this run open, and nothing goes on with it by itself. */
   interrupted(run) {
-    if (this.run !== null && this.run !== run) return;
+    if (this.run !== run) return;
     this.run = null;
     this.notice('The server stopped in the middle of this run.', 'error', el('button', { type: 'button', class: 'again', onclick: () => this.on.again() }, 'Continue'));
     this.on.changed();

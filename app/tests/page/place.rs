@@ -30,8 +30,8 @@ impl Place {
         let (dir, model) = (project(), Server::start());
         let args = ["serve", "--addr", "127.0.0.1:0", "--model", "local/scripted", "--base-url", &model.url];
         let mut process = Process::start(&dir, &[&args, more].concat());
-        let url = process.err.after("http://");
-        Place { dir, url: format!("http://{url}"), model, browser: Browser::start(), _process: process }
+        let url = process.err.word_after("Serving at ");
+        Place { dir, url, model, browser: Browser::start(), _process: process }
     }
 
     /// A tab with nothing in it but the page.

@@ -162,7 +162,7 @@ fn two_tabs_see_the_same_and_one_answers_for_both() {
     }
     two.say("Go on.");
     place.request().call(&[("edit_file", edit("goats"))]);
-    one.until_text(".user:last-of-type", "Go on.");
+    one.until_text(".user", "Go on.");
     for tab in [&one, &two] {
         tab.until_text(".card", "Run edit_file?");
     }
@@ -216,6 +216,7 @@ fn sessions_are_listed_left_and_deleted() {
     tab.until_text("#title", "First");
     tab.eval("history.back()");
     tab.until_text("#log .user", "Second");
+    tab.until_text("#list a[aria-current]", "Second");
     tab.click("#list li:has([aria-current]) button");
     tab.until_text("#list button", "Delete?");
     tab.click("#list .sure");

@@ -166,14 +166,6 @@ impl Output {
         }
     }
 
-    /// Waits until `text` comes, and gives what stands behind it in its line.
-    pub(crate) fn after(&mut self, text: &str) -> String {
-        self.until(text);
-        let start = self.seen;
-        self.until("\n");
-        String::from_utf8(self.bytes[start..self.seen].to_vec()).unwrap().trim().to_owned()
-    }
-
     fn rest(&mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
