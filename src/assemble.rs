@@ -79,6 +79,27 @@ impl Assembler {
         (number, update)
     }
 
+    /// What has been told of it so far, the deltas of each block as one: for who comes later.
+    pub(crate) fn told(&self) -> Vec<Update> {
+        let mut told = Vec::new();
+        for Block { number, part, arguments } in &self.blocks {
+            let block = *number;
+            match part {
+                Part::Text { text, .. } if text.is_empty() => {}
+                Part::Thinking { text, .. } if text.is_empty() => {}
+                Part::Text { text, .. } => told.push(Update::Text { block, delta: text.clone() }),
+                Part::Thinking { text, .. } => told.push(Update::Thinking { block, delta: text.clone() }),
+                Part::ToolCall(call) => {
+                    told.push(Update::ToolCallStart { block, name: call.name.clone() });
+                    if !arguments.is_empty() {
+                        told.push(Update::ToolCall { block, delta: arguments.clone() });
+                    }
+                }
+            }
+        }
+        told
+    }
+
     /// The message as far as it has come, for a snapshot.
     pub(crate) fn so_far(&self, model: Arc<str>) -> AssistantMessage {
         let parts = self.blocks.iter().map(|b| b.part.clone()).collect();

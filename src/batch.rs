@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Call, Phase};
 use crate::config::WhileAwaiting;
-use crate::crew::{Owned, Ready, Running, shortened, step_back};
+use crate::crew::{Owned, Ready, Running, Told, shortened, step_back};
 use crate::error::{Need, StepError};
 use crate::event::AgentEvent;
 use crate::hooks::{BeforeToolCall, ToolCallInfo};
@@ -241,8 +241,8 @@ impl Session {
         let now = Instant::now();
         let idle = spec.idle_timeout.map(|idle| (idle, now + idle));
         let _task = Owned(task.abort_handle());
-        let running =
-            Running { cancel, _task, deadline: now + time, idle, late: None, time, interruptible: spec.interruptible };
+        let (deadline, interruptible, told) = (now + time, spec.interruptible, Told::default());
+        let running = Running { cancel, _task, deadline, idle, late: None, time, interruptible, told };
         self.crew.running.insert(id, running);
     }
 
@@ -301,6 +301,7 @@ impl Session {
                     if let Some((idle, until)) = &mut running.idle {
                         *until = Instant::now() + *idle;
                     }
+                    running.told.add(&update);
                     self.hub.overlay(AgentEvent::ToolExecutionUpdate { call, update });
                 }
             }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ToolError;
 use crate::hooks::{FnAfterToolCall, ToolCallInfo};
 use crate::message::{CallId, Content, ResultStatus, ToolResult};
-use crate::tool::{Outcome, Report, ToolOutput};
+use crate::tool::{Outcome, Progress, Report, ToolOutput, ToolUpdate};
 
 /// The tools that run, and what is known of calls that do not run yet.
 #[derive(Default)]
@@ -45,6 +45,36 @@ pub(crate) struct Running {
     /// The time that it has in all.
     pub(crate) time: Duration,
     pub(crate) interruptible: bool,
+    pub(crate) told: Told,
+}
+
+/// What a running tool has let know, merged, for who comes later.
+#[derive(Default)]
+pub(crate) struct Told {
+    output: String,
+    progress: Option<Box<Progress>>,
+}
+
+/// So many bytes of a running tool's output are kept at least; the older ones go.
+const TOLD: usize = 64 * 1024;
+
+impl Told {
+    pub(crate) fn add(&mut self, update: &ToolUpdate) {
+        match update {
+            ToolUpdate::Output(more) => {
+                self.output.push_str(more);
+                if self.output.len() > 2 * TOLD {
+                    let from = self.output.ceil_char_boundary(self.output.len() - TOLD);
+                    self.output.drain(..from);
+                }
+            }
+            ToolUpdate::Progress(progress) => self.progress = Some(progress.clone()),
+        }
+    }
+    pub(crate) fn updates(&self) -> impl Iterator<Item = ToolUpdate> {
+        let output = (!self.output.is_empty()).then(|| ToolUpdate::Output(self.output.clone()));
+        output.into_iter().chain(self.progress.clone().map(ToolUpdate::Progress))
+    }
 }
 
 /// A task that ends with whoever holds this: when its call is settled, or the session gone.

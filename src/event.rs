@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId, U
 use crate::tool::ToolUpdate;
 
 /// Something that the agent needs from outside: a call that waits for an answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExternalAction {
     /// The call.
     pub call: CallId,
@@ -28,7 +29,7 @@ pub struct ExternalAction {
 }
 
 /// What a run started from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunCause {
@@ -52,7 +53,7 @@ impl RunCause {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndKind {
@@ -69,7 +70,7 @@ pub enum EndKind {
 }
 
 /// An event with where it stands. Serialises flat, with the event's `type`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Envelope {
     /// Numbers the events that tell of items of the log, without gaps, the same after a restart.
     /// Deltas, progress and the start of a message that still streams carry the last number.
@@ -89,7 +90,7 @@ pub struct Envelope {
 }
 
 /// The call that a sub-agent works for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parent {
     /// The parent's session.
     pub session_id: Arc<str>,
@@ -98,7 +99,7 @@ pub struct Parent {
 }
 
 /// What happens in a session.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AgentEvent {
@@ -205,7 +206,7 @@ pub enum AgentEvent {
 }
 
 /// Whose message it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The user's.
@@ -232,7 +233,7 @@ impl Message {
 }
 
 /// One piece of a message that streams; never the whole of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
@@ -269,7 +270,7 @@ pub enum Update {
 }
 
 /// How a run ended, in full.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunOutcome {
     /// How.

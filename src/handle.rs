@@ -42,6 +42,17 @@ impl AgentHandle {
         stream
     }
 
+    /// The events from here on, for a reader that has missed the earlier ones: first what is of no item yet, merged (the
+    /// reply that streams from its `message_start`, what running tools have let know). The number is the length of the
+    /// session's log at this moment: its items tell the rest, by [`Past::events_after`](crate::Past::events_after), and
+    /// nothing is told twice or left out between them.
+    pub async fn join(&self) -> Result<(u64, EventStream), InputError> {
+        let (subscriber, stream) = Subscriber::new(false);
+        let (ack, told) = oneshot::channel();
+        let _ = self.control.send(Control::Mail(Mail::Join(subscriber, ack)));
+        Ok((told.await.map_err(|_| InputError::Gone)?, stream))
+    }
+
     /// Sends a request and waits until its run has ended.
     ///
     /// Fails with [`InputError::Busy`] while a run goes on. A run that ends in an error is `Ok`: its

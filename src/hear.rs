@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::calls::Phase;
 use crate::error::{InputError, StepError};
+use crate::event::{AgentEvent, Role};
 use crate::extensions::Extensions;
 use crate::input::{ActionResult, Decision, InputEvent, Lane, Prompt, Urgency};
 use crate::item::Item;
 use crate::message::InputId;
 use crate::schema::Schema;
-use crate::session::{Input, Mail, Receipt, Session};
+use crate::session::{Input, Mail, Partial, Receipt, Session};
 use crate::state::AgentState;
 
 /// Requests that may wait for a run of their own.
@@ -21,6 +22,11 @@ impl Session {
         match mail {
             Mail::State(ack) => drop(ack.send(self.state())),
             Mail::Subscribe(subscriber) => self.hub.subscribe(subscriber),
+            Mail::Join(subscriber, ack) => {
+                let overlay = self.overlay();
+                self.hub.join(subscriber, overlay);
+                let _ = ack.send(self.fold.len);
+            }
             Mail::Input(input) => {
                 let urgency = self.take_in(*input);
                 self.flush().await?;
@@ -148,6 +154,22 @@ impl Session {
     /// The host's values of a request whose run begins.
     pub(crate) fn take_rider(&mut self, input: &InputId) -> Extensions {
         self.riders.remove(input).unwrap_or_default()
+    }
+
+    /// What has been told of the reply that streams and by the tools that run, merged.
+    fn overlay(&self) -> Vec<AgentEvent> {
+        let mut events = Vec::new();
+        if let Some(Partial { id: message_id, reply, .. }) = &self.partial {
+            let message_id = *message_id;
+            events.push(AgentEvent::MessageStart { message_id, role: Role::Assistant });
+            let told = reply.told().into_iter();
+            events.extend(told.map(|update| AgentEvent::MessageUpdate { message_id, update }));
+        }
+        for (call, running) in &self.crew.running {
+            let told = running.told.updates();
+            events.extend(told.map(|update| AgentEvent::ToolExecutionUpdate { call: call.clone(), update }));
+        }
+        events
     }
 
     /// A snapshot, for whoever asks.

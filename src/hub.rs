@@ -125,6 +125,13 @@ impl Hub {
     pub(crate) fn subscribe(&mut self, subscriber: Subscriber) {
         self.subscribers.push(subscriber);
     }
+    /// Takes in one who comes late: what is told to this one alone is the overlay so far.
+    pub(crate) fn join(&mut self, subscriber: Subscriber, overlay: Vec<AgentEvent>) {
+        for event in overlay {
+            push(&subscriber.shared, &self.envelope(event));
+        }
+        self.subscribe(subscriber);
+    }
     /// Events from here on belong to this run.
     pub(crate) fn set_run(&mut self, run: RunId) {
         self.run = run;
@@ -144,16 +151,19 @@ impl Hub {
             return;
         }
         let ended = matches!(event, AgentEvent::AgentEnd(_));
-        let envelope = Arc::new(Envelope {
+        let envelope = self.envelope(event);
+        self.subscribers
+            .retain(|s| Arc::strong_count(&s.shared) > 1 && push(&s.shared, &envelope) && !(ended && s.one_run));
+    }
+    fn envelope(&self, event: AgentEvent) -> Arc<Envelope> {
+        Arc::new(Envelope {
             seq: self.seq,
             session_id: self.session.clone(),
             run_id: self.run,
             parent: self.parent.clone(),
             time: self.ambient.now(),
             event,
-        });
-        self.subscribers
-            .retain(|s| Arc::strong_count(&s.shared) > 1 && push(&s.shared, &envelope) && !(ended && s.one_run));
+        })
     }
 }
 

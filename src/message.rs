@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -60,11 +61,26 @@ macro_rules! numbered {
         }
     };
 }
+
+macro_rules! numbered_schema {
+    ($name:ident, $letter:literal) => {
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": concat!("^", $letter, "[0-9]+$") })
+            }
+        }
+    };
+}
+numbered_schema!(MessageId, "m");
+numbered_schema!(RunId, "r");
 numbered!(MessageId, "m");
 numbered!(RunId, "r");
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// Its number in the session.
     pub id: MessageId,
@@ -77,7 +93,7 @@ pub struct Message {
 }
 
 /// Who speaks, and what is said. Serialised with `role`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Body {
     /// The user, or the host on the user's behalf.
@@ -138,7 +154,7 @@ impl Message {
 }
 
 /// A piece of user or tool content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Content {
@@ -178,7 +194,7 @@ fn join_text(content: &[Content]) -> String {
 }
 
 /// What the user says.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UserMessage {
     /// Text and images, in order.
     pub content: Vec<Content>,
@@ -198,7 +214,7 @@ impl UserMessage {
 }
 
 /// What the model says: one reply.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantMessage {
     /// Text, thinking and tool calls, in the order in which they began.
     pub parts: Vec<Part>,
@@ -227,7 +243,7 @@ impl AssistantMessage {
 
 /// A part of a reply. A `signature` is opaque data of the provider, to be sent back as it came
 /// and to that provider's same model only.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Part {
@@ -252,7 +268,7 @@ pub enum Part {
 }
 
 /// A tool call as the model wrote it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// Unique in the session.
     pub id: CallId,
@@ -266,7 +282,7 @@ pub struct ToolCall {
 }
 
 /// Why a reply ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
@@ -288,7 +304,7 @@ pub enum StopReason {
 }
 
 /// The one result of one tool call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
     /// The call that it answers.
     pub call: CallId,
@@ -319,7 +335,7 @@ impl ToolResult {
 }
 
 /// How a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResultStatus {
@@ -338,7 +354,7 @@ pub enum ResultStatus {
 }
 
 /// A message of the application's own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CustomMessage {
     /// The application's name for this kind of message.
     pub kind: String,
@@ -359,7 +375,7 @@ body_from!(User: UserMessage, Assistant: AssistantMessage, ToolResult: ToolResul
 
 /// Tokens of one request, or of many added up. `input` counts neither cache reads nor cache
 /// writes, so [`Usage::total`] is the sum of the four; `reasoning` is a part of `output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Input tokens at full price.

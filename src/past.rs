@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::ambient::{Ambient, SystemAmbient};
-use crate::event::{EndKind, Envelope, ExternalAction};
+use crate::event::{AgentEvent, EndKind, Envelope, ExternalAction, Update};
 use crate::fold::Fold;
 use crate::input::Lane;
 use crate::item::Item;
-use crate::message::{History, InputId, Message, RunId};
+use crate::message::{History, InputId, Message, MessageId, RunId};
 
 /// What a session's log says, for a reader that does not own the session.
 pub struct Past(Fold);
@@ -49,6 +49,22 @@ impl Past {
             });
         }
         events
+    }
+
+    /// What a reader is told that has seen the events up to number `after` and was cut off: which replies it has to
+    /// forget, because they came to nothing while it was away (a crash, an abort before a word was said), and then the
+    /// numbered events after `after`. To withdraw what the reader has not seen changes nothing for it.
+    pub fn events_after(session: impl Into<Arc<str>>, items: &[Item], after: u64) -> Vec<Envelope> {
+        let session_id = session.into();
+        let mut events = Self::events(session_id.clone(), items);
+        let mut told = events.split_off((after as usize).min(events.len()));
+        let (run_id, time) = events.last().map_or((RunId(0), 0), |last| (last.run_id, last.time));
+        let withdrawn = lost_replies(items, after).into_iter().map(|message_id| {
+            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
+            Envelope { seq: after, session_id: session_id.clone(), run_id, parent: None, time, event }
+        });
+        told.splice(..0, withdrawn);
+        told
     }
 
     /// Everything that was said.
@@ -116,4 +132,22 @@ impl Past {
         }
         Fork { shared, items: first }
     }
+}
+
+/// Replies that streamed when the last event told was number `after`, and that are not in the log.
+fn lost_replies(items: &[Item], after: u64) -> Vec<MessageId> {
+    let (mut fold, mut seq, mut lost) = (Fold::default(), 0, Vec::new());
+    // The reply that streams, and the number of the last event before it.
+    let mut streams: Option<(MessageId, u64)> = None;
+    for item in items {
+        let ends = matches!(item, Item::Opened { .. } | Item::RunEnded { .. } | Item::RequestStarted { .. });
+        lost.extend(streams.take_if(|_| ends).filter(|(_, from)| (*from..=seq).contains(&after)));
+        streams.take_if(|(id, _)| matches!(item, Item::Replied { message, .. } if message.id == *id));
+        fold.apply(item, &mut |_| seq += 1);
+        if let Item::RequestStarted { message, .. } = item {
+            streams = Some((*message, seq));
+        }
+    }
+    lost.extend(streams.filter(|(_, from)| *from <= after));
+    lost.into_iter().map(|(id, _)| id).collect()
 }

@@ -38,6 +38,8 @@ pub(crate) enum Mail {
     Input(Box<Input>),
     State(Ack<AgentState>),
     Subscribe(Subscriber),
+    /// One who comes late: gets what streams from its beginning, and is told the length of the log.
+    Join(Subscriber, Ack<u64>),
 }
 
 /// An input event and who waits for its receipt.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,7 +108,7 @@ impl Found {
 
 /// What is known of a session without reading it whole. A store that keeps it beside the log brings it up to date
 /// with [`SessionInfo::apply`], in the same append.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionInfo {
     /// The session.
@@ -209,7 +210,7 @@ impl SessionInfo {
 }
 
 /// An action that waits for an answer, in a session of a store.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PendingAction {
     /// The session.

@@ -161,7 +161,7 @@ impl std::fmt::Debug for ToolSpec {
 }
 
 /// What a tool gives back.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolOutput {
@@ -236,7 +236,7 @@ pub(crate) enum Outcome {
 }
 
 /// Something that a running tool lets its watchers know.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolUpdate {
     /// More output; updates of one call are to be joined.
@@ -246,7 +246,7 @@ pub enum ToolUpdate {
 }
 
 /// How far a running tool is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     /// What has been done.
     pub done: u64,

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io::{IsTerminal, Read};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -31,6 +32,11 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Talk to the agent, line by line.
     Chat(Options),
+    /// Serve the agent over HTTP.
+    ///
+    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps conversations; `/` is a
+    /// page to use them. Whoever reaches it can run commands here, so other machines reach it only with a token.
+    Serve(ServeArgs),
     /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
     ///
     /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
@@ -80,6 +86,13 @@ pub(crate) struct Place {
     /// are not held by it.
     #[arg(long)]
     guard: bool,
+    #[command(flatten)]
+    commands: CommandOptions,
+}
+
+/// What commands may do.
+#[derive(Debug, Args)]
+pub(crate) struct CommandOptions {
     /// Let commands use the network; otherwise they have none, not even of this machine.
     #[arg(long)]
     network: bool,
@@ -101,6 +114,13 @@ impl Place {
         Ok(if self.guard { workspace.guarded() } else { workspace })
     }
 
+    /// How commands are run.
+    pub(crate) fn commands(&self) -> Commands {
+        self.commands.commands()
+    }
+}
+
+impl CommandOptions {
     /// How commands are run.
     pub(crate) fn commands(&self) -> Commands {
         let mut commands = Commands::new();
@@ -137,6 +157,38 @@ pub(crate) struct ModelsArgs {
     pub(crate) json: bool,
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on. With one that other machines reach, a token is needed.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7777")]
+    pub(crate) addr: SocketAddr,
+    /// A directory that clients may work in, and in all below it; the current one if none is given. May be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Vec<PathBuf>,
+    /// What clients must send as `Authorization: Bearer TOKEN`, at least 16 characters; else LOOPWRIGHT_TOKEN, which other
+    /// users of this machine cannot see.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// A name that clients may call the server by, besides its address and localhost. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    /// The most runs at a time of one client's address; 32 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_runs: Option<u32>,
+    /// The model of sessions that name none, such as openai/gpt-4o-mini; `offline` for rules that need no model.
+    ///
+    /// Requests of /api/agent-chat bring their own model and key.
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+    /// The address of a server of your own for that model, up to but without `/chat/completions`.
+    #[arg(long, value_name = "URL", requires = "model")]
+    pub(crate) base_url: Option<String>,
+    #[arg(long, value_name = "FILE", help = MODELS)]
+    pub(crate) models: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) commands: CommandOptions,
 }
 
 const MODELS: &str = "A list of your own models, in TOML; else LOOPWRIGHT_MODELS, else loopwright/models.toml in \

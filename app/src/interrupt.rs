@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C, and SIGTERM.
 
 use std::io;
 
@@ -21,6 +21,18 @@ impl Interrupt {
         #[cfg(windows)]
         let heard = ctrl_c();
         heard.map(Interrupt).map_err(why)
+    }
+
+    /// The same for SIGTERM, by which services are stopped.
+    #[cfg(unix)]
+    pub(crate) fn terminate() -> Result<Self, StartError> {
+        let why = |why: io::Error| StartError(format!("SIGTERM cannot be listened for: {why}."));
+        signal(SignalKind::terminate()).map(Interrupt).map_err(why)
+    }
+    /// There is no SIGTERM here.
+    #[cfg(windows)]
+    pub(crate) fn terminate() -> Result<Self, StartError> {
+        Interrupt::listen()
     }
 
     /// Resolves at the next Ctrl-C, or at one since the last time.

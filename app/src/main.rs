@@ -1,5 +1,5 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, `models` to choose from, one tool with
-//! `tools call`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, a server with `serve`, `models` to choose
+//! from, one tool with `tools call`.
 
 mod agent;
 mod args;
@@ -9,6 +9,7 @@ mod model;
 mod models;
 mod print;
 mod run;
+mod serve;
 mod tools;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
+        Some(Command::Serve(args)) => start(serve::serve(&args)),
         Some(Command::Models(args)) => models::models(&args),
         Some(Command::Chat(options)) => start(chat::chat(&options)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),

@@ -1,17 +1,18 @@
 //! [`Server`]: what all routes share, and how it is set up.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright::{InMemoryStore, MemoryStore};
 use loopwright_tools::Commands;
 
 use crate::drain::Drain;
-use crate::guard::Runs;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::models::Models;
+use crate::roots::Roots;
+use crate::runs::Runs;
 
 /// What all routes share. Clones are the same server.
 #[derive(Clone)]
@@ -20,16 +21,18 @@ pub struct Server(Arc<Shared>);
 /// The parts of a [`Server`].
 pub(crate) struct Shared {
     pub(crate) models: Box<dyn Models>,
-    /// The directories that work may be done in, without symbolic links.
-    pub(crate) roots: Vec<PathBuf>,
+    /// The directories that work may be done in.
+    pub(crate) roots: Roots,
     pub(crate) commands: Commands,
     /// Digest of the token that clients must show.
     pub(crate) token: Option<[u8; 32]>,
+    /// Names that clients may call it by, besides its address.
+    pub(crate) hosts: Vec<String>,
     pub(crate) store: Arc<dyn MemoryStore>,
     pub(crate) limits: Limits,
     pub(crate) runs: Runs,
     pub(crate) live: Live,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
 }
 
@@ -56,6 +59,7 @@ impl Server {
             roots: Vec::new(),
             commands: Commands::new(),
             token: None,
+            hosts: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
             limits: Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096 },
         }
@@ -69,6 +73,7 @@ pub struct ServerBuilder {
     roots: Vec<PathBuf>,
     commands: Commands,
     token: Option<String>,
+    hosts: Vec<String>,
     store: Arc<dyn MemoryStore>,
     limits: Limits,
 }
@@ -87,6 +92,12 @@ impl ServerBuilder {
     /// What clients must send as `Authorization: Bearer TOKEN` to a server that is [served](crate::serve).
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+    /// A name that clients may call a [served](crate::serve) server by, besides its address and `localhost`: that of a
+    /// proxy in front of it, for instance, without a port. May be repeated.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.hosts.push(name.into());
         self
     }
     /// Where live sessions are kept; in RAM by default.
@@ -113,31 +124,27 @@ impl ServerBuilder {
         if self.roots.is_empty() {
             self.roots.push(".".into());
         }
-        let roots = self.roots.iter().map(|root| real_directory(root)).collect::<Result<_, _>>()?;
+        let roots = Roots::open(&self.roots)?;
         if self.token.as_ref().is_some_and(|token| token.chars().count() < 16) {
             let why =
                 "The token is too short: give one of at least 16 characters, such as `openssl rand -hex 16` makes.";
             return Err(ConfigError(why.into()));
         }
+        let metrics = Arc::<Metrics>::default();
         Ok(Server(Arc::new(Shared {
             models: self.models,
             roots,
             commands: self.commands,
             token: self.token.as_deref().map(crate::guard::digest),
+            hosts: self.hosts,
             store: self.store,
             runs: Runs::default(),
-            live: Live::default(),
-            metrics: Metrics::default(),
+            live: Live::new(metrics.clone()),
+            metrics,
             drain: Drain::default(),
             limits: self.limits,
         })))
     }
-}
-
-fn real_directory(root: &Path) -> Result<PathBuf, ConfigError> {
-    let fail = |why: &str| ConfigError(format!("The root {} cannot be used: {why}.", root.display()));
-    let real = std::fs::canonicalize(root).map_err(|why| fail(&why.to_string()))?;
-    if real.is_dir() { Ok(real) } else { Err(fail("it is not a directory")) }
 }
 
 /// The server could not be set up; a sentence for its operator.

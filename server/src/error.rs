@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use loopwright::{ModelError, ModelErrorKind};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why a request was refused: an HTTP status and `{"error": {"kind", "message", "path"?}}`.
@@ -16,7 +17,7 @@ pub(crate) struct ApiError {
 }
 
 /// The kinds of errors, each with its status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     BadRequest,
@@ -70,21 +71,28 @@ impl From<ModelError> for ApiError {
     }
 }
 
+/// What is told of an error.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Refused {
+    error: Told,
+}
+
+/// Why a request was refused.
+#[derive(Serialize, JsonSchema)]
+struct Told {
+    kind: Kind,
+    /// A sentence: what was wrong, and what to do.
+    message: String,
+    /// Where in the body, as a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        #[derive(Serialize)]
-        struct Body {
-            error: Told,
-        }
-        #[derive(Serialize)]
-        struct Told {
-            kind: Kind,
-            message: String,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            path: Option<String>,
-        }
         let status = self.kind.status();
-        (status, Json(Body { error: Told { kind: self.kind, message: self.message, path: self.path } })).into_response()
+        (status, Json(Refused { error: Told { kind: self.kind, message: self.message, path: self.path } }))
+            .into_response()
     }
 }
 

@@ -1,1 +1,151 @@
-//! The frames of `/api/agent-chat`.
+//! The frames of `/api/agent-chat`, and which events they are made of.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loopwright::{AgentEvent, CallId, EndKind, Progress, ResultStatus, Role, RunOutcome, ToolUpdate, Update};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What a client reads, a line of JSON each.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(crate) enum Frame {
+    /// The run began.
+    AgentStart,
+    /// A reply begins.
+    ThinkingStart,
+    /// More of what the model thinks.
+    Thinking { content: String },
+    /// More text of the reply.
+    Content { content: String },
+    /// What came of this reply no longer counts: the model's server failed, and is asked again.
+    Withdrawn,
+    /// The reply is whole.
+    ThinkingEnd,
+    /// A tool begins.
+    ToolUse { tool_name: Arc<str>, tool_input: Arc<Value>, tool_id: CallId },
+    /// More of a tool's output.
+    ToolUpdate {
+        tool_id: CallId,
+        content: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        progress: Option<Progress>,
+    },
+    /// A tool was not run, as `autoApprove` does not list it.
+    Confirm { tool_name: Arc<str>, tool_id: CallId },
+    /// A tool has ended.
+    ToolResult { tool_id: CallId, content: String, is_error: bool },
+    /// The run failed.
+    Error { kind: String, message: String },
+    /// The run has ended; nothing comes after it.
+    Complete,
+}
+
+impl Frame {
+    /// In one line.
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Frame::Error { kind: kind.into(), message: message.into() }
+    }
+}
+
+/// Makes frames of a run's events.
+#[derive(Default)]
+pub(crate) struct Frames {
+    /// Something of the reply that streams was told.
+    told: bool,
+    ended: bool,
+}
+
+impl Frames {
+    /// The frames that tell of this event.
+    pub(crate) fn tell(&mut self, event: &AgentEvent, to: &mut VecDeque<Frame>) {
+        match event {
+            AgentEvent::AgentStart { .. } => to.push_back(Frame::AgentStart),
+            AgentEvent::MessageStart { role: Role::Assistant, .. } => {
+                self.told = false;
+                to.push_back(Frame::ThinkingStart);
+            }
+            AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
+            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => to.push_back(Frame::ThinkingEnd),
+            AgentEvent::ToolExecutionStart { call, name, arguments } => {
+                let (tool_name, tool_input, tool_id) = (name.clone(), arguments.clone(), call.clone());
+                to.push_back(Frame::ToolUse { tool_name, tool_input, tool_id });
+            }
+            AgentEvent::ToolExecutionUpdate { call, update, .. } => {
+                let tool_id = call.clone();
+                to.push_back(match update {
+                    ToolUpdate::Output(content) => {
+                        Frame::ToolUpdate { tool_id, content: content.clone(), progress: None }
+                    }
+                    ToolUpdate::Progress(progress) => {
+                        let progress = Some(Progress::clone(progress));
+                        Frame::ToolUpdate { tool_id, content: String::new(), progress }
+                    }
+                });
+            }
+            AgentEvent::ToolExecutionEnd { call, name, status, is_error, result } => {
+                if *status == ResultStatus::Denied {
+                    to.push_back(Frame::Confirm { tool_name: name.clone(), tool_id: call.clone() });
+                }
+                to.push_back(Frame::ToolResult { tool_id: call.clone(), content: result.text(), is_error: *is_error });
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                self.ended = true;
+                to.extend(failure(outcome));
+                to.push_back(Frame::Complete);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the run's end was told.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What is told where the events end before the run does.
+    pub(crate) fn cut_off(lagged: bool) -> [Frame; 2] {
+        let error = match lagged {
+            true => Frame::error("too_slow", "The client reads too slowly; the run was stopped."),
+            false => Frame::error("internal", "The session ended before the run did."),
+        };
+        [error, Frame::Complete]
+    }
+
+    fn update(&mut self, update: &Update, to: &mut VecDeque<Frame>) {
+        let frame = match update {
+            Update::Text { delta, .. } => Frame::Content { content: delta.clone() },
+            Update::Thinking { delta, .. } => Frame::Thinking { content: delta.clone() },
+            Update::Withdrawn if self.told => Frame::Withdrawn,
+            _ => return,
+        };
+        self.told = !matches!(frame, Frame::Withdrawn);
+        to.push_back(frame);
+    }
+}
+
+/// Why a run ended before it was done.
+fn failure(outcome: &RunOutcome) -> Option<Frame> {
+    let kind = match (outcome.end, outcome.model_error) {
+        (EndKind::Done, _) => return None,
+        (EndKind::Aborted, _) => "aborted".to_owned(),
+        (EndKind::Limit, _) => "limit".to_owned(),
+        (EndKind::AwaitingAction, _) => "awaiting_action".to_owned(),
+        (_, Some(kind)) => serde_json::to_value(kind).ok().and_then(|kind| Some(kind.as_str()?.to_owned()))?,
+        (_, None) => "internal".to_owned(),
+    };
+    let message = match (&outcome.error, outcome.end) {
+        (Some(error), _) => error.to_string(),
+        (None, EndKind::Limit) => "A limit of the run is reached; what was done so far holds.".to_owned(),
+        (None, EndKind::Aborted) => "The run was aborted.".to_owned(),
+        (None, EndKind::AwaitingAction) => "The run waits for a confirmation, which cannot be given here.".to_owned(),
+        (None, _) => "The run failed.".to_owned(),
+    };
+    Some(Frame::error(kind, message))
+}

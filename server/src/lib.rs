@@ -16,6 +16,7 @@
 //! ```
 
 mod agent_chat;
+mod body;
 mod config;
 mod drain;
 mod error;
@@ -26,8 +27,11 @@ mod health;
 mod live;
 mod metrics;
 mod models;
+mod observe;
 mod openapi;
 mod page;
+mod roots;
+mod runs;
 mod serve;
 mod sessions;
 mod sse;
@@ -52,6 +56,6 @@ pub fn router(server: Server) -> Router {
         .merge(page::routes())
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method)
-        .layer(axum::middleware::from_fn_with_state(server.clone(), guard::body))
+        .layer(axum::middleware::from_fn_with_state(server.clone(), body::bounded))
         .with_state(server)
 }

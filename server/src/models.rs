@@ -4,8 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use loopwright::{ChatModel, ModelError, ModelErrorKind};
-use loopwright_providers::{Catalogue, Http, Offline, Reprompt, Resolved, Retry, Wire, resolve_with};
+use loopwright_providers::anthropic::Messages;
+use loopwright_providers::gemini::GenerateContent;
+use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::openai_responses::Responses;
+use loopwright_providers::{
+    Catalogue, Http, Model, Offline, Reprompt, Resolved, Retry, Wire, WireFormat, resolve_with,
+};
+use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::body::or_default;
 
 /// Gives the models that agents use.
 pub trait Models: Send + Sync {
@@ -24,12 +33,13 @@ pub trait Models: Send + Sync {
 }
 
 /// What a request says of its model. Its `Debug` shows neither key nor headers.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LlmConfig {
     /// The key.
     pub api_key: Option<String>,
     /// The model's name, or `PROVIDER/NAME`.
+    #[serde(deserialize_with = "or_default")]
     pub model: String,
     /// The address of the model's server, up to but without `/chat/completions`.
     pub base_url: Option<String>,
@@ -40,6 +50,7 @@ pub struct LlmConfig {
     /// The most tokens of a reply.
     pub max_tokens: Option<u32>,
     /// Further headers for the model's server.
+    #[serde(deserialize_with = "or_default")]
     pub headers: BTreeMap<String, String>,
 }
 
@@ -108,14 +119,33 @@ impl Models for Named {
     }
 
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
-        let key = config.api_key.clone().unwrap_or_default();
-        let id = match config.provider.as_deref().filter(|provider| !provider.is_empty()) {
-            Some(provider) => format!("{provider}/{}", config.model),
-            None => config.model.clone(),
-        };
-        let var = |name: &str| (name.ends_with("_KEY") && !key.trim().is_empty()).then(|| key.clone());
-        let resolved = self.resolve(&id, config.base_url.as_deref(), var)?;
-        let _ = Wire::OpenAiChat;
-        Ok(Box::new(Retry::new(Reprompt::new(resolved.build()?))))
+        let told =
+            |text: &Option<String>| text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let (key, base_url) = (told(&config.api_key), told(&config.base_url));
+        // At an address of its own a server may call its models anything, with a `/` too.
+        let provider = told(&config.provider).or_else(|| base_url.is_some().then(|| "custom".to_owned()));
+        let id = provider.map_or_else(|| config.model.clone(), |provider| format!("{provider}/{}", config.model));
+        if id.starts_with("offline/") {
+            return Ok(Box::new(Offline::new()));
+        }
+        // Nothing of the server's environment: neither its keys nor its addresses are the client's.
+        let var = |name: &str| key.clone().filter(|_| name.ends_with("_KEY"));
+        let resolved = self.resolve(&id, base_url.as_deref(), var)?;
+        match resolved.wire() {
+            Wire::Anthropic => with_headers::<Messages>(resolved, config),
+            Wire::Gemini => with_headers::<GenerateContent>(resolved, config),
+            Wire::OpenAiResponses => with_headers::<Responses>(resolved, config),
+            _ => with_headers::<ChatCompletions>(resolved, config),
+        }
     }
+}
+
+fn with_headers<F>(resolved: Resolved, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError>
+where
+    F: WireFormat,
+    Model<F>: ChatModel + 'static,
+{
+    let builder = resolved.builder::<F>();
+    let builder = config.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
+    Ok(Box::new(Retry::new(Reprompt::new(builder.build()?))))
 }

@@ -1,17 +1,124 @@
-//! [`serve`]: the routes on a listener, with all checks.
+//! [`serve`]: the routes on a listener, with all checks, and clients held to their bounds.
+
+mod patient;
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
+use self::patient::Patient;
 use crate::config::Server;
+use crate::drain::drain;
+use crate::guard::{self, Guard};
 
-/// Serves all routes until `shutdown` resolves, and then until what goes on has ended.
+/// The most connections at a time; further ones wait.
+const CONNECTIONS: usize = 16_384;
+/// How long a client may take for the head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The most bytes of a head.
+const HEAD: usize = 64 * 1024;
+/// The most headers.
+const HEADERS: usize = 100;
+/// How long a client may take nothing of what is sent to it.
+const STALL: Duration = Duration::from_secs(30);
+/// How long what goes on may take to end when the server does.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long the streams of events may take to end after that.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long to wait when no connection can be taken, as when all files are open.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for ten seconds at most.
+///
+/// Requests must come by a name of this server (`Host`: the address, `localhost`, or a
+/// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token if there is one.
 ///
 /// # Errors
-/// The listener's address cannot be told, or is reachable from other machines while the server has no token.
+/// The listener's address cannot be told, or other machines reach it while the server has no token.
 pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-    let _ = (listener, server);
-    shutdown.await;
+    let address = listener.local_addr()?;
+    let Some(guard) = Guard::at(address, server.clone()) else {
+        let why = format!(
+            "Other machines reach {address}, so the server needs a token: whoever reaches it can run commands."
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    };
+    let routes = crate::router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
+    let (connections, late) = (TaskTracker::new(), TaskTracker::new());
+    let mut door = Door { listener, places: Arc::new(Semaphore::new(CONNECTIONS)), routes, server };
+    tokio::select! {
+        () = shutdown => {}
+        () = door.let_in(&connections, true) => {}
+    }
+    // From here on whoever comes is told that it is too late, until what goes on has ended.
+    connections.close();
+    let server = door.server.clone();
+    let ended = tokio::time::timeout(GRACE + LAST_WORDS, connections.wait()); // what is left goes with the runtime
+    tokio::select! {
+        _ = async { tokio::join!(drain(&server, GRACE), ended) } => {}
+        () = door.let_in(&late, false) => {}
+    }
     Ok(())
+}
+
+/// Where clients come in.
+struct Door {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    routes: Router,
+    server: Server,
+}
+
+impl Door {
+    /// Takes connections for ever; one that does not stay has one request.
+    async fn let_in(&mut self, connections: &TaskTracker, stay: bool) {
+        while let Ok(place) = self.places.clone().acquire_owned().await {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    let (routes, server) = (self.routes.clone(), self.server.clone());
+                    connections.spawn(async move {
+                        connection(stream, peer, routes, &server, stay).await;
+                        drop(place);
+                    });
+                }
+                Err(why) => {
+                    tracing::warn!(%why, "no connection could be taken");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, server: &Server, stay: bool) {
+    let _ = stream.set_nodelay(true); // it is slower without, no more
+    let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD)
+        .max_headers(HEADERS)
+        .keep_alive(stay);
+    let io = TokioIo::new(Patient::new(stream, STALL));
+    let mut connection = std::pin::pin!(http.serve_connection(io, service));
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = server.shared().drain.begun(), if stay => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(why) = ended {
+        tracing::debug!(%peer, %why, "a connection broke off");
+    }
 }

@@ -1,9 +1,135 @@
-//! `/api/sessions`: live sessions.
+//! `/api/sessions`: live sessions, which stay when a connection closes; and `/api/actions`, what waits for an answer in
+//! any of them.
 
-use axum::Router;
+mod actions;
+pub(crate) mod agent;
+mod bodies;
+pub(crate) mod refused;
 
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loopwright::{AgentHandle, InputEvent, Lane, MemoryError, Past, Prompt};
+
+pub(crate) use self::actions::{Actions, Answer, Decided};
+pub(crate) use self::bodies::{Accepted, Created, Listed, Messages, Said, Session, Settings, Steered};
+use crate::body::JsonBody;
 use crate::config::Server;
+use crate::error::ApiError;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
+        .route("/api/sessions", get(list).post(create))
+        .route("/api/sessions/{id}", get(one).delete(delete))
+        .route("/api/sessions/{id}/messages", get(messages))
+        .route("/api/sessions/{id}/prompt", post(prompt))
+        .route("/api/sessions/{id}/steer", post(steer))
+        .route("/api/sessions/{id}/follow-up", post(follow_up))
+        .route("/api/sessions/{id}/continue", post(go_on))
+        .route("/api/sessions/{id}/abort", post(abort))
+        .merge(actions::routes())
+}
+
+async fn create(
+    State(server): State<Server>,
+    JsonBody(settings): JsonBody<Settings>,
+) -> Result<(StatusCode, Json<Created>), ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let settings = serde_json::to_value(settings).unwrap_or_default();
+    let id = shared.live.create(&server, settings).await?;
+    Ok((StatusCode::CREATED, Json(Created { id })))
+}
+
+async fn list(State(server): State<Server>) -> Result<Json<Listed>, ApiError> {
+    Ok(Json(Listed { sessions: server.shared().store.sessions().await? }))
+}
+
+async fn one(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<Session>, ApiError> {
+    let shared = server.shared();
+    let session = shared.store.session(&id).await?;
+    if let Some(handle) = shared.live.peek(&id).await {
+        let state = handle.state().await?;
+        let texts = |queue: &[Arc<loopwright::Message>]| queue.iter().map(|message| message.text()).collect();
+        let queue = bodies::Queue { steering: texts(&state.steering_queue), follow_up: texts(&state.follow_up_queue) };
+        let (running, interrupted) = (state.is_running, state.interrupted_run.is_some());
+        return Ok(Json(Session { session, running, interrupted, queue }));
+    }
+    let past = Past::of(&shared.store.read(&id, 0).await?);
+    let texts = |wanted| {
+        let waiting = past.waiting().into_iter().filter(|(lane, _)| *lane == wanted);
+        waiting.map(|(_, message)| message.text()).collect()
+    };
+    let queue = bodies::Queue { steering: texts(Lane::Steering), follow_up: texts(Lane::FollowUp) };
+    Ok(Json(Session { session, running: false, interrupted: past.run().is_some(), queue }))
+}
+
+async fn delete(State(server): State<Server>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+    server.shared().live.delete(&server, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn messages(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<Messages>, ApiError> {
+    let items = server.shared().store.read(&id, 0).await?;
+    let (messages, seq) = (Past::of(&items).messages(), Past::events(id, &items).len() as u64);
+    Ok(Json(Messages { messages, seq }))
+}
+
+async fn prompt(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    JsonBody(said): JsonBody<Said>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    server.shared().drain.check()?;
+    send(&server, &id, InputEvent::UserRequest(said.prompt()?)).await
+}
+
+async fn steer(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    JsonBody(said): JsonBody<Steered>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    send(&server, &id, InputEvent::Steer(said.prompt()?)).await
+}
+
+async fn follow_up(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    JsonBody(said): JsonBody<Said>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    send(&server, &id, InputEvent::FollowUp(said.prompt()?)).await
+}
+
+async fn go_on(State(server): State<Server>, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    server.shared().drain.check()?;
+    send(&server, &id, InputEvent::Continue(None::<Prompt>)).await
+}
+
+async fn abort(State(server): State<Server>, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    send(&server, &id, InputEvent::Abort).await
+}
+
+/// Hands an input to a session. It is in the session's log when this resolves.
+async fn send(server: &Server, id: &str, event: InputEvent) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    let input = with_session(server, id, async |handle| handle.send(event).await).await?;
+    Ok((StatusCode::ACCEPTED, Json(Accepted { input })))
+}
+
+/// Does something with a session. One that turns out to be another process's now is let go.
+async fn with_session<T>(
+    server: &Server,
+    id: &str,
+    work: impl AsyncFnOnce(&AgentHandle) -> Result<T, loopwright::InputError>,
+) -> Result<T, ApiError> {
+    use loopwright::InputError::{Gone, Memory};
+    let live = &server.shared().live;
+    let used = live.open(server, id).await?;
+    let done = work(&used.handle).await;
+    if let Err(Gone | Memory(MemoryError::Conflict { .. })) = &done {
+        live.let_go(id).await;
+    }
+    Ok(done?)
 }

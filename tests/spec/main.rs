@@ -18,6 +18,7 @@ mod hooks;
 mod kit;
 mod recorded;
 mod reentry;
+mod rejoin;
 mod sessions;
 mod sources;
 mod steering;

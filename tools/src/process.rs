@@ -200,7 +200,8 @@ impl Inner {
         let mut words: Vec<OsString> = Vec::new();
         #[cfg(target_os = "linux")]
         if let Confinement::Bubblewrap(program) = &self.confinement {
-            let writable: Vec<PathBuf> = self.writable().into_iter().chain([den.dir.path().to_owned()]).collect();
+            let root = self.workspace.real_root().to_owned();
+            let writable: Vec<PathBuf> = self.writable(root).into_iter().chain([den.dir.path().to_owned()]).collect();
             words.push(program.into());
             words.extend(bubblewrap::arguments(&self.readable(), &writable, self.commands.network));
             words.push("--".into());
@@ -227,7 +228,7 @@ impl Inner {
                 let rules = confine::Fence::new(
                     *landlock,
                     &self.readable(),
-                    &self.writable(),
+                    &self.writable(self.workspace.root_here()),
                     dir.path(),
                     self.commands.network,
                 );
@@ -250,8 +251,7 @@ impl Inner {
     }
 
     #[cfg(target_os = "linux")]
-    fn writable(&self) -> Vec<PathBuf> {
-        let root = self.workspace.real_root().to_owned();
+    fn writable(&self, root: PathBuf) -> Vec<PathBuf> {
         [root].into_iter().chain(self.commands.writable.iter().cloned()).collect()
     }
 }

@@ -85,7 +85,12 @@ impl Process {
 
     /// Presses Ctrl-C.
     pub(crate) fn interrupt(&self) {
-        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        self.signal("-INT");
+    }
+
+    /// Sends a signal, such as `-TERM`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -164,6 +169,20 @@ impl Output {
                 Err(_) => panic!("`{text}` never came; there was:\n{}", String::from_utf8_lossy(&self.bytes)),
             }
         }
+    }
+
+    /// What stands between `text` and the next space or line end.
+    pub(crate) fn word_after(&mut self, text: &str) -> String {
+        self.until(text);
+        let begin = self.seen;
+        self.until(" ");
+        String::from_utf8(self.bytes[begin..self.seen].to_vec()).unwrap().trim().to_owned()
+    }
+
+    /// All that has come so far.
+    pub(crate) fn so_far(&mut self) -> String {
+        self.bytes.extend(self.chunks.try_iter().flatten());
+        String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
     fn rest(&mut self) -> String {

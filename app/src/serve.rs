@@ -1,0 +1,53 @@
+//! `loopwright serve`: the agent over HTTP, until Ctrl-C or SIGTERM.
+
+use loopwright_server::{Named, Server};
+use tokio::net::TcpListener;
+
+use crate::agent::StartError;
+use crate::args::ServeArgs;
+use crate::interrupt::Interrupt;
+use crate::run::ABORTED;
+use crate::{models, print};
+
+/// The environment variable with the token.
+const TOKEN: &str = "LOOPWRIGHT_TOKEN";
+
+/// Serves until it is told to stop, and gives the exit code.
+pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
+    let mut named = Named::default().catalogue(models::catalogue(args.models.as_ref())?);
+    if let Some(model) = &args.model {
+        named = named.default_model(model, args.base_url.clone());
+    }
+    let mut builder = Server::builder(named).commands(args.commands.commands());
+    builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
+    builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
+    let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    if let Some(runs) = args.max_runs {
+        builder = builder.max_runs(runs as usize, 4096);
+    }
+    if let Some(token) = args.token.clone().or_else(told) {
+        builder = builder.token(token);
+    }
+    let server = builder.build().map_err(|why| StartError(why.to_string()))?;
+    let (mut interrupt, mut again, mut terminate) =
+        (Interrupt::listen()?, Interrupt::listen()?, Interrupt::terminate()?);
+    let listener = TcpListener::bind(args.addr).await;
+    let listener = listener.map_err(|why| StartError(format!("{} cannot be listened on: {why}.", args.addr)))?;
+    let address = listener.local_addr().map_err(|why| StartError(format!("The address cannot be told: {why}.")))?;
+    let shutdown = async {
+        print::tell(&format!("Serving at http://{address} now; Ctrl-C ends it."));
+        tokio::select! {
+            () = interrupt.pressed() => {}
+            () = terminate.pressed() => {}
+        }
+        print::tell("Ending: what goes on has ten seconds. Ctrl-C once more ends it at once.");
+    };
+    tokio::select! {
+        served = loopwright_server::serve(listener, server, shutdown) => {
+            let failed = |why| StartError(format!("{why}. Give a token with --token or in {TOKEN}."));
+            served.map_err(failed)?;
+            Ok(0)
+        }
+        () = async { again.pressed().await; again.pressed().await } => Ok(ABORTED),
+    }
+}

@@ -1,0 +1,254 @@
+//! The history that a client sends along, made a session's log: every call with its one result, directly after it.
+//!
+//! An entry is either of seed's form, `{role, content, toolName?, toolInput?, toolResult?, toolCallId?}`, or one of our
+//! own messages as events tell them. Both may be mixed. What is not for a model (details of results, the application's
+//! own messages) is left out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use loopwright::{
+    AssistantMessage, Body, CallId, Content, Item, Message, MessageId, Part, ResultStatus, StopReason, ToolCall,
+    ToolResult, UserMessage,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::body::json_at;
+use crate::error::ApiError;
+
+/// One entry. What may be large stays text until it is known to be needed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    role: String,
+    #[schemars(with = "Option<Value>")]
+    content: Option<Box<RawValue>>,
+    tool_name: Option<String>,
+    #[schemars(with = "Option<Value>")]
+    tool_input: Option<Box<RawValue>>,
+    tool_result: Option<String>,
+    tool_call_id: Option<String>,
+    is_error: Option<bool>,
+    // Of our own messages:
+    #[schemars(with = "Option<Value>")]
+    parts: Option<Box<RawValue>>,
+    stop: Option<StopReason>,
+    model: Option<String>,
+    call: Option<String>,
+    name: Option<String>,
+    status: Option<ResultStatus>,
+}
+
+/// The log of a session in which this was said.
+pub(crate) fn items(history: &[Entry]) -> Result<Vec<Item>, ApiError> {
+    let mut log = Log::default();
+    for (at, entry) in history.iter().enumerate() {
+        let path = format!("/history/{at}");
+        match entry.role.as_str() {
+            "user" => {
+                log.flush();
+                let content = entry.content(&path)?;
+                let message = log.message(UserMessage { content });
+                log.items.push(Item::Remembered { message });
+            }
+            "assistant" => log.assistant(entry, &path)?,
+            "tool" | "tool_result" => log.result(entry, &path)?,
+            "custom" => {}
+            _ => {
+                let why = "An entry is of no known role: it is `user`, `assistant` or `tool`.";
+                return Err(ApiError::at(format!("{path}/role"), why));
+            }
+        }
+    }
+    log.flush();
+    Ok(log.items)
+}
+
+impl Entry {
+    /// Its content: text, or a list of pieces.
+    fn content(&self, path: &str) -> Result<Vec<Content>, ApiError> {
+        let Some(content) = self.content.as_deref().filter(|content| content.get() != "null") else {
+            return Ok(Vec::new());
+        };
+        let path = format!("{path}/content");
+        match content.get().starts_with('"') {
+            true => Ok(vec![Content::text(json_at::<String>(content.get(), &path)?)]),
+            false => json_at(content.get(), &path),
+        }
+    }
+
+    /// The arguments of its call, as raw JSON of an object.
+    fn arguments(&self, path: &str) -> Result<Arc<str>, ApiError> {
+        let wrong = || ApiError::at(format!("{path}/toolInput"), "The input of a tool is not a JSON object.");
+        let raw = match self.tool_input.as_deref().map(RawValue::get) {
+            None | Some("null") => "{}".to_owned(),
+            Some(text) if text.starts_with('"') => json_at(text, &format!("{path}/toolInput"))?,
+            Some(raw) => raw.to_owned(),
+        };
+        match serde_json::from_str::<&RawValue>(&raw) {
+            Ok(object) if object.get().starts_with('{') => Ok(raw.into()),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The tool that it is about.
+    fn tool(&self, path: &str) -> Result<Option<Arc<str>>, ApiError> {
+        let (name, field) = match (&self.tool_name, &self.name) {
+            (Some(name), _) => (name, "toolName"),
+            (None, Some(name)) => (name, "name"),
+            (None, None) => return Ok(None),
+        };
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
+            let why = "This is no name of a tool: those have up to 64 letters, digits, `_` and `-`.";
+            return Err(ApiError::at(format!("{path}/{field}"), why));
+        }
+        Ok(Some(name.as_str().into()))
+    }
+
+    fn call_id(&self) -> Option<&str> {
+        self.tool_call_id.as_deref().or(self.call.as_deref()).filter(|id| !id.is_empty())
+    }
+
+    fn status(&self) -> ResultStatus {
+        let told = self.is_error.map(|failed| if failed { ResultStatus::Error } else { ResultStatus::Ok });
+        self.status.or(told).unwrap_or(ResultStatus::Ok)
+    }
+}
+
+/// The log so far, and a reply whose calls do not all have their results yet.
+#[derive(Default)]
+struct Log {
+    items: Vec<Item>,
+    messages: u64,
+    ids: HashSet<CallId>,
+    reply: Option<AssistantMessage>,
+    calls: Vec<Call>,
+}
+
+/// A call of the last reply.
+struct Call {
+    /// As the client names it.
+    told: Option<String>,
+    call: ToolCall,
+    result: Option<ToolResult>,
+}
+
+impl Log {
+    fn message(&mut self, body: impl Into<Body>) -> Arc<Message> {
+        self.messages += 1;
+        Arc::new(Message::new(MessageId(self.messages), body))
+    }
+
+    fn assistant(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
+        self.flush();
+        let parts: Vec<Part> = match entry.parts.as_deref() {
+            Some(parts) => json_at(parts.get(), &format!("{path}/parts"))?,
+            None => {
+                let text: String = entry.content(path)?.iter().map(text_of).collect();
+                if text.is_empty() { Vec::new() } else { vec![Part::Text { text, signature: None }] }
+            }
+        };
+        let model = entry.model.clone().unwrap_or_default().into();
+        self.reply = Some(AssistantMessage {
+            parts: Vec::new(),
+            stop: entry.stop.unwrap_or_default(),
+            model,
+            ..AssistantMessage::default()
+        });
+        for part in parts {
+            match part {
+                Part::ToolCall(call) => self.call(Some(call.id.to_string()), call.name, call.arguments, call.signature),
+                part => self.reply.get_or_insert_default().parts.push(part),
+            }
+        }
+        if let Some(tool) = entry.tool(path)? {
+            self.call(entry.call_id().map(str::to_owned), tool, entry.arguments(path)?, None);
+            if let (Some(result), Some(call)) = (&entry.tool_result, self.calls.last_mut()) {
+                call.answer(entry.status(), vec![Content::text(result)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
+        let content = match &entry.tool_result {
+            Some(result) => vec![Content::text(result)],
+            None => entry.content(path)?,
+        };
+        let (tool, id) = (entry.tool(path)?, entry.call_id());
+        let open = self.calls.iter_mut().filter(|call| call.result.is_none());
+        let found = match (id, &tool) {
+            (Some(id), _) => open.into_iter().find(|call| call.told.as_deref() == Some(id)),
+            (None, Some(tool)) => open.into_iter().find(|call| call.call.name == *tool),
+            (None, None) => open.into_iter().next(),
+        };
+        match (found, tool) {
+            (Some(call), _) => call.answer(entry.status(), content),
+            (None, Some(tool)) => {
+                self.call(id.map(str::to_owned), tool, entry.arguments(path)?, None);
+                if let Some(call) = self.calls.last_mut() {
+                    call.answer(entry.status(), content);
+                }
+            }
+            (None, None) => {
+                let why = "It is not said which tool this is the result of: give `toolName`.";
+                return Err(ApiError::at(format!("{path}/toolName"), why));
+            }
+        }
+        Ok(())
+    }
+
+    /// One more call in the reply, under an id that no other has.
+    fn call(&mut self, told: Option<String>, name: Arc<str>, arguments: Arc<str>, signature: Option<Arc<str>>) {
+        let wanted = told.clone().filter(|id| !self.ids.contains(id.as_str()));
+        let mut number = self.ids.len();
+        let mut id: CallId = wanted.unwrap_or_else(|| format!("h{number}")).into();
+        while !self.ids.insert(id.clone()) {
+            number += 1;
+            id = format!("h{number}").into();
+        }
+        let call = ToolCall { id, name, arguments, signature };
+        self.reply.get_or_insert_default().parts.push(Part::ToolCall(call.clone()));
+        self.calls.push(Call { told, call, result: None });
+    }
+
+    /// The reply is over: it goes into the log, and its results after it.
+    fn flush(&mut self) {
+        let (reply, calls) = (self.reply.take(), std::mem::take(&mut self.calls));
+        let Some(mut reply) = reply.filter(|reply| !reply.parts.is_empty()) else { return };
+        reply.stop = match reply.stop {
+            _ if !calls.is_empty() => StopReason::ToolCalls,
+            StopReason::ToolCalls => StopReason::Stop,
+            other => other,
+        };
+        let message = self.message(reply);
+        self.items.push(Item::Replied { message, cost: None });
+        for mut call in calls {
+            if call.result.is_none() {
+                call.answer(ResultStatus::OutcomeUnknown, vec![Content::text("The result of this call is not known.")]);
+            }
+            if let Some(result) = call.result {
+                let result = self.message(result);
+                self.items.push(Item::CallFinished { result });
+            }
+        }
+    }
+}
+
+impl Call {
+    fn answer(&mut self, status: ResultStatus, content: Vec<Content>) {
+        let (call, name) = (self.call.id.clone(), self.call.name.clone());
+        self.result = Some(ToolResult { call, name, status, content, details: None, terminate: false });
+    }
+}
+
+fn text_of(content: &Content) -> &str {
+    match content {
+        Content::Text { text } => text,
+        _ => "",
+    }
+}

@@ -1,0 +1,135 @@
+//! Bodies of requests: bounded in size and time, JSON and nothing else, and errors that say where in them.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+use crate::config::Server;
+use crate::error::{ApiError, Kind};
+
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Reads bodies whole before a route sees them, and demands JSON of those who post.
+pub(crate) async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
+    match read(request, server.shared().limits.body).await {
+        Ok(request) => next.run(request).await,
+        Err(refused) => refused,
+    }
+}
+
+async fn read(request: Request, limit: usize) -> Result<Request, Response> {
+    let (head, body) = request.into_parts();
+    let posts = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE);
+    if posts && !is_json(&head.headers) {
+        let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
+        let mut refused = ApiError::new(Kind::BadRequest, why).into_response();
+        *refused.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(refused);
+    }
+    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes.")).into_response();
+    let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if told.is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let bad = |why: &str| ApiError::new(Kind::BadRequest, why).into_response();
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body.to_bytes()))),
+        Ok(Err(why)) if why.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(bad("The body broke off.")),
+        Err(_) => Err(bad("The body took too long to arrive.")),
+    }
+}
+
+fn is_json(headers: &axum::http::HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let kind = types.next().and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (kind, parameters) = kind.split_once(';').unwrap_or((kind, "charset=utf-8"));
+    let utf8 = parameters.trim().eq_ignore_ascii_case("charset=utf-8");
+    let one = types.next().is_none() && !headers.contains_key(header::CONTENT_ENCODING);
+    one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// A body of this type.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await;
+        let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
+        let text = std::str::from_utf8(&bytes);
+        let text = text.map_err(|_| ApiError::new(Kind::BadRequest, "The body is not valid UTF-8."))?;
+        json_at(text, "").map(JsonBody)
+    }
+}
+
+/// A value of this type, from JSON that stands at `path` of the body.
+pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ApiError> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|why| {
+        let mut at = path.to_owned();
+        for segment in why.path() {
+            use serde_path_to_error::Segment;
+            match segment {
+                Segment::Seq { index } => at.push_str(&format!("/{index}")),
+                Segment::Map { key } | Segment::Enum { variant: key } => {
+                    at.push('/');
+                    at.push_str(&key.replace('~', "~0").replace('/', "~1").chars().take(100).collect::<String>());
+                }
+                Segment::Unknown => {}
+            }
+        }
+        match why.inner().is_data() {
+            true => ApiError::at(at, told(&why.inner().to_string())),
+            false => ApiError::at(at, "The body is not valid JSON, or nested too deep."),
+        }
+    })?;
+    json.end().map_err(|_| ApiError::at(path, "Something follows the JSON value of the body."))?;
+    Ok(value)
+}
+
+/// What serde says, without the value that it is about: that may be a key.
+fn told(why: &str) -> String {
+    let why = why.split(" at line ").next().unwrap_or(why);
+    match (why.strip_prefix("missing field "), why.rsplit_once(", expected ")) {
+        (Some(field), _) => format!("The field {field} is missing."),
+        (None, Some((_, expected))) => format!("This is not what is expected here: {expected}."),
+        (None, None) if why.starts_with("duplicate field") => "A field is given twice.".into(),
+        (None, None) => "This value is not valid here.".into(),
+    }
+}
+
+/// `null` is what is left out.
+pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_where_and_repeats_no_value() {
+        #[derive(Debug, Deserialize)]
+        struct Inner {
+            #[expect(dead_code)]
+            key: u32,
+        }
+        let wrong =
+            json_at::<Vec<Inner>>(r#"[{"key": 1}, {"key": "sk-secret, expected sk-other"}]"#, "/a").unwrap_err();
+        let shown = format!("{wrong:?}");
+        assert!(shown.contains("/a/1/key") && shown.contains("u32") && !shown.contains("sk-"), "{shown}");
+        let missing = format!("{:?}", json_at::<Inner>("{}", "").unwrap_err());
+        assert!(missing.contains("The field `key` is missing."), "{missing}");
+        let deep = "[".repeat(100_000);
+        assert!(format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err()).contains("nested too deep"));
+    }
+}

@@ -1,0 +1,181 @@
+//! What is counted and traced of a session's events.
+//!
+//! Spans have the names and attributes of OpenTelemetry's conventions for generative AI: `invoke_agent` for a run, `chat`
+//! for a reply of the model, `execute_tool` for a call. Whoever installs a subscriber that exports them has traces.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use loopwright::{AgentEvent, AssistantMessage, CallId, EndKind, Envelope, Role, Update};
+use tokio::time::Instant;
+use tracing::{Span, field};
+
+use crate::metrics::Metrics;
+
+/// Sees the events of one session, from its first.
+pub(crate) struct Observer {
+    metrics: Arc<Metrics>,
+    session: Arc<str>,
+    /// The model that is asked.
+    model: Arc<str>,
+    run: Option<Timed>,
+    reply: Option<Timed>,
+    calls: HashMap<CallId, Timed>,
+}
+
+/// Something that has begun.
+struct Timed {
+    since: Instant,
+    span: Span,
+}
+
+impl Timed {
+    fn begins(span: Span) -> Self {
+        Timed { since: Instant::now(), span }
+    }
+}
+
+impl Observer {
+    /// Of a session whose agent asks this model, `PROVIDER/NAME`.
+    pub(crate) fn new(metrics: Arc<Metrics>, session: Arc<str>, model: Arc<str>) -> Self {
+        Observer { metrics, session, model, run: None, reply: None, calls: HashMap::new() }
+    }
+
+    /// Takes the next event in.
+    pub(crate) fn see(&mut self, event: &Envelope) {
+        match &event.event {
+            AgentEvent::AgentStart { .. } => {
+                self.metrics.run_started();
+                let span = self.invoke_agent();
+                if let Some(unended) = self.run.replace(Timed::begins(span)) {
+                    self.metrics.run_ended("interrupted", unended.since.elapsed());
+                }
+            }
+            AgentEvent::TurnStart { .. } => self.metrics.turn(),
+            AgentEvent::MessageStart { role: Role::Assistant, .. } => self.reply = Some(Timed::begins(self.chat())),
+            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => {
+                if let Some(reply) = self.reply.take() {
+                    reply.span.record("error.type", "withdrawn");
+                }
+            }
+            AgentEvent::MessageEnd { message } => {
+                if let (Some(message), Some(reply)) = (message.as_assistant(), self.reply.take()) {
+                    self.metrics.reply(&message.usage, reply.since.elapsed());
+                    record_reply(&reply.span, message);
+                }
+            }
+            AgentEvent::ToolExecutionStart { call, name, .. } => {
+                let span = self.execute_tool(call, name);
+                self.calls.insert(call.clone(), Timed::begins(span));
+            }
+            AgentEvent::ToolExecutionEnd { call, name, status, is_error, .. } => {
+                let started = self.calls.remove(call);
+                let status = word(status);
+                if let (true, Some(started)) = (is_error, &started) {
+                    started.span.record("error.type", &*status);
+                }
+                self.metrics.call(name, &status, started.map(|started| started.since.elapsed()));
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                let Some(run) = self.run.take() else { return };
+                let end = word(&outcome.end);
+                if matches!(outcome.end, EndKind::Error | EndKind::Limit) {
+                    run.span.record("error.type", &*outcome.model_error.map_or(end.clone(), |kind| word(&kind)));
+                }
+                run.span.record("gen_ai.usage.input_tokens", outcome.usage.total() - outcome.usage.output);
+                run.span.record("gen_ai.usage.output_tokens", outcome.usage.output);
+                self.metrics.run_ended(&end, run.since.elapsed());
+                self.metrics.spent(outcome.cost);
+                (self.reply, self.calls) = Default::default();
+            }
+            _ => {}
+        }
+    }
+
+    fn invoke_agent(&self) -> Span {
+        tracing::info_span!(
+            parent: None,
+            "invoke_agent",
+            otel.kind = "internal",
+            gen_ai.operation.name = "invoke_agent",
+            gen_ai.provider.name = self.provider(),
+            gen_ai.agent.name = "loopwright",
+            gen_ai.conversation.id = &*self.session,
+            gen_ai.request.model = self.name(),
+            gen_ai.usage.input_tokens = field::Empty,
+            gen_ai.usage.output_tokens = field::Empty,
+            error.type = field::Empty,
+        )
+    }
+
+    fn chat(&self) -> Span {
+        tracing::info_span!(
+            parent: self.parent(),
+            "chat",
+            otel.name = format_args!("chat {}", self.name()),
+            otel.kind = "client",
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = self.provider(),
+            gen_ai.conversation.id = &*self.session,
+            gen_ai.request.model = self.name(),
+            gen_ai.response.model = field::Empty,
+            gen_ai.response.finish_reasons = field::Empty,
+            gen_ai.usage.input_tokens = field::Empty,
+            gen_ai.usage.output_tokens = field::Empty,
+            gen_ai.usage.cache_read.input_tokens = field::Empty,
+            gen_ai.usage.cache_creation.input_tokens = field::Empty,
+            error.type = field::Empty,
+        )
+    }
+
+    fn execute_tool(&self, call: &str, name: &str) -> Span {
+        tracing::info_span!(
+            parent: self.parent(),
+            "execute_tool",
+            otel.name = format_args!("execute_tool {name}"),
+            otel.kind = "internal",
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = name,
+            gen_ai.tool.call.id = call,
+            gen_ai.tool.r#type = "function",
+            gen_ai.conversation.id = &*self.session,
+            error.type = field::Empty,
+        )
+    }
+
+    fn parent(&self) -> Option<tracing::Id> {
+        self.run.as_ref().and_then(|run| run.span.id())
+    }
+    fn provider(&self) -> &str {
+        self.model.split_once('/').map_or("", |(provider, _)| provider)
+    }
+    fn name(&self) -> &str {
+        self.model.split_once('/').map_or(&self.model, |(_, name)| name)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        if let Some(run) = &self.run {
+            self.metrics.run_ended("interrupted", run.since.elapsed());
+        }
+    }
+}
+
+/// What the conventions count as input is all of it, from the cache or not.
+fn record_reply(span: &Span, message: &AssistantMessage) {
+    let usage = &message.usage;
+    let stop = word(&message.stop);
+    span.record("gen_ai.response.model", message.model.split_once('/').map_or(&*message.model, |(_, name)| name));
+    span.record("gen_ai.response.finish_reasons", field::display(format_args!("[\"{stop}\"]")));
+    span.record("gen_ai.usage.input_tokens", usage.total() - usage.output);
+    span.record("gen_ai.usage.output_tokens", usage.output);
+    span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
+    span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write);
+}
+
+/// A plain enum's name, as it is serialised.
+fn word(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_value(value).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
+}

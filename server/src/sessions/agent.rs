@@ -1,0 +1,42 @@
+//! The agent of a live session, made of what was said when the session began.
+
+use loopwright::{AgentBuilder, GenericAgent};
+use loopwright_patterns::PiPattern;
+use loopwright_tools::coding_tools_with;
+use serde_json::Value;
+
+use super::bodies::Settings;
+use crate::agent_chat::system;
+use crate::config::Server;
+use crate::error::ApiError;
+
+/// An agent with these settings.
+pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<GenericAgent, ApiError> {
+    use serde::Deserialize;
+    // A session that another program has begun may have settings of another form: then it gets the server's own choices.
+    let settings = settings.and_then(|settings| Settings::deserialize(settings).ok()).unwrap_or_default();
+    let shared = server.shared();
+    let model =
+        shared.models.named(settings.model.as_deref()).map_err(|why| ApiError::from(why).with_path("/model"))?;
+    let workspace = shared.roots.workspace(settings.work_dir.unwrap_or_else(|| ".".into())).await?;
+    let system = settings.system.unwrap_or_else(|| system(&workspace));
+    let tools = coding_tools_with(workspace, shared.commands.clone());
+    let builder = GenericAgent::builder(model, PiPattern).system(system);
+    let names: Vec<&str> = tools.names().collect();
+    let builder = approved(builder, &settings.auto_approve.unwrap_or_default(), &names)?;
+    Ok(builder.tools(tools).build()?)
+}
+
+fn approved(builder: AgentBuilder, approve: &[String], tools: &[&str]) -> Result<AgentBuilder, ApiError> {
+    if approve.iter().any(|name| name == "all") {
+        return Ok(builder.auto_all());
+    }
+    let unknown = approve.iter().enumerate().find(|(_, name)| !tools.contains(&name.as_str()));
+    match unknown {
+        Some((at, name)) => {
+            let why = format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", "));
+            Err(ApiError::at(format!("/autoApprove/{at}"), why))
+        }
+        None => Ok(builder.auto_tools(approve.iter().cloned())),
+    }
+}
