@@ -2,6 +2,7 @@
 
 import { call, follow, keepToken, newId, onToken, send } from './api.js';
 import { by, el, short } from './dom.js';
+import { inline } from './markdown.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(by);
@@ -42,7 +43,6 @@ function open(id) {
   list();
   by('empty').hidden = Boolean(id);
   conversation = new Conversation(log, {
-    drawn: follows,
     changed: () => (show(), refresh()),
     ended,
     decide: async (action, body) => {
@@ -216,10 +216,17 @@ function follows() {
   by('down').hidden = stuck;
 }
 
+// Only a person goes up.
+let top = 0;
 scroll.addEventListener('scroll', () => {
-  stuck = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+  const end = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+  if (end || scroll.scrollTop < top) stuck = end;
+  top = scroll.scrollTop;
   by('down').hidden = stuck;
 });
+const sizes = new ResizeObserver(follows);
+sizes.observe(log);
+sizes.observe(scroll);
 by('down').addEventListener('click', () => ((stuck = true), follows(), prompt.focus()));
 
 /* Keys, buttons, addresses */
@@ -252,7 +259,7 @@ addEventListener('keydown', (key) => {
 
 onToken((why) => new Promise((done) => {
   const dialog = by('ask');
-  by('ask-why').textContent = why;
+  by('ask-why').replaceChildren(...inline(why));
   by('token').value = '';
   dialog.returnValue = '';
   dialog.addEventListener('close', () => done(dialog.returnValue ? by('token').value.trim() : null), { once: true });

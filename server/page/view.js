@@ -101,7 +101,7 @@ class Reply {
 }
 
 /**
- * Folds events into `root`. `on.drawn()`: there is more to see; `on.changed()`: what stands around it has changed;
+ * Folds events into `root`. `on.changed()`: what stands around it has changed;
  * `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends an answer; `on.again()` lets a run go on.
  */
 export class Conversation {
@@ -151,7 +151,6 @@ export class Conversation {
     this.timer ??= setTimeout(() => {
       this.timer = null;
       for (const reply of this.open.values()) reply.draw();
-      this.on.drawn();
     }, GATHER);
   }
 
@@ -181,7 +180,6 @@ export class Conversation {
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
     }
-    this.on.drawn();
     this.on.changed();
   }
 
@@ -207,20 +205,17 @@ export class Conversation {
 
   tool_execution_update({ call, update }) {
     this.calls.get(call)?.update(update);
-    this.on.drawn();
   }
 
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
     this.waiting.delete(call);
-    this.on.drawn();
     this.on.changed();
   }
 
   external_action(action) {
     this.waiting.set(action.call, action);
     this.call(action.call, action.name).ask(action, (body) => this.on.decide(action.call, body));
-    this.on.drawn();
     this.on.changed();
   }
 
@@ -254,7 +249,6 @@ export class Conversation {
     if (end.end === 'aborted') this.notice('Stopped.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
-    this.on.drawn();
     this.on.changed();
   }
 

@@ -34,6 +34,11 @@ pub(crate) fn routes() -> Router<Server> {
     FILES.iter().fold(Router::new(), |router, file| router.route(file.0, get(async || send(file))))
 }
 
+/// Whether the page has a file at this path.
+pub(crate) fn is_file(path: &str) -> bool {
+    FILES.iter().any(|file| file.0 == path)
+}
+
 fn send(&(_, kind, text): &File) -> impl IntoResponse {
     let head = [
         (header::CONTENT_TYPE, kind),

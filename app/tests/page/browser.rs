@@ -100,6 +100,7 @@ impl Browser {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
         tab.size(1280, 800);
+        tab.prefer("light");
         tab.load("Page.navigate", json!({ "url": url }));
         tab
     }
@@ -220,10 +221,11 @@ impl Tab {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Lets the person prefer `dark` or `light`.
+    /// Lets the person prefer `dark` or `light`, and no motion.
     pub(crate) fn prefer(&self, scheme: &str) {
-        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
-        self.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
+        let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
+        let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+        self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
     }
 
     /// Saves what is seen, for a person to look at.

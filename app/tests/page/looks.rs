@@ -16,6 +16,7 @@ const WIDE: &str = "## What I found\n\nThe parser reads **every line twice**, so
 /// A conversation with something of everything, and a confirmation at its end.
 fn talk(place: &Place) -> Tab {
     let tab = place.tab();
+    tab.screenshot("empty");
     tab.say("Why is the parser slow? Have a look, and change what has to be changed.");
     place.request().call(&[("read_file", json!({ "path": "Cargo.toml" })), ("read_file", json!({ "path": "no.rs" }))]);
     let mut reply = place.request();
@@ -42,6 +43,16 @@ fn scrolls_sideways(tab: &Tab) -> bool {
         == true
 }
 
+/// Whether the end of the conversation is in view, once the page has been drawn.
+fn is_at_its_end(tab: &Tab) -> bool {
+    tab.eval(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => {
+            const one = document.querySelector('#scroll');
+            return one.scrollHeight - one.scrollTop - one.clientHeight < 3;
+        })",
+    ) == true
+}
+
 #[test]
 fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
     let place = Place::new();
@@ -51,6 +62,7 @@ fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
         tab.size(1280, 1700);
         tab.screenshot(&format!("desk-{scheme}"));
         tab.size(360, 740);
+        assert!(is_at_its_end(&tab), "who looks at the end still does when the size changes");
         assert!(!scrolls_sideways(&tab));
         tab.screenshot(&format!("phone-{scheme}"));
     }
