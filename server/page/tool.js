@@ -19,13 +19,20 @@ const parse = (text) => {
 };
 
 const pre = (text, kind = '') => el('pre', { class: kind, tabindex: 0 }, text);
-const plain = (text) => cut(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''), MOST);
+const most = (text) => (text.length > MOST ? `${text.slice(0, MOST)}… and ${text.length - MOST} characters more` : text);
+/** Output, without the colours of terminals. */
+const plain = (text) => most(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
+/** What somebody decides on: characters that would hide or turn others are named. */
+const visible = (text) =>
+  most(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+    (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
+const written = (value) => visible(typeof value === 'string' ? value : JSON.stringify(value, null, 2));
 
 /** Lines with their colours, as `[kind, text]`. */
 function coloured(lines) {
   const box = el('pre', { class: 'diff', tabindex: 0 });
   for (const [kind, text] of lines.slice(0, LINES)) box.append(el('span', { class: kind }, text));
-  if (lines.length > LINES) box.append(el('span', { class: 'hunk' }, `… ${lines.length - LINES} more lines`));
+  if (lines.length > LINES) box.append(el('span', { class: 'hunk' }, `… and ${lines.length - LINES} lines more`));
   return box;
 }
 
@@ -37,15 +44,15 @@ function diff(text) {
 
 /** Arguments as a list of names and values; a replacement as a diff. */
 function shown(value) {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return [pre(plain(typeof value === 'string' ? value : JSON.stringify(value, null, 2)))];
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return [pre(written(value))];
   const { old_string: before, new_string: behind } = value;
   const edit = typeof before === 'string' && typeof behind === 'string';
   const rows = Object.entries(value).filter(([name]) => !edit || !name.endsWith('_string')).map(([name, it]) => {
-    const text = plain(typeof it === 'string' ? it : JSON.stringify(it, null, 2));
+    const text = written(it);
     return el('div', { class: 'arg' }, el('span', {}, name), text.includes('\n') ? pre(text) : el('code', {}, text));
   });
   if (edit) {
-    const lines = (text, kind, sign) => (text ? text.replace(/\n$/, '').split('\n').map((line) => [kind, sign + line]) : []);
+    const lines = (text, kind, sign) => (text ? visible(text).replace(/\n$/, '').split('\n').map((line) => [kind, sign + line]) : []);
     rows.push(coloured([...lines(before, 'del', '-'), ...lines(behind, 'add', '+')]));
   }
   return rows;
@@ -56,7 +63,7 @@ function gist(value) {
   if (value === null || typeof value !== 'object') return '';
   const texts = Object.values(value).filter((it) => typeof it === 'string');
   const first = ['command', 'path', 'pattern', 'query', 'url'].map((name) => value[name]).find((it) => typeof it === 'string');
-  return cut((first ?? texts[0] ?? '').split('\n', 1)[0], 120);
+  return cut(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
 }
 
 /** A call on the page. */

@@ -85,6 +85,24 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
     assert_eq!(tab.complaints(), Vec::<String>::new(), "nothing was left for the policy to refuse");
 }
 
+/// Who approves a command sees all of it, also what would hide behind other characters or beyond the edge.
+#[test]
+fn nothing_is_hidden_from_who_decides() {
+    let place = Place::new();
+    let tab = place.tab();
+    tab.say("Tidy up.");
+    let command = format!("echo \u{1b}[8m;rm -r a\u{202e}b\u{200b} {} && rm last", "long ".repeat(60));
+    place.request().call(&[("execute_command", json!({ "command": command }))]);
+    tab.until_text(".card", "Run execute_command?");
+    let shown = tab.text(".card code");
+    assert!(shown.contains("⟨U+001b⟩[8m;rm -r a⟨U+202e⟩b⟨U+200b⟩"), "{shown}");
+    let edges = "(({ right, bottom }, { width, height }) => right <= width && bottom <= height)(
+        document.querySelector('.card code').getBoundingClientRect(), { width: innerWidth, height: innerHeight })";
+    assert_eq!(tab.eval(edges), true);
+    tab.size(360, 740);
+    assert_eq!(tab.eval("document.querySelector('#scroll').scrollWidth > 360"), false);
+}
+
 /// C103: Should the page be wrong, its policy refuses: no script from elsewhere, no markup made of strings.
 #[test]
 fn the_policy_would_refuse_it_too() {
