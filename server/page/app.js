@@ -54,7 +54,11 @@ function open(id) {
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
     event: (event) => mine === conversation && mine.apply(event),
-    state: (state) => ((stream = state), show()),
+    state: (state) => {
+      stream = state;
+      if (state === 'live') mine.joins();
+      show();
+    },
     gone: (why) => ((stream = 'gone'), say(why), show()),
     anew: () => mine.clear(),
   });

@@ -122,6 +122,11 @@ export class Conversation {
 
   get running() { return this.run !== null; }
 
+  /** What goes on is sent again from here on; a reply begins anew by itself. */
+  joins() {
+    for (const call of this.calls.values()) call.live?.replaceChildren();
+  }
+
   add(node) {
     this.root.append(node);
     return node;

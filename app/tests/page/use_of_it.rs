@@ -248,3 +248,35 @@ fn a_token_is_asked_for_once() {
     handed.until_text("#list", "Hello.");
     assert!(!handed.address().contains(token), "{}", handed.address());
 }
+
+#[test]
+fn the_output_of_a_command_is_seen_while_it_runs() {
+    let place = Place::with(&["--unconfined"]);
+    let relay = Relay::to(&place.url);
+    let tab = place.tab_at(&relay.url);
+    let gate = place.dir.path().join("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    tab.say("Run it.");
+    let command = "echo first line; read word < gate; echo then $word; exit 3";
+    place.request().call(&[("execute_command", json!({ "command": command }))]);
+    tab.click(".card .approve");
+    tab.click(".call summary");
+    tab.until_text(".call .live", "first line");
+    tab.until_text(".call .state", "running…");
+    tab.reload();
+    tab.until_text(".call .state", "running…");
+    tab.click(".call summary");
+    tab.until_text(".call .live", "first line");
+    relay.break_all();
+    tab.until_text("#status", "Reconnecting…");
+    tab.until_text("#status", "Working…");
+    tab.until_text(".call .live", "first line");
+    assert_eq!(tab.text(".call .live").trim(), "first line", "it is sent again, and shown once");
+    std::fs::write(&gate, "second\n").unwrap();
+    let reply = place.request();
+    assert!(reply.last().contains("then second"), "{}", reply.last());
+    tab.until_text(".call .state", "exit 3");
+    tab.until_text(".call .out", "first line\nthen second");
+    reply.say("It failed.");
+    tab.until_text(".assistant", "It failed.");
+}
