@@ -184,9 +184,11 @@ fn a_connection_that_breaks_is_made_anew_and_nothing_is_lost_or_doubled() {
     tab.say("Count.");
     let mut reply = place.request();
     reply.begin();
+    let mut said = String::new();
     for word in ["one", " two", " three", " four"] {
         reply.text(word);
-        tab.until_text(".assistant", word.trim());
+        said.push_str(word);
+        tab.until(&format!("document.querySelector('.assistant')?.innerText.trim() === '{said}'"));
         relay.break_all();
         tab.until_text("#status", "Reconnecting…");
         tab.until_text("#status", "Working…");
