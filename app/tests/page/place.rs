@@ -54,6 +54,13 @@ impl Place {
     }
 }
 
+impl Exchange {
+    /// Sends a piece of thinking.
+    pub(crate) fn thinking(&mut self, text: &str) {
+        self.delta(json!({ "reasoning_content": text }), Value::Null);
+    }
+}
+
 impl Tab {
     /// Types a message and sends it with Enter.
     pub(crate) fn say(&self, text: &str) {

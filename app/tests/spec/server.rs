@@ -74,10 +74,6 @@ impl Exchange {
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
-    /// Sends a piece of thinking.
-    pub(crate) fn thinking(&mut self, text: &str) {
-        self.delta(json!({ "reasoning_content": text }), Value::Null);
-    }
     /// Waits until the client closes the connection.
     pub(crate) fn until_hung_up(mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -127,7 +123,8 @@ impl Exchange {
         self.stream.write_all(answer.as_bytes()).unwrap();
     }
 
-    fn delta(&mut self, delta: Value, reason: Value) {
+    /// Sends a piece, and why the reply ends if it does.
+    pub(crate) fn delta(&mut self, delta: Value, reason: Value) {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();
     }
