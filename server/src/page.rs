@@ -51,3 +51,24 @@ fn send(&(_, kind, text): &File) -> impl IntoResponse {
     ];
     (head, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_the_page_loads_is_part_of_the_binary_and_small() {
+        let mut named = 0;
+        for (path, _, text) in FILES {
+            let after = |mark: &'static str| text.split(mark).skip(1).filter_map(|rest| rest.split(['"', '\'']).next());
+            for wanted in after("from './").chain(after("src=\"")).chain(after("href=\"").filter(|to| to.contains('.')))
+            {
+                assert!(is_file(&format!("/{wanted}")), "{path} wants {wanted}");
+                named += 1;
+            }
+        }
+        assert!(named > 10, "only {named} were found");
+        let bytes: usize = FILES.iter().map(|file| file.2.len()).sum();
+        assert!(bytes < 64 * 1024, "{bytes} bytes");
+    }
+}
