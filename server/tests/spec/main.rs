@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod api;
+mod mount;
 mod openapi;
 mod resume;
 mod sessions;
 mod traces;
-mod mount;
