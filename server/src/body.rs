@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer};
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
 
+/// The most bytes of headers and address.
+const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
@@ -27,12 +29,15 @@ pub(crate) async fn bounded(State(server): State<Server>, request: Request, next
 
 async fn read(request: Request, limit: usize) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
-    let posts = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE);
+    let posts = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     if posts && !is_json(&head.headers) {
         let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
-        let mut refused = ApiError::new(Kind::BadRequest, why).into_response();
-        *refused.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(refused);
+        return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    if size + head.uri.to_string().len() > HEAD {
+        let why = format!("The headers and the address are larger than {HEAD} bytes.");
+        return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
     let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes.")).into_response();
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -57,7 +62,7 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
     one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A body of this type.
+/// A body of this type, an object. One that is empty is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -67,7 +72,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
         let text = std::str::from_utf8(&bytes);
         let text = text.map_err(|_| ApiError::new(Kind::BadRequest, "The body is not valid UTF-8."))?;
-        json_at(text, "").map(JsonBody)
+        match text.trim_ascii_start().chars().next() {
+            None => json_at("{}", "").map(JsonBody),
+            Some('[') => Err(ApiError::at("", "The body is a list; an object is expected.")),
+            Some(_) => json_at(text, "").map(JsonBody),
+        }
     }
 }
 

@@ -56,6 +56,12 @@ impl ApiError {
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         ApiError { kind: Kind::BadRequest, message: message.into(), path: Some(path.into()) }
     }
+    /// The same error with a status of its own, where that of its kind says less.
+    pub(crate) fn with_status(self, status: StatusCode) -> Response {
+        let mut response = self.into_response();
+        *response.status_mut() = status;
+        response
+    }
     /// The same error, at this place of the body.
     pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
@@ -103,8 +109,6 @@ pub(crate) async fn no_route() -> ApiError {
 
 /// No such method of a path that there is.
 pub(crate) async fn no_method() -> Response {
-    let why = ApiError::new(Kind::BadRequest, "This address does not take this method; /api/openapi.json lists them.");
-    let mut response = why.into_response();
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    response
+    let why = "This address does not take this method; /api/openapi.json lists them.";
+    ApiError::new(Kind::BadRequest, why).with_status(StatusCode::METHOD_NOT_ALLOWED)
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -17,7 +18,6 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    pub(crate) head: String,
     pub(crate) body: String,
 }
 
@@ -86,9 +86,10 @@ impl Connection {
         let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
         let body = match length {
             Some(length) => self.exactly(length)?,
+            None if head.contains("text/event-stream") => String::new(), // it may have no end
             None => std::iter::from_fn(|| self.chunk()).collect(),
         };
-        Some(Response { status, head, body })
+        Some(Response { status, body })
     }
 
     /// The next chunk of a body; `None` at its end.
@@ -101,7 +102,9 @@ impl Connection {
 
     /// The next frame of an event stream, as it is; comments are left out.
     pub(crate) fn frame(&mut self) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < deadline, "no frame comes");
             let frame = self.chunk()?;
             assert!(frame.ends_with("\n\n"), "a chunk is a frame: {frame:?}");
             if !frame.starts_with(':') {

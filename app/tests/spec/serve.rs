@@ -273,6 +273,21 @@ fn errors_are_told_in_an_error_frame() {
 }
 
 #[test]
+fn a_reply_that_breaks_off_is_withdrawn_and_asked_for_again() {
+    let served = Served::start(&[]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon");
+    connection.event_of("content");
+    drop(request);
+    assert_eq!(connection.event().unwrap()["type"], "withdrawn");
+    served.model.request().say("Long ago.");
+    assert_eq!(connection.event_of("content")["content"], "Long ago.");
+    assert_eq!(connection.events().last().unwrap()["type"], "complete");
+}
+
+#[test]
 fn a_tool_that_fails_is_a_result_for_the_agent() {
     let served = Served::start(&[]);
     let mut connection = served.ask("Read", &json!({}));

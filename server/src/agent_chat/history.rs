@@ -252,3 +252,73 @@ fn text_of(content: &Content) -> &str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loopwright::Past;
+    use loopwright::testing::{check_log, check_transcript};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The conversation that a model would be shown, a word for each message.
+    fn told(history: Value) -> String {
+        let entries: Vec<Entry> = json_at(&history.to_string(), "").unwrap();
+        let items = items(&entries).unwrap();
+        check_log(&items).unwrap();
+        let context = Past::of(&items).context();
+        check_transcript(&context).unwrap();
+        let word = |message: &Arc<Message>| match &message.body {
+            Body::User(_) => message.text(),
+            Body::Assistant(reply) => {
+                let calls: Vec<String> = reply.calls().map(|call| format!("{}{}", call.name, call.arguments)).collect();
+                format!("<{}>{}", reply.text(), calls.join("+"))
+            }
+            Body::ToolResult(result) if result.is_error() => "=!".into(),
+            Body::ToolResult(result) => format!("={}", result.text()),
+            Body::Custom(_) => "custom".into(),
+        };
+        context.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn calls_and_results_are_paired_in_order() {
+        let call = |tool: &str| json!({ "role": "assistant", "content": "", "toolName": tool });
+        let result = |tool: &str, text: &str| json!({ "role": "tool", "toolName": tool, "content": text });
+        let user = json!({ "role": "user", "content": "u" });
+        let said = json!({ "role": "assistant", "content": "a" });
+        let with_id =
+            |tool: &str, id: &str| json!({ "role": "tool", "toolName": tool, "toolCallId": id, "content": id });
+        let whole =
+            json!({ "role": "assistant", "content": "a", "toolName": "r", "toolInput": { "p": 1 }, "toolResult": "t" });
+        for (history, expected) in [
+            (json!([user, result("r", "1")]), "u <>r{} =1"),
+            (json!([user, said, result("r", "1"), result("r", "2"), said]), "u <a>r{}+r{} =1 =2 <a>"),
+            (json!([user, call("r"), result("r", "1"), result("s", "2")]), "u <>r{}+s{} =1 =2"),
+            (json!([user, call("r"), user]), "u <>r{} =! u"),
+            (json!([user, call("r"), call("r"), result("r", "1")]), "u <>r{} =! <>r{} =1"),
+            (json!([user, with_id("r", "x"), user, with_id("r", "x")]), "u <>r{} =x u <>r{} =x"),
+            (json!([user, whole, said]), "u <a>r{\"p\":1} =t <a>"),
+            (json!([said, said, json!({ "role": "assistant", "content": "" })]), "<a> <a>"),
+            (json!([{ "role": "tool", "toolName": "r", "content": "no", "isError": true }]), "<>r{} =!"),
+            (
+                json!([{ "role": "tool", "toolName": "r", "toolInput": "{\"p\": 1}", "content": null }]),
+                "<>r{\"p\": 1} =",
+            ),
+        ] {
+            assert_eq!(told(history.clone()), expected, "{history}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_off_keeps_its_pairs() {
+        let reply = |stop: &str| {
+            json!({ "role": "assistant", "stop": stop, "model": "m", "parts": [
+            { "type": "text", "text": "a" }, { "type": "tool_call", "id": "x", "name": "r", "arguments": "{" } ] })
+        };
+        let result = json!({ "role": "tool_result", "call": "x", "name": "r", "status": "aborted", "content": [] });
+        for stop in ["tool_calls", "aborted", "error", "length"] {
+            assert_eq!(told(json!([reply(stop), result, reply(stop)])), "<a>r{ =! <a>r{ =!");
+        }
+    }
+}

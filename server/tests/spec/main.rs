@@ -1,8 +1,9 @@
-//! What the server promises, over real HTTP.
+//! What the server's crate promises to apps that mount it, over real HTTP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod api;
+mod mount;
 mod openapi;
 mod resume;
 mod sessions;

@@ -238,3 +238,24 @@ async fn an_ended_call_has_details_too() {
     assert!(why.contains("its time of 1 s was up"), "{why}");
     assert!(details["confinement"].is_object() && details["exit_code"].is_null(), "{details}");
 }
+
+/// A directory that is swapped for a link after it was opened.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_workspace_below_another_stays_what_was_opened() {
+    let outer = outer();
+    let (root, moved) = (outer.path().join("root"), outer.path().join("root/moved"));
+    std::fs::create_dir(root.join("below")).unwrap();
+    let whole = Workspace::open(&root).unwrap();
+    let below = whole.below("below").unwrap();
+    for path in ["..", "/", "missing", "below/../.."] {
+        assert!(whole.below(path).is_err(), "{path}");
+    }
+    std::fs::rename(root.join("below"), &moved).unwrap();
+    std::os::unix::fs::symlink(outer.path(), root.join("below")).unwrap();
+    let tool = execute_command(below, Commands::new());
+    let command = format!("echo in > made; echo out > {}/made", outer.path().display());
+    tool.call(&json!({ "command": command }), ToolContext::detached()).await.unwrap();
+    assert!(moved.join("made").exists() && !outer.path().join("made").exists());
+    assert!(whole.below("below").is_err(), "the link leads out");
+}

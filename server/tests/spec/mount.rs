@@ -1,0 +1,76 @@
+//! An axum app of one's own: its own authentication, our routes, and a session's events on a route of its own.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{ChatModel, GenericAgent, ModelError, RunContext};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{LlmConfig, Models, Server, ToPublic, router, sse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Models that say one thing.
+struct Saying(&'static str);
+
+impl Models for Saying {
+    fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+        Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
+    }
+    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
+        self.named(None)
+    }
+}
+
+/// Lets in who knows the word.
+async fn of_our_own(request: Request, next: Next) -> Response {
+    match request.headers().get("x-word").is_some_and(|word| word == "sesame") {
+        true => next.run(request).await,
+        false => StatusCode::IM_A_TEAPOT.into_response(),
+    }
+}
+
+async fn events() -> Response {
+    let agent = GenericAgent::builder(ScriptedModel::new([Script::text("By hand.")]), PiPattern).build().unwrap();
+    let (handle, _) = agent.run(RunContext::new()).await.unwrap();
+    sse(handle.prompt_stream("Hello").await.unwrap().public()).into_response()
+}
+
+async fn ask(address: &str, request: String) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn an_app_mounts_the_routes_with_its_own_authentication() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::builder(Saying("From the routes.")).root(dir.path()).build().unwrap();
+    let app = Router::new().nest("/agent", router(server)).route("/events", get(events)).layer(from_fn(of_our_own));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let body = r#"{"message": "Hello", "workDir": ".", "llmConfig": {"apiKey": "k", "model": "m"}}"#;
+    let post = |word: &str| {
+        format!(
+            "POST /agent/api/agent-chat HTTP/1.1\r\nhost: app.example\r\nx-word: {word}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    assert!(ask(&address, post("abracadabra")).await.starts_with("HTTP/1.1 418"));
+    let answer = ask(&address, post("sesame")).await;
+    assert!(answer.contains("From the routes.") && answer.contains(r#"{"type":"complete"}"#), "{answer}");
+
+    let get = "GET /events HTTP/1.1\r\nhost: app.example\r\nx-word: sesame\r\nconnection: close\r\n\r\n";
+    let answer = ask(&address, get.into()).await;
+    assert!(answer.contains("event: agent_start\n") && answer.contains("event: message_update\n"), "{answer}");
+    let ids: Vec<u64> = answer.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "only events with a number of their own have an id");
+}
