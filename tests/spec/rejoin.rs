@@ -78,13 +78,13 @@ async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
         send(&rig, "go").await;
         let mut screen = Screen::default();
         for _ in 0..cut {
-            screen.see(&*rig.events.next().await.unwrap());
+            screen.see(&rig.events.next().await.unwrap());
         }
         let mut live = screen.rejoin(&rig.handle, &rig.memory).await;
         let alone = rig.run_end().await; // the first subscriber is not disturbed
         assert_eq!(alone.len() + cut, events.len());
         while screen.seq < whole.seq {
-            screen.see(&*live.next().await.unwrap());
+            screen.see(&live.next().await.unwrap());
         }
         assert_eq!(screen, whole, "cut off after {cut} events");
     }
@@ -123,8 +123,8 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
     rig.until(is_delta).await;
     let (_, mut events) = rig.handle.join().await.unwrap();
     Past::events("s", &rig.memory.items()).iter().for_each(|event| screen.see(event));
-    screen.see(&*events.next().await.unwrap());
-    screen.see(&*events.next().await.unwrap());
+    screen.see(&events.next().await.unwrap());
+    screen.see(&events.next().await.unwrap());
     assert_eq!(screen.streaming.len(), 1);
     let rig = rig.restart().await;
     let mut early = screen.clone();
