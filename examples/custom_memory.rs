@@ -65,7 +65,7 @@ impl Memory for Owned {
 impl Drop for Owned {
     /// Waits for the server for a moment, so that the session is free once this is gone.
     fn drop(&mut self) {
-        let close = eval(CLOSE, &self.1, &[self.2.clone()]);
+        let close = eval(CLOSE, &self.1, std::slice::from_ref(&self.2));
         let _ = self.0.0.get_connection().and_then(|mut server| close.exec(&mut server)); // else it expires
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Occasion<'a> {
 pub(crate) enum Compacted {
     /// This was replaced; nothing where nothing had to be, or could be.
     Done(Vec<Arc<Compaction>>),
-    /// A steer cut it off.
-    Interrupted,
+    /// A steer cut it off after this had been replaced.
+    Interrupted(Vec<Arc<Compaction>>),
     /// It was asked for, and there is no summary. Nothing was replaced.
     Failed(StepError),
 }
@@ -44,8 +44,10 @@ impl Compacted {
     /// What whoever asked for it is told.
     fn told(self) -> Result<Vec<Arc<Compaction>>, InputError> {
         match self {
-            Compacted::Done(made) => Ok(made),
-            Compacted::Interrupted => Err(InputError::NotCompacted("a steer interrupted it".into())),
+            Compacted::Interrupted(made) if made.is_empty() => {
+                Err(InputError::NotCompacted("a steer interrupted it".into()))
+            }
+            Compacted::Done(made) | Compacted::Interrupted(made) => Ok(made),
             Compacted::Failed(error) => Err(InputError::NotCompacted(error.to_string())),
         }
     }
@@ -63,7 +65,7 @@ impl Session {
             let why = CompactCause::Asked { instructions: wish.instructions.clone() };
             // Dropped here, the wish is still there.
             let done = self.compact(&Occasion { why, model, also }).await?;
-            let interrupted = matches!(done, Compacted::Interrupted);
+            let interrupted = matches!(done, Compacted::Interrupted(_));
             if let Some(wish) = self.wishes.pop_front() {
                 self.answer(wish, done.told());
             }
@@ -119,13 +121,17 @@ impl Session {
                     }
                     Summary::Interrupted(item) => {
                         self.commit(item).await?;
-                        return Ok(Compacted::Interrupted);
+                        return Ok(Compacted::Interrupted(made));
                     }
                     Summary::Failed(item, failure) => {
                         item.into_iter().for_each(|item| self.stage(item));
                         if matches!(at.why, CompactCause::Asked { .. }) {
                             self.flush().await?;
-                            return Ok(Compacted::Failed(failure));
+                            return Ok(if made.is_empty() {
+                                Compacted::Failed(failure)
+                            } else {
+                                Compacted::Done(made)
+                            });
                         }
                         tracing::warn!(session = &*self.id, error = %failure, "no summary: turns are left out");
                         error = Some(failure.to_string().into());

@@ -54,7 +54,7 @@ pub enum RunCause {
 impl RunCause {
     /// Whether the counters of the limits begin anew.
     pub(crate) fn is_fresh(&self) -> bool {
-        matches!(self, RunCause::UserRequest(_) | RunCause::Steer)
+        matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
     }
 }
 

@@ -112,7 +112,7 @@ impl AgentHandle {
     /// Has older messages replaced by a summary that minds these instructions, and gives what was replaced: nothing where
     /// there is nothing to replace.
     ///
-    /// At rest that is a run of its own, without a reply; while a run goes on it is done before its next request, or
+    /// At rest that is a run of its own, without a reply, for which the counters of the limits begin anew; while a run goes on it is done before its next request, or
     /// right after it. Resolves when it is done. Fails with [`InputError::NoCompaction`] where the agent has no
     /// [policy](crate::AgentBuilder::compaction), and with [`InputError::NotCompacted`] while calls wait for an answer or
     /// where there is no summary: then nothing has changed.

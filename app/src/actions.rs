@@ -7,7 +7,7 @@ use loopwright::{ActionResult, Decision, InputEvent, PendingAction, PendingFilte
 use serde_json::Value;
 
 use crate::agent::{self, Allowed, StartError};
-use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Options};
+use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs};
 use crate::interrupt::Interrupt;
 use crate::print;
 use crate::run::{show, tell_open};
@@ -16,9 +16,6 @@ use crate::store::{self, Session};
 
 /// Nothing waits.
 const NONE: u8 = 1;
-
-/// Characters of a digest that are listed, and enough to name it.
-const DIGEST: usize = 12;
 
 /// Lists what waits, and gives the exit code.
 pub(crate) async fn actions(args: &ActionsArgs) -> Result<u8, StartError> {
@@ -39,7 +36,7 @@ pub(crate) async fn actions(args: &ActionsArgs) -> Result<u8, StartError> {
 
 fn list(pending: &PendingAction) -> io::Result<()> {
     let PendingAction { session, since, action, .. } = pending;
-    let digest: String = action.digest.chars().take(DIGEST).collect();
+    let digest = print::digest(action);
     let what = print::call(action);
     print::text(&format!("{session}  {}  {}  {digest}  {what}", action.call, age(*since)))
 }
@@ -74,7 +71,7 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
         return Err(StartError(format!("No call `{}` of session `{}` waits; {there_are}.", args.call, args.session)));
     };
     if let Some(shown) = &args.digest
-        && (shown.len() < DIGEST.min(action.digest.len()) || !action.digest.starts_with(shown.as_str()))
+        && (!shown.starts_with(print::digest(action)) || !action.digest.starts_with(shown.as_str()))
     {
         return Err(StartError(format!(
             "The digest {shown} is not that of what would run: {}. Look at it again with `loopwright actions {}`.",
@@ -82,7 +79,7 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
             args.session
         )));
     }
-    let options = session.options(&Options::default())?;
+    let options = session.options(&args.options)?;
     let built = agent::build(&options, &Allowed::default()).await?;
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;

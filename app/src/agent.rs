@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ToolChoice};
+use loopwright_memory::Compacting;
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 use loopwright_tools::{WorkspaceError, coding_tools_with};
 use serde_json::Value;
@@ -112,6 +113,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     let allowed = allowed.clone();
     let builder = builder.auto_when(move |tool, _, _| allowed.has(&tool.name));
     let thinking = options.thinking.map(Into::into).unwrap_or_default();
+    let builder = builder.compaction(Compacting::new());
     let agent = builder.system(system).thinking(thinking).tools(tools).build()?;
     Ok(Built { agent, settings })
 }

@@ -4,38 +4,32 @@
 //! depends on where the conversation stands: at rest it is a request, during a run it steers, and
 //! when a call waits it is the answer.
 
-use std::io::{self, BufRead, IsTerminal};
+mod confirm;
+mod lines;
+
+use std::io::{self, IsTerminal};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use loopwright::{
-    AgentEvent, AgentHandle, Decision, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, Role,
+    AgentEvent, AgentHandle, Compaction, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, Role,
 };
-use serde_json::Value;
-use tokio::sync::mpsc;
 
 use crate::agent::{self, Allowed, StartError};
 use crate::args::ChatArgs;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Printer};
-use crate::run::{ABORTED, FAILED};
+use crate::run::{ABORTED, FAILED, tell_open};
 use crate::store::Session;
 
 const HELP: &str = "\
 A line is a request; while the agent works, a line steers it.
+/compact TEXT have older turns summarised, with TEXT in mind if there is one
 /continue     go on with a run that was interrupted or has failed
 /later TEXT   a message that waits until the agent would otherwise stop
 /help         this text
-/quit         leave, as the end of the input does
+/quit         leave; what goes on is aborted, what waits for an answer waits on
 Ctrl-C        abort what goes on; a second one, or one at rest, leaves";
-
-const ANSWERS: &str = "\
-y             run it
-n [REASON]    do not run it, and tell the agent why
-e [JSON]      run it with these arguments instead
-a             run it, and from now on this tool without asking";
-
-/// Lines that are read ahead.
-const AHEAD: usize = 64;
 
 /// Talks until the user leaves, and gives the exit code.
 pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
@@ -45,8 +39,8 @@ pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
     let built = agent::build(&options, &allowed).await?;
     let mut interrupt = Interrupt::listen()?;
     let (handle, mut events) = built.agent.run(session.context(&built).await?).await?;
-    let mut lines = read_lines()?;
-    let mut chat = Chat::new(handle, allowed);
+    let mut lines = lines::read()?;
+    let mut chat = Chat::new(handle, allowed, session.kept.then(|| session.name.clone()));
     if let Err(why) = chat.greet(session.info.is_some()).await {
         print::complain(&why);
         return Ok(FAILED);
@@ -55,6 +49,7 @@ pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
         let done = tokio::select! { biased;
             () = interrupt.pressed() => chat.interrupted().await,
             event = events.next() => chat.event(event, &mut events).await,
+            done = chat.compaction() => chat.compacted(done, &mut events).await,
             line = lines.recv(), if !chat.input_ended => chat.line(line).await,
         };
         if let Err(why) = done {
@@ -62,8 +57,18 @@ pub(crate) async fn chat(args: &ChatArgs) -> Result<u8, StartError> {
             return Ok(FAILED);
         }
     }
-    if chat.keyboard && session.kept && chat.spoke {
-        print::tell(&format!("This is session {0}: `loopwright --session {0}` goes on with it.", session.name));
+    if !chat.spoke && session.info.is_none() && session.kept {
+        // Nothing was said: nothing is to be kept.
+        drop(chat.handle);
+        while events.next().await.is_some() {}
+        session.store.delete(&session.name).await?;
+        return Ok(chat.leave.unwrap_or_default());
+    }
+    if chat.keyboard && session.kept {
+        print::tell(&format!(
+            "This is session {0}: `loopwright --session {0}` goes on with it.",
+            print::quoted(&session.name)
+        ));
     }
     Ok(chat.leave.unwrap_or_default())
 }
@@ -90,6 +95,7 @@ impl std::fmt::Display for Stop {
 }
 
 type Done = Result<(), Stop>;
+type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
 
 /// What the next line is.
 enum Stand {
@@ -114,16 +120,20 @@ struct Chat {
     aborting: bool,
     /// No more lines will come.
     input_ended: bool,
+    /// The session, if it is kept.
+    kept: Option<Arc<str>>,
     /// Somebody sits at the keyboard.
     keyboard: bool,
     /// Something was asked for.
     spoke: bool,
+    /// A compaction that was asked for.
+    compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     /// The exit code, once it is time to leave.
     leave: Option<u8>,
 }
 
 impl Chat {
-    fn new(handle: AgentHandle, allowed: Allowed) -> Self {
+    fn new(handle: AgentHandle, allowed: Allowed, kept: Option<Arc<str>>) -> Self {
         Chat {
             handle,
             allowed,
@@ -132,8 +142,10 @@ impl Chat {
             last: EndKind::Done,
             aborting: false,
             input_ended: false,
+            kept,
             keyboard: io::stdin().is_terminal(),
             spoke: false,
+            compaction: None,
             leave: None,
         }
     }
@@ -230,6 +242,7 @@ impl Chat {
             ("/help", _) => self.help(),
             ("/continue", Stand::Rest) => self.go_on().await?,
             ("/continue", Stand::Working) => print::tell("It goes on already."),
+            ("/compact", Stand::Rest | Stand::Working) => self.compact(rest.trim()),
             ("/later", Stand::Rest) if !rest.trim().is_empty() => self.request(rest.trim()).await?,
             ("/later", _) if !rest.trim().is_empty() => {
                 self.handle.follow_up(rest.trim()).await?;
@@ -257,6 +270,14 @@ impl Chat {
         Ok(())
     }
 
+    /// Waits for a compaction that goes on.
+    async fn compaction(&mut self) -> Compacted {
+        match &mut self.compaction {
+            Some(compaction) => compaction.await,
+            None => std::future::pending().await,
+        }
+    }
+
     async fn request(&mut self, text: &str) -> Done {
         (self.stand, self.spoke) = (Stand::Working, true);
         self.handle.send(InputEvent::UserRequest(text.into())).await?;
@@ -276,6 +297,33 @@ impl Chat {
         Ok(())
     }
 
+    /// Has older turns summarised. What was replaced is told by its event.
+    fn compact(&mut self, instructions: &str) {
+        self.stand = Stand::Working;
+        let (handle, instructions) = (self.handle.clone(), instructions.to_owned());
+        self.compaction =
+            Some(Box::pin(
+                async move { handle.compact(Some(instructions.as_str()).filter(|text| !text.is_empty())).await },
+            ));
+    }
+
+    /// A compaction that was asked for is done, with or without a run of its own.
+    async fn compacted(&mut self, done: Compacted, events: &mut EventStream) -> Done {
+        self.compaction = None;
+        match done {
+            Ok(done) if done.is_empty() => print::tell("There is nothing to summarise yet."),
+            Ok(_) => {}
+            Err(why) => print::complain(&format!("{why}.")),
+        }
+        while let Some(event) = events.try_next() {
+            self.event(Some(event), events).await?;
+        }
+        if matches!(self.stand, Stand::Working) && !self.handle.state().await?.is_running {
+            self.rest();
+        }
+        Ok(())
+    }
+
     fn input_ends(&mut self) -> Done {
         self.input_ended = true;
         match self.stand {
@@ -288,7 +336,13 @@ impl Chat {
 
     /// Nobody is left who could answer.
     fn leave_open(&mut self) {
-        print::tell("The input has ended, so the call is not run.");
+        match (&self.stand, &self.kept) {
+            (Stand::Asking(action) | Stand::Editing(action), Some(session)) => {
+                print::tell("The input has ended, so the call waits.");
+                tell_open(std::slice::from_ref(action), Some(session));
+            }
+            _ => print::tell("The input has ended, so the call is not run."),
+        }
         self.leave = Some(0);
     }
 
@@ -305,9 +359,12 @@ impl Chat {
         Ok(())
     }
 
+    /// Leaves. What goes on is aborted; what waits, waits on.
     async fn quit(&mut self) -> Done {
-        self.handle.abort().await?;
-        self.handle.wait_for_idle().await;
+        if matches!(self.stand, Stand::Working) {
+            self.handle.abort().await?;
+            self.handle.wait_for_idle().await;
+        }
         self.leave = Some(0);
         Ok(())
     }
@@ -316,99 +373,4 @@ impl Chat {
         print::tell(HELP);
         self.ask_again();
     }
-
-    // ---- confirmation ----------------------------------------------------------------------------
-
-    /// Puts a call to the user, unless its tool was allowed a moment ago.
-    async fn put(&mut self, action: ExternalAction) -> Done {
-        if action.need.is_none() && self.allowed.has(&action.name) {
-            return self.decide(action, Decision::Approve).await;
-        }
-        print::show(&format!("? {}", print::call(&action)));
-        self.stand = Stand::Asking(action);
-        if self.input_ended {
-            self.leave_open();
-        } else {
-            self.ask_again();
-        }
-        Ok(())
-    }
-
-    /// Asks what is asked, again.
-    fn ask_again(&self) {
-        match &self.stand {
-            Stand::Asking(_) => print::ask("Run it? [y]es [n]o [e]dit [a]lways:"),
-            Stand::Editing(_) => print::ask("New arguments, as JSON on one line:"),
-            Stand::Rest if self.keyboard => print::ask(">"),
-            Stand::Rest | Stand::Working => {}
-        }
-    }
-
-    async fn answer(&mut self, action: ExternalAction, word: &str, rest: &str) -> Done {
-        match (word.to_lowercase().as_str(), rest) {
-            ("y" | "yes", "") => self.decide(action, Decision::Approve).await,
-            ("n" | "no", "") => self.decide(action, Decision::Deny("the user said no".into())).await,
-            ("n" | "no" | "n," | "no,", why) => self.decide(action, Decision::Deny(why.to_owned())).await,
-            ("a" | "always", "") => {
-                self.allowed.add(&action.name);
-                self.decide(action, Decision::Approve).await
-            }
-            ("e" | "edit", "") => {
-                self.stand = Stand::Editing(action);
-                self.ask_again();
-                Ok(())
-            }
-            ("e" | "edit", json) => self.edit(action, json).await,
-            _ => {
-                print::tell(ANSWERS);
-                self.ask_again();
-                Ok(())
-            }
-        }
-    }
-
-    async fn edit(&mut self, action: ExternalAction, line: &str) -> Done {
-        match serde_json::from_str::<Value>(line) {
-            Ok(arguments) => self.decide(action, Decision::ApproveWith(arguments)).await,
-            Err(why) => {
-                print::complain(&format!("The new arguments are not JSON: {why}."));
-                self.stand = Stand::Asking(action);
-                self.ask_again();
-                Ok(())
-            }
-        }
-    }
-
-    /// Hands the decision in. A run goes on from it; one that is refused is asked for again.
-    async fn decide(&mut self, action: ExternalAction, decision: Decision) -> Done {
-        let handed_in = self.handle.decide(action.call.clone(), action.digest.clone(), decision).await;
-        match handed_in {
-            Ok(_) => self.stand = Stand::Working,
-            Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {
-                print::complain(&format!("This answer was refused: {why}."));
-                self.stand = Stand::Asking(action);
-                self.ask_again();
-            }
-            Err(why) => return Err(why.into()),
-        }
-        Ok(())
-    }
-}
-
-/// The lines of standard input, read on a thread of their own: a read that waits for the keyboard
-/// cannot be cancelled, and ends with the process.
-fn read_lines() -> Result<mpsc::Receiver<String>, StartError> {
-    let (to_chat, lines) = mpsc::channel(AHEAD);
-    let read = move || {
-        let (mut stdin, mut line) = (io::stdin().lock(), Vec::new());
-        while matches!(stdin.read_until(b'\n', &mut line), Ok(1..)) {
-            if to_chat.blocking_send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                return;
-            }
-            line.clear();
-        }
-    };
-    let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
-    thread.map_err(|why| StartError(format!("Standard input cannot be read: {why}.")))?;
-    Ok(lines)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{AgentEvent, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
+use loopwright::{AgentEvent, Compaction, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,6 +64,10 @@ impl Printer {
             AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
                 self.end_line()?;
                 line(&result_line(name, *status, result), Style::Dim);
+            }
+            AgentEvent::Compaction(done) => {
+                self.end_line()?;
+                line(&compaction_line(done), Style::Dim);
             }
             AgentEvent::AgentEnd(outcome) => {
                 self.end_line()?;
@@ -167,6 +171,31 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
 /// A call that waits, with all of its arguments: nobody should approve what they were not shown.
 pub(crate) fn call(action: &ExternalAction) -> String {
     format!("{} {}", action.name, json(&action.arguments))
+}
+
+/// The beginning of an action's digest, enough to name it.
+pub(crate) fn digest(action: &ExternalAction) -> &str {
+    action.digest.get(..12).unwrap_or(&action.digest)
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''")).into()
+    }
+}
+
+fn compaction_line(done: &Compaction) -> String {
+    let Compaction { messages, tokens_before, tokens_after, .. } = done;
+    let how = match (&done.error, done.summarised) {
+        (_, true) => "are summarised for the model".to_owned(),
+        (Some(why), false) => format!("are no longer shown to the model, since no summary could be had ({why})"),
+        (None, false) => "are no longer shown to the model".to_owned(),
+    };
+    format!("({messages} older messages {how}: about {tokens_before} tokens before, {tokens_after} now.)")
 }
 
 fn result_line(name: &str, status: ResultStatus, result: &Message) -> String {

@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, AgentHandle, EndKind, EventStream, ExternalAction, InputEvent, RunOutcome};
+use loopwright::{
+    AgentEvent, AgentHandle, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, RunOutcome,
+};
 
 use crate::agent::{self, Allowed, StartError};
 use crate::args::RunArgs;
@@ -18,6 +20,11 @@ pub(crate) const FAILED: u8 = 5;
 
 /// Answers the prompt, or goes on with what is there, and gives the exit code.
 pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, StartError> {
+    if args.resume && args.which.session.is_none() && !args.which.latest {
+        return Err(StartError(
+            "Say which session --resume goes on with: --session NAME, or -c for the latest.".into(),
+        ));
+    }
     let session = Session::choose(&args.which).await?;
     let options = session.options(&args.options)?;
     let built = agent::build(&options, &Allowed::default()).await?;
@@ -25,25 +32,26 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     let (name, kept) = (session.name.clone(), session.kept);
     let refused = |why| StartError(format!("The prompt was not taken: {why}."));
-    let events = match prompt {
+    let state = handle.state().await.map_err(refused)?;
+    match prompt {
         Some(prompt) => {
-            if let Some(run) = handle.state().await.ok().and_then(|state| state.interrupted_run) {
+            if let Some(run) = state.interrupted_run {
                 print::tell(&format!(
                     "Run {run} of this session was interrupted; your prompt ends it. (`--resume` would have gone on with it.)"
                 ));
             }
-            handle.prompt_stream(prompt).await.map_err(refused)?
+            handle.send(InputEvent::UserRequest(prompt.into())).await.map(drop).map_err(refused)?;
         }
-        None => {
-            handle.send(InputEvent::Continue(None)).await.map_err(refused)?;
-            events
-        }
-    };
-    let shown = show(handle, events, interrupt, args.json).await?;
-    if shown.open.is_empty() || args.json {
-        return Ok(shown.code);
+        None if state.is_running => {} // what had waited began by itself
+        None => match handle.send(InputEvent::Continue(None)).await {
+            Ok(_) | Err(InputError::Busy) => {}
+            Err(why) => return Err(refused(why)),
+        },
     }
-    tell_open(&shown.open, kept.then_some(&*name));
+    let shown = show(handle, events, interrupt, args.json).await?;
+    if !shown.open.is_empty() && !args.json {
+        tell_open(&shown.open, kept.then_some(&*name));
+    }
     Ok(shown.code)
 }
 
@@ -54,7 +62,7 @@ pub(crate) struct Shown {
     pub(crate) open: Vec<ExternalAction>,
 }
 
-/// Shows a run until it ends; Ctrl-C aborts it.
+/// Shows what the session does until it rests; Ctrl-C aborts it.
 pub(crate) async fn show(
     handle: AgentHandle,
     events: EventStream,
@@ -63,8 +71,7 @@ pub(crate) async fn show(
 ) -> Result<Shown, StartError> {
     // On a task of its own: it is heard even while standard output takes no more text.
     tokio::spawn(abort_on(interrupt, handle.clone()));
-    let shown = if json { show_json(events).await } else { show_text(events).await };
-    let code = match shown {
+    let code = match watch(&handle, events, json).await {
         Ok(Some(outcome)) => {
             let open = match outcome.end {
                 EndKind::AwaitingAction => handle.pending().await.unwrap_or_default(),
@@ -88,6 +95,43 @@ pub(crate) async fn show(
     Ok(Shown { code, open: Vec::new() })
 }
 
+/// Shows events until the session rests, and gives how its last run ended: what had waited in it may run first.
+async fn watch(handle: &AgentHandle, mut events: EventStream, json: bool) -> io::Result<Option<Arc<RunOutcome>>> {
+    let (mut printer, mut last) = (Printer::new(), None);
+    let mut show = |event: &Envelope, last: &mut Option<Arc<RunOutcome>>| {
+        if let AgentEvent::AgentEnd(outcome) = &event.event {
+            *last = Some(outcome.clone());
+        }
+        match &event.event {
+            AgentEvent::AgentEnd(outcome) if json => {
+                print::json_line(event)?;
+                print::tell_failure(outcome);
+                Ok(())
+            }
+            _ if json => print::json_line(event),
+            event => printer.show(event),
+        }
+    };
+    while last.is_none() {
+        let Some(event) = events.next().await else { return Ok(None) };
+        show(&event, &mut last)?;
+    }
+    let mut rests = std::pin::pin!(handle.wait_for_idle());
+    loop {
+        tokio::select! { biased;
+            event = events.next() => match event {
+                Some(event) => show(&event, &mut last)?,
+                None => return Ok(last),
+            },
+            () = &mut rests => break,
+        }
+    }
+    while let Some(event) = events.try_next() {
+        show(&event, &mut last)?;
+    }
+    Ok(last)
+}
+
 /// The first Ctrl-C aborts the run, the second one exits at once.
 async fn abort_on(mut interrupt: Interrupt, handle: AgentHandle) {
     interrupt.pressed().await;
@@ -95,28 +139,6 @@ async fn abort_on(mut interrupt: Interrupt, handle: AgentHandle) {
         interrupt.pressed().await;
         std::process::exit(ABORTED.into())
     });
-}
-
-async fn show_text(mut events: EventStream) -> io::Result<Option<Arc<RunOutcome>>> {
-    let mut printer = Printer::new();
-    while let Some(event) = events.next().await {
-        printer.show(&event.event)?;
-        if let AgentEvent::AgentEnd(outcome) = &event.event {
-            return Ok(Some(outcome.clone()));
-        }
-    }
-    Ok(None)
-}
-
-async fn show_json(mut events: EventStream) -> io::Result<Option<Arc<RunOutcome>>> {
-    while let Some(event) = events.next().await {
-        print::json_line(&event)?;
-        if let AgentEvent::AgentEnd(outcome) = &event.event {
-            print::tell_failure(outcome);
-            return Ok(Some(outcome.clone()));
-        }
-    }
-    Ok(None)
 }
 
 fn exit_code(outcome: &RunOutcome) -> u8 {
@@ -143,9 +165,10 @@ pub(crate) fn tell_open(actions: &[ExternalAction], session: Option<&str>) {
             flags.join(" ")
         ));
     };
-    let call = actions.first().map_or("CALL", |action| &*action.call);
+    let Some(action) = actions.first() else { return };
+    let which = format!("{} {} --digest {}", print::quoted(session), action.call, print::digest(action));
     print::tell(&format!(
-        "Not run, because it needs your confirmation: `loopwright approve {session} {call}` runs it and goes on, `loopwright \
-         deny {session} {call} --reason TEXT` refuses it."
+        "Not run, because it needs your confirmation: `loopwright approve {which}` runs it and goes on, `loopwright deny \
+         {which} --reason TEXT` refuses it."
     ));
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use loopwright::{Ambient, Found, Role, SessionInfo, SystemAmbient};
+use loopwright::{Ambient, Found, Item, MessageId, Role, SessionInfo, SystemAmbient};
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
 use crate::agent::StartError;
@@ -70,19 +70,42 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
             }
             Ok(0)
         }
-        Sessions::Fork { session, at_item, name, at } => {
+        Sessions::Fork { session, message, name, at } => {
             let store = Session::there(store::open(at)?, session).await?.store;
             let name = match name {
                 Some(name) => name.clone(),
                 None => fresh_name(&*store).await?,
             };
-            let shared = store.fork(session, *at_item, &name).await?;
+            let at_item = match message {
+                None => None,
+                Some(id) => Some(place_of(*id, &store.read(session, 0).await?).ok_or_else(|| {
+                    StartError(format!("Session {session} has no message {id}; `sessions show {session}` shows them."))
+                })?),
+            };
+            let shared = store.fork(session, at_item, &name).await?;
+            if shared == 0 {
+                let why = format!("No turn of session {session} had ended there: there is no past to begin with.");
+                return Err(StartError(why));
+            }
             print::tell(&format!(
                 "Session {name} shares {shared} items with {session}; `--session {name}` goes on with it."
             ));
             Ok(0)
         }
     }
+}
+
+/// The length of the log up to this message of the conversation.
+fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
+    let brings = |item: &Item| item.message().is_some_and(|message| message.id == id);
+    let at = items.iter().position(brings)?;
+    let said = match &items[at] {
+        Item::Queued { input, .. } => {
+            items.iter().position(|item| matches!(item, Item::Delivered { input: other } if other == input))?
+        }
+        _ => at,
+    };
+    Some(said as u64 + 1)
 }
 
 fn list(info: &SessionInfo) -> io::Result<()> {
@@ -147,8 +170,17 @@ fn read(file: &Path) -> Result<String, StartError> {
     Ok(text)
 }
 
+/// A file that nobody else may read: it holds what was said.
+fn new_file() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
-    let open = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
+    let open = new_file().open(file);
     open.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|why| StartError(format!("{} cannot be written: {why}.", file.display())))
 }

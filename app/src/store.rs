@@ -99,6 +99,9 @@ impl Session {
         let kept: Options = serde::Deserialize::deserialize(kept).map_err(|why| {
             StartError(format!("The options that session `{}` was started with cannot be read: {why}.", self.name))
         })?;
+        if let Some(freedoms) = given.kept_freedoms(&kept) {
+            print::show(&freedoms);
+        }
         Ok(given.clone().over(kept))
     }
 

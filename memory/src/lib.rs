@@ -1,12 +1,14 @@
 //! Memory that survives: where sessions are kept, and what keeps them inside a model's window.
 
 mod codec;
+mod compacting;
 pub mod conformance;
 mod durability;
 mod jsonl;
 mod sqlite;
 mod transfer;
 
+pub use compacting::Compacting;
 pub use durability::Durability;
 pub use jsonl::Jsonl;
 pub use sqlite::Sqlite;

@@ -59,9 +59,22 @@ fn damaged(line: usize, why: impl std::fmt::Display) -> MemoryError {
     MemoryError::Damaged(format!("line {line} of the exported log cannot be read: {why}"))
 }
 
-/// Puts an exported log into a store, as the session `session`. Fails with [`MemoryError::Exists`] where there is one.
+/// Puts an exported log into a store, as the session `session`, and gives its length. Fails with
+/// [`MemoryError::Exists`] where there is one.
+///
+/// It is taken in as a branch: back to where a turn had ended, with nothing that waits, no call that is approved or could be
+/// approved twice, and without the settings of whoever exported it. So a stranger's log does nothing by itself.
 pub async fn import(store: &dyn MemoryStore, session: &str, text: &str) -> Result<u64, MemoryError> {
-    let items = from_jsonl(text)?;
+    let mut items = from_jsonl(text)?;
+    let branch = Past::branch(&items, None);
+    items.truncate(branch.shared as usize);
+    items.extend(branch.items);
+    items.retain(|item| !matches!(item, Item::Settings { .. }));
+    if items.is_empty() {
+        return Err(MemoryError::Damaged(
+            "the exported log has no turn that has ended: there is nothing to take in".into(),
+        ));
+    }
     let memory = store.open(session).await?;
     if !memory.load(0).await?.is_empty() {
         return Err(MemoryError::Exists(session.into()));
@@ -81,14 +94,15 @@ pub fn to_markdown(info: &SessionInfo, items: &[Item]) -> String {
     text
 }
 
+// A String takes all that is written.
 fn show(text: &mut String, message: &Message) {
     match &message.body {
         Body::User(said) => {
-            text.push_str("\n## User\n\n");
+            let _ = writeln!(text, "\n## User ({})\n", message.id);
             content(text, &said.content);
         }
         Body::Assistant(reply) => {
-            let _ = writeln!(text, "\n## Assistant ({})\n", reply.model); // a String takes all that is written
+            let _ = writeln!(text, "\n## Assistant ({}, {})\n", message.id, reply.model);
             for part in &reply.parts {
                 match part {
                     Part::Text { text: said, .. } => paragraph(text, said),
@@ -188,6 +202,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_strangers_log_does_nothing_by_itself() {
+        let (store, mut items) = said().await;
+        let end = items.len();
+        items.push(Item::Settings { settings: std::sync::Arc::new(serde_json::json!({"approve": ["all"]})) });
+        let queued = items.iter().find(|item| matches!(item, Item::Queued { .. })).unwrap().clone();
+        if let Item::Queued { lane, message, .. } = queued {
+            items.push(Item::Queued { input: "x".into(), lane, urgency: Default::default(), message, output: None });
+        }
+        import(&store, "t", &to_jsonl("s", &items).unwrap()).await.unwrap();
+        let past = Past::of(&store.read("t", 0).await.unwrap());
+        assert!(past.settings().is_none() && past.waiting().is_empty() && past.run().is_none());
+        assert_eq!(past.messages(), Past::of(&items[..end]).messages());
+    }
+
+    #[tokio::test]
     async fn what_is_no_log_is_refused_with_its_line() {
         let (_, items) = said().await;
         let text = to_jsonl("s", &items).unwrap();
@@ -209,7 +238,10 @@ mod tests {
     async fn markdown_is_for_people() {
         let (_, items) = said().await;
         let text = to_markdown(&SessionInfo::of("s", &items), &items);
-        assert!(text.starts_with("# How?\n\nSession `s`.\n\n## User\n\nHow?\nTell me.\n\n\n## Assistant"), "{text}");
+        assert!(
+            text.starts_with("# How?\n\nSession `s`.\n\n## User (m1)\n\nHow?\nTell me.\n\n\n## Assistant"),
+            "{text}"
+        );
         let mut fence = String::new();
         fenced(&mut fence, "text", "a ```` b");
         assert_eq!(fence, "`````text\na ```` b\n`````\n\n");

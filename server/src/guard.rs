@@ -15,9 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
-
-/// What needs no token: it says nothing of anybody's work.
-const OPEN: [&str; 4] = ["/", "/app.js", "/style.css", "/healthz"];
+use crate::page;
 
 /// The checks of a server that is listening.
 #[derive(Clone)]
@@ -55,7 +53,9 @@ impl Guard {
                 return refuse("A page of another origin may not use this server.");
             }
         }
-        let open = OPEN.contains(&request.uri().path());
+        // What needs no token says nothing of anybody's work.
+        let path = request.uri().path();
+        let open = path == "/healthz" || page::is_file(path);
         let site = headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         if !open && site.is_some_and(|site| site != b"same-origin" && site != b"none") {
             return refuse("A page of another site may not use this server.");

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use loopwright::ThinkingLevel;
+use loopwright_providers::Provider;
 use loopwright_tools::{Commands, Workspace, WorkspaceError};
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,21 @@ impl Options {
         }
     }
 
+    /// What of `kept` lets the agent do more than it could by itself, where it was not given now; a sentence.
+    pub(crate) fn kept_freedoms(&self, kept: &Options) -> Option<String> {
+        let mut more = Vec::new();
+        if self.approve.is_empty() && kept.approve.contains(&Approve::All) {
+            more.push("all tools run unasked (`--approve read-only` changes that)");
+        }
+        if self.place.commands.unconfined.is_none() && kept.place.commands.unconfined == Some(true) {
+            more.push("commands are unconfined (`--unconfined=false`)");
+        }
+        if self.place.commands.network.is_none() && kept.place.commands.network == Some(true) {
+            more.push("commands may use the network (`--network=false`)");
+        }
+        (!more.is_empty()).then(|| format!("As this session was started: {}.", more.join("; ")))
+    }
+
     /// As a session keeps them: with this model and directory, paths that hold anywhere, and no key.
     pub(crate) fn to_keep(&self, model: &str, root: &Path) -> Options {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -95,7 +111,7 @@ impl Options {
         let commands = CommandOptions { readable, writable, ..commands.clone() };
         Options {
             model: Some(model.to_owned()),
-            base_url: self.base_url.as_deref().map(without_key),
+            base_url: self.base_url.clone().or_else(|| address_in_environment(model)).as_deref().map(without_key),
             models: self.models.as_ref().map(absolute),
             place: Place { root: Some(root.to_owned()), commands, ..self.place.clone() },
             ..self.clone()
@@ -103,13 +119,30 @@ impl Options {
     }
 }
 
-/// An address without a user, a password or a query, where some put their key.
+/// An address without a user, a password, or parts of a query that look like a key.
 fn without_key(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let secret = |part: &&str| {
+        let name = part.split('=').next().unwrap_or_default().to_lowercase();
+        ["key", "token", "secret", "auth", "password", "sig"].iter().any(|word| name.contains(word))
+    };
+    let url = url.split('#').next().unwrap_or_default();
+    let (url, query) = url.split_once('?').unwrap_or((url, ""));
+    let (scheme, rest) = url.split_once("://").map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
     let host = rest.find('/').unwrap_or(rest.len());
     let from = rest[..host].rfind('@').map_or(0, |at| at + 1);
-    if scheme.is_empty() { rest[from..].to_owned() } else { format!("{scheme}://{}", &rest[from..]) }
+    let kept: Vec<&str> = query.split('&').filter(|part| !part.is_empty() && !secret(part)).collect();
+    let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+    let scheme = scheme.map(|scheme| format!("{scheme}://")).unwrap_or_default();
+    format!("{scheme}{}{query}", &rest[from..])
+}
+
+/// The address that the environment gives the model's provider, if it gives one.
+fn address_in_environment(model: &str) -> Option<String> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let first = model.split('/').next().unwrap_or_default();
+    let provider = Provider::named(if first.starts_with("openai-") { "openai" } else { first })?;
+    set(provider.base_url_var?)?;
+    provider.address(set)
 }
 
 fn or<T>(given: Vec<T>, saved: Vec<T>) -> Vec<T> {
@@ -183,9 +216,9 @@ pub(crate) struct Place {
     ///
     /// What was read is remembered for one session, so `tools call`, which is one call, has no use for it. Commands
     /// are not held by it.
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    guard: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<bool>,
     #[command(flatten)]
     #[serde(flatten)]
     commands: CommandOptions,
@@ -196,13 +229,14 @@ pub(crate) struct Place {
 #[serde(default)]
 pub(crate) struct CommandOptions {
     /// Let commands use the network; otherwise they have none, not even of this machine.
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    network: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<bool>,
     /// Run commands without confinement: they can do all that you can.
-    #[arg(long, conflicts_with_all = ["readable", "writable"])]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    unconfined: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(conflicts_with_all = ["readable", "writable"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unconfined: Option<bool>,
     /// One more file or directory that commands may read and run programs from. May be repeated.
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -217,7 +251,7 @@ impl Place {
     /// The workspace that tools work in.
     pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace::open(self.root.as_deref().unwrap_or(Path::new(".")))?;
-        Ok(if self.guard { workspace.guarded() } else { workspace })
+        Ok(if self.guard.unwrap_or_default() { workspace.guarded() } else { workspace })
     }
 
     /// How commands are run.
@@ -229,7 +263,7 @@ impl Place {
     fn over(self, saved: Place) -> Place {
         Place {
             root: self.root.or(saved.root),
-            guard: self.guard || saved.guard,
+            guard: self.guard.or(saved.guard),
             commands: self.commands.over(saved.commands),
         }
     }
@@ -239,10 +273,10 @@ impl CommandOptions {
     /// How commands are run.
     pub(crate) fn commands(&self) -> Commands {
         let mut commands = Commands::new();
-        if self.network {
+        if self.network.unwrap_or_default() {
             commands = commands.network();
         }
-        if self.unconfined {
+        if self.unconfined.unwrap_or_default() {
             commands = commands.unconfined();
         }
         let commands = self.readable.iter().fold(commands, Commands::readable);
@@ -251,9 +285,10 @@ impl CommandOptions {
 
     /// With what `saved` says where this says nothing.
     fn over(self, saved: CommandOptions) -> CommandOptions {
+        let paths = !self.readable.is_empty() || !self.writable.is_empty(); // which make sense to the confined only
         CommandOptions {
-            network: self.network || saved.network,
-            unconfined: self.unconfined || saved.unconfined,
+            network: self.network.or(saved.network),
+            unconfined: if paths { self.unconfined } else { self.unconfined.or(saved.unconfined) },
             readable: or(self.readable, saved.readable),
             writable: or(self.writable, saved.writable),
         }
@@ -268,7 +303,7 @@ mod tests {
     fn what_is_given_counts_more_than_what_was_kept() {
         let kept = Options {
             model: Some("custom/a".into()),
-            base_url: Some("http://user:key@host:1/v1?key=secret".into()),
+            base_url: Some("http://user:key@host:1/v1?api-key=secret&version=2".into()),
             approve: vec![Approve::ReadOnly, Approve::Tool("diff".into())],
             max_turns: Some(3),
             ..Options::default()
@@ -277,7 +312,7 @@ mod tests {
         let json = serde_json::to_value(&kept).unwrap();
         assert!(!json.to_string().contains("key"), "{json}");
         let read: Options = serde_json::from_value(json).unwrap();
-        assert_eq!((&read.base_url, &read.approve), (&Some("http://host:1/v1".into()), &kept.approve));
+        assert_eq!((&read.base_url, &read.approve), (&Some("http://host:1/v1?version=2".into()), &kept.approve));
         let given = Options { max_turns: Some(7), ..Options::default() }.over(read.clone());
         assert_eq!((given.max_turns, &given.base_url), (Some(7), &read.base_url));
         let other = Options { model: Some("openai/b".into()), ..Options::default() }.over(read);

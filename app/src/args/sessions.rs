@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use loopwright::MessageId;
+
+use super::options::Options;
+
 /// Where sessions are kept.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreAt {
@@ -62,6 +66,8 @@ pub(crate) struct AnswerArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) at: StoreAt,
+    #[command(flatten)]
+    pub(crate) options: Options,
 }
 
 #[derive(Debug, Args)]
@@ -151,15 +157,21 @@ pub(crate) enum Sessions {
     Fork {
         /// The session whose past it shares.
         session: String,
-        /// After how many items of its log, back to where a turn had ended; all of them if not given.
-        #[arg(long, value_name = "ITEMS")]
-        at_item: Option<u64>,
+        /// After which message, such as m7, back to where a turn had ended; all of it if not given.
+        #[arg(long = "at", value_name = "MESSAGE", value_parser = message)]
+        message: Option<MessageId>,
         /// Its name.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
         at: StoreAt,
     },
+}
+
+/// `m7`, as `sessions show` has it.
+fn message(text: &str) -> Result<MessageId, String> {
+    let number = text.strip_prefix('m').and_then(|number| number.parse().ok());
+    number.map(MessageId).ok_or_else(|| "write a message as `loopwright sessions show` does, such as m7".into())
 }
 
 /// How a session is written out.

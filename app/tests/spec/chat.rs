@@ -131,7 +131,10 @@ fn the_end_of_the_input_runs_nothing_that_waits() {
     let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
     let exit = chat.close();
-    assert!(exit.code == 0 && exit.err.contains("not run"), "{exit:?}");
+    assert!(
+        exit.code == 0 && exit.err.contains("so the call waits") && exit.err.contains("loopwright approve s"),
+        "{exit:?}"
+    );
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
@@ -219,4 +222,30 @@ fn ctrl_c_at_a_question_answers_it_with_an_abort() {
     chat.line("/quit");
     assert_eq!(chat.end().code, 0);
     assert!(!Process::file(&project, "a.txt").exists());
+}
+
+#[test]
+fn compact_summarises_older_turns() {
+    let (project, server) = (project(), Server::start());
+    let mut chat = Process::start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
+    chat.line("/compact");
+    chat.err.until("There is nothing to summarise yet.");
+    for n in 0..12 {
+        chat.line(&format!("Question {n}"));
+        server.request().say(&format!("Answer {n}."));
+        chat.out.until(&format!("Answer {n}."));
+    }
+    chat.line("/compact mind the numbers");
+    let request = server.request();
+    assert!(request.body.to_string().contains("mind the numbers"));
+    request.say("Numbers were asked for.");
+    chat.err.until("older messages are summarised for the model");
+    chat.line("Go on");
+    let request = server.request();
+    let body = request.body.to_string();
+    assert!(body.contains("Question 0") && body.contains("Numbers were asked for.") && body.contains("Answer 11."));
+    assert!(!body.contains("Answer 1."), "{body}");
+    request.say("Gone on.");
+    chat.out.until("Gone on.");
+    assert_eq!(chat.close().code, 0);
 }

@@ -123,7 +123,8 @@ impl Exchange {
         self.stream.write_all(answer.as_bytes()).unwrap();
     }
 
-    fn delta(&mut self, delta: Value, reason: Value) {
+    /// Sends a piece, and why the reply ends if it does.
+    pub(crate) fn delta(&mut self, delta: Value, reason: Value) {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();
     }

@@ -14,7 +14,7 @@ fn waits(project: &tempfile::TempDir) -> (String, String) {
     let exit = loopwright(project, &["run", "--model", "offline", "--session", "s", WRITE]);
     assert_eq!(exit.code, 3, "{exit:?}");
     let call = listed(project)[0]["call"].as_str().unwrap().to_owned();
-    assert!(exit.err.contains(&format!("`loopwright approve s {call}`")), "{exit:?}");
+    assert!(exit.err.contains(&format!("`loopwright approve s {call} --digest ")), "{exit:?}");
     ("s".into(), call)
 }
 
@@ -205,6 +205,14 @@ fn sessions_are_shown_searched_forked_moved_and_removed() {
         loopwright(&project, &[&["sessions", "export", session, "--format", "markdown"][..], more].concat()).out
     };
     assert_eq!(markdown("third", &at).replace("third", "second"), markdown("second", &[]));
+    let kept = lines(&loopwright(&project, &[&["sessions", "list", "--json"][..], &at].concat()));
+    assert!(kept[0].get("settings").is_none(), "the settings of whoever exported it stay behind: {kept:?}");
+    let earlier =
+        loopwright(&project, &[&["sessions", "fork", "third", "--at", "m4", "--name", "a b"][..], &at].concat());
+    assert_eq!(earlier.code, 0, "{earlier:?}");
+    assert!(!markdown("a b", &at).contains("(m5") && markdown("a b", &at).contains("(m4"));
+    let nowhere = loopwright(&project, &[&["sessions", "fork", "third", "--at", "m99"][..], &at].concat());
+    assert!(nowhere.code == 2 && nowhere.err.contains("has no message m99"), "{nowhere:?}");
 
     for name in ["second", "first one"] {
         assert_eq!(loopwright(&project, &["sessions", "delete", name]).code, 0);
@@ -223,4 +231,63 @@ fn a_place_that_cannot_be_is_a_clear_error() {
     assert!(fs::read_to_string(&file).unwrap().contains("Counts sheep"));
     let exit = Process::start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
     assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
+}
+
+/// What had waited begins by itself when the session is opened; `--resume` and a prompt show it to its end.
+#[test]
+fn what_had_waited_runs_first_and_is_shown() {
+    for resume in [true, false] {
+        let (project, server) = (project(), Server::start());
+        let args = ["chat", "--model", "custom/x", "--base-url", &server.url, "--session", "s"];
+        let mut chat = Process::start(&project, &args);
+        chat.line("One");
+        let request = server.request();
+        chat.line("/later Two");
+        chat.err.until("Noted for later.");
+        chat.kill();
+        drop(request);
+        let rest = if resume { ["run", "--session", "s", "--resume"] } else { ["run", "--session", "s", "Three"] };
+        let run = Process::start(&project, &rest);
+        let mut answers = 0;
+        loop {
+            let request = server.request();
+            answers += 1;
+            let (last, text) = (request.last(), format!("Answer {answers}."));
+            request.say(&text);
+            if last.contains("Two") {
+                break;
+            }
+        }
+        let exit = run.end();
+        assert!(exit.code == 0 && exit.out.contains(&format!("Answer {answers}.")), "{exit:?}");
+    }
+}
+
+#[test]
+fn what_a_session_may_do_is_told_and_can_be_taken_back() {
+    let project = project();
+    let first = ["run", "--model", "offline", "--session", "s", "--approve", "all", "--network", "Hello"];
+    assert_eq!(loopwright(&project, &first).code, 0);
+    let again = loopwright(&project, &["run", "-c", "Hello"]);
+    assert!(again.err.contains("all tools run unasked") && again.err.contains("may use the network"), "{again:?}");
+    let back = ["run", "-c", "--approve", "read-only", "--network=false", WRITE];
+    assert_eq!(loopwright(&project, &back).code, 3);
+    let again = loopwright(&project, &["run", "-c", "Hello"]);
+    assert!(!again.err.contains("As this session was started"), "{again:?}");
+    let nowhere = loopwright(&project, &["run", "--resume"]);
+    assert!(nowhere.code == 2 && nowhere.err.contains("-c for the latest"), "{nowhere:?}");
+}
+
+#[test]
+fn a_call_waits_on_when_the_chat_is_left_and_nothing_said_is_nothing_kept() {
+    let project = project();
+    let (session, call) = waits(&project);
+    let mut chat = Process::start(&project, &["--session", &session]);
+    chat.err.until("Run it?");
+    chat.line("/quit");
+    assert_eq!(chat.end().code, 0);
+    assert_eq!(listed(&project)[0]["call"], json!(call));
+    let chat = Process::start(&project, &["--model", "offline"]);
+    assert_eq!(chat.close().code, 0);
+    assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
 }

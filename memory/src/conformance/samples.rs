@@ -141,6 +141,8 @@ pub(super) fn every_item() -> Vec<Item> {
         RunCause::Continue(None),
         RunCause::Steer,
         RunCause::Abort,
+        RunCause::Compact { instructions: None },
+        RunCause::Compact { instructions: Some(ODD.into()) },
     ];
     let mut items = vec![
         Item::Opened { epoch: u64::MAX },

@@ -147,7 +147,8 @@ async fn opening_is_linear() {
         times.push(best);
     }
     let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();
-    assert!(ratio <= 15.0, "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long");
+    // Linear is 10, quadratic 100; the machine has other work.
+    assert!(ratio <= 30.0, "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long");
 }
 
 /// Whoever has a session open has it in the file that others see, whatever is deleted at the same time.

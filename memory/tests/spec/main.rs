@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
 
+mod compacting;
 mod conformance;
 mod jsonl;
 mod sqlite;

@@ -19,7 +19,8 @@ async fn a_compaction_can_be_asked_for_at_rest() {
     assert_eq!(kinds(&told), ["agent_start", "compaction", "agent_end"]);
     let cause = RunCause::Compact { instructions: Some("mind the names".into()) };
     assert_eq!((&told[0].event, end_of(&told)), (&AgentEvent::AgentStart { cause }, EndKind::Done));
-    assert_eq!(rig.handle.compact(None).await, Ok(vec![]));
+    let two = tokio::join!(rig.handle.compact(None), rig.handle.compact(Some("again")));
+    assert_eq!(two, (Ok(vec![]), Ok(vec![])));
     assert_eq!(kinds(&rig.told()), Vec::<String>::new());
     talk(&rig, 4..5).await;
     assert_eq!(sent(&rig, 4), ["p1", "Before: sum", "p3", "r3", "p4"]);

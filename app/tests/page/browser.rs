@@ -1,0 +1,251 @@
+//! A real Chromium, led over its debugging pipe: JSON messages that end with a zero byte, no WebSocket needed.
+//!
+//! Nothing here sleeps or polls: what a test waits for is looked at whenever the page has changed.
+
+use std::cell::{Cell, RefCell};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, channel};
+
+use base64::Engine;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::PATIENCE;
+
+/// A running browser without a window. It ends when the last of its tabs is dropped.
+pub(crate) struct Browser {
+    child: Child,
+    to: RefCell<ChildStdin>,
+    from: Receiver<Value>,
+    last: Cell<u64>,
+    /// What came while an answer was waited for.
+    events: RefCell<Vec<Value>>,
+    _profile: TempDir,
+}
+
+/// A tab of it.
+pub(crate) struct Tab {
+    browser: Rc<Browser>,
+    session: String,
+}
+
+impl Browser {
+    pub(crate) fn start() -> Rc<Browser> {
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // It reads what it is told from descriptor 3 and writes to 4.
+        command.args(["-c", "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium"]);
+        command.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+        ]);
+        command.arg("--remote-debugging-pipe").arg(format!("--user-data-dir={}", profile.path().display()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (to_test, from) = channel();
+        std::thread::spawn(move || {
+            for message in BufReader::new(out).split(0) {
+                let Ok(message) = message else { return };
+                let Ok(message) = serde_json::from_slice(&message) else { continue };
+                if to_test.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let (to, last, events) = (RefCell::new(to), Cell::new(0), RefCell::default());
+        let browser = Rc::new(Browser { child, to, from, last, events, _profile: profile });
+        let version = browser.call(None, "Browser.getVersion", json!({}));
+        println!("{}", version["product"]);
+        browser
+    }
+
+    fn receive(&self, wanted: &str) -> Value {
+        let missing = |why| panic!("the browser does not answer {wanted}: {why}. Is Debian's `chromium` installed?");
+        self.from.recv_timeout(PATIENCE).unwrap_or_else(missing)
+    }
+
+    fn call(&self, session: Option<&str>, method: &str, params: Value) -> Value {
+        let id = self.last.get() + 1;
+        self.last.set(id);
+        let mut message = json!({ "id": id, "method": method, "params": params });
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        let mut to = self.to.borrow_mut();
+        to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        to.flush().unwrap();
+        drop(to);
+        loop {
+            let mut answer = self.receive(&message.to_string());
+            if answer["id"] == id {
+                assert!(answer["error"].is_null(), "{message}: {}", answer["error"]);
+                return answer["result"].take();
+            }
+            self.events.borrow_mut().push(answer);
+        }
+    }
+
+    /// A new tab at this address, as large as a laptop's.
+    pub(crate) fn tab(self: &Rc<Browser>, url: &str) -> Tab {
+        let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = self.call(None, "Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned();
+        let tab = Tab { browser: self.clone(), session };
+        for domain in ["Page", "Runtime", "Log"] {
+            tab.call(&format!("{domain}.enable"), json!({}));
+        }
+        tab.size(1280, 800);
+        tab.prefer("light");
+        tab.load("Page.navigate", json!({ "url": url }));
+        tab
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+impl Tab {
+    fn call(&self, method: &str, params: Value) -> Value {
+        self.browser.call(Some(&self.session), method, params)
+    }
+
+    /// Goes somewhere and waits until it is loaded.
+    fn load(&self, method: &str, params: Value) {
+        let is_load = |event: &Value| event["method"] == "Page.loadEventFired" && event["sessionId"] == *self.session;
+        self.browser.events.borrow_mut().retain(|event| !is_load(event));
+        self.call(method, params);
+        while !self.browser.events.borrow().iter().any(is_load) {
+            let event = self.browser.receive("with a loaded page");
+            self.browser.events.borrow_mut().push(event);
+        }
+    }
+
+    pub(crate) fn reload(&self) {
+        self.load("Page.reload", json!({}));
+    }
+
+    /// The value of an expression or a promise.
+    pub(crate) fn eval(&self, script: &str) -> Value {
+        let params = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let mut answer = self.call("Runtime.evaluate", params);
+        assert!(answer["exceptionDetails"].is_null(), "{script}: {}", answer["exceptionDetails"]);
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true: looks at it now, and after every change of the page.
+    pub(crate) fn until(&self, condition: &str) {
+        let limit = PATIENCE.as_millis() - 5_000;
+        let met = self.eval(&format!(
+            "new Promise((done) => {{
+                const look = () => {{ if ({condition}) {{ watch.disconnect(); done(true); }} }};
+                const watch = new MutationObserver(look);
+                watch.observe(document, {{ subtree: true, childList: true, characterData: true, attributes: true }});
+                setTimeout(() => done(false), {limit});
+                look();
+            }})"
+        ));
+        assert_eq!(met, true, "{condition} never became true; the page has:\n{}", self.text("body"));
+    }
+
+    /// Waits until the page shows this text in an element that a selector finds.
+    pub(crate) fn until_text(&self, selector: &str, text: &str) {
+        let (selector, text) = (json!(selector), json!(text));
+        self.until(&format!(
+            "[...document.querySelectorAll({selector})].some((one) => one.innerText.includes({text}))"
+        ));
+    }
+
+    /// The text that an element shows.
+    pub(crate) fn text(&self, selector: &str) -> String {
+        self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector))).as_str().unwrap().to_owned()
+    }
+
+    /// How many elements a selector finds.
+    pub(crate) fn count(&self, selector: &str) -> u64 {
+        self.eval(&format!("document.querySelectorAll({}).length", json!(selector))).as_u64().unwrap()
+    }
+
+    /// Clicks into the middle of what a selector finds, with the mouse.
+    pub(crate) fn click(&self, selector: &str) {
+        let found = json!(selector);
+        self.until(&format!(
+            "document.querySelector({found})?.checkVisibility() && !document.querySelector({found}).disabled"
+        ));
+        let at = self.eval(&format!(
+            "{{ const one = document.querySelector({found}); one.scrollIntoView({{ block: 'center' }});
+               const box = one.getBoundingClientRect(); [box.x + box.width / 2, box.y + box.height / 2] }}"
+        ));
+        for kind in ["mousePressed", "mouseReleased"] {
+            let (x, y) = (&at[0], &at[1]);
+            let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Types into what has the focus.
+    pub(crate) fn type_text(&self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Presses a key; `alt` with it.
+    pub(crate) fn press(&self, key: &str, alt: bool) {
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            "Tab" => 9,
+            other => panic!("the code of {other} is not known here"),
+        };
+        let mut event = json!({ "type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
+        event["modifiers"] = u8::from(alt).into();
+        if key == "Enter" {
+            event["type"] = "keyDown".into();
+            event["text"] = "\r".into();
+        }
+        self.call("Input.dispatchKeyEvent", event.clone());
+        event["type"] = "keyUp".into();
+        self.call("Input.dispatchKeyEvent", event);
+    }
+
+    /// Gives the page this many pixels.
+    pub(crate) fn size(&self, width: u32, height: u32) {
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+    }
+
+    /// Lets the person prefer `dark` or `light`, and no motion.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
+        let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+        self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
+    }
+
+    /// Saves what is seen, for a person to look at.
+    pub(crate) fn screenshot(&self, name: &str) {
+        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/../screenshots");
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
+    }
+
+    /// What the browser has complained of: exceptions, and what the page's policy refused.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let events = self.browser.events.borrow();
+        let here = events.iter().filter(|event| event["sessionId"] == *self.session);
+        here.filter_map(|event| match event["method"].as_str()? {
+            "Runtime.exceptionThrown" => Some(event["params"].to_string()),
+            "Log.entryAdded" if event["params"]["entry"]["source"] == "security" => Some(event["params"].to_string()),
+            _ => None,
+        })
+        .collect()
+    }
+}

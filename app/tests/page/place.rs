@@ -1,0 +1,127 @@
+//! What a test has before it: a server with a project and a model, a browser, and a way between them that breaks.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::browser::{Browser, Tab};
+use crate::process::{Process, project};
+use crate::server::{Exchange, Server};
+
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+    pub(crate) url: String,
+    model: Server,
+    browser: Rc<Browser>,
+    _process: Process,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place::with(&[])
+    }
+
+    /// With more options of `loopwright serve`.
+    pub(crate) fn with(more: &[&str]) -> Place {
+        let (dir, model) = (project(), Server::start());
+        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "local/scripted", "--base-url", &model.url];
+        let mut process = Process::start(&dir, &[&args, more].concat());
+        let url = process.err.word_after("Serving at ");
+        Place { dir, url, model, browser: Browser::start(), _process: process }
+    }
+
+    /// A tab with nothing in it but the page.
+    pub(crate) fn tab(&self) -> Tab {
+        self.browser.tab(&self.url)
+    }
+
+    /// A tab at this address.
+    pub(crate) fn tab_at(&self, url: &str) -> Tab {
+        self.browser.tab(url)
+    }
+
+    /// The next request to the model.
+    pub(crate) fn request(&self) -> Exchange {
+        self.model.request()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap()
+    }
+}
+
+impl Exchange {
+    /// Sends a piece of thinking.
+    pub(crate) fn thinking(&mut self, text: &str) {
+        self.delta(json!({ "reasoning_content": text }), Value::Null);
+    }
+}
+
+impl Tab {
+    /// Types a message and sends it with Enter.
+    pub(crate) fn say(&self, text: &str) {
+        self.click("#prompt");
+        self.type_text(text);
+        self.press("Enter", false);
+    }
+
+    /// What the conversation shows, line by line.
+    pub(crate) fn conversation(&self) -> Vec<String> {
+        self.text("#log").lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.eval("location.href").as_str().unwrap().to_owned()
+    }
+}
+
+/// What `edit_file` is asked to do to the project.
+pub(crate) fn edit(new: &str) -> Value {
+    json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": new })
+}
+
+/// Leads connections to a server, and breaks them when told.
+pub(crate) struct Relay {
+    pub(crate) url: String,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    pub(crate) fn to(url: &str) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Relay { url: format!("http://{}", listener.local_addr().unwrap()), open: Arc::default() };
+        let (open, server) = (relay.open.clone(), url.trim_start_matches("http://").trim_end_matches('/').to_owned());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+                open.lock().unwrap().push(client.try_clone().unwrap());
+                pass(client.try_clone().unwrap(), server.try_clone().unwrap());
+                pass(server, client);
+            }
+        });
+        relay
+    }
+
+    /// Breaks every connection there is.
+    pub(crate) fn break_all(&self) {
+        for client in self.open.lock().unwrap().drain(..) {
+            let _ = client.shutdown(Shutdown::Both); // it may be closed already
+        }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both); // it may be closed already
+    });
+}

@@ -1,0 +1,201 @@
+//! `Compacting`: what it replaces, when, and by what.
+
+mod long;
+
+use std::sync::Arc;
+
+use loopwright::testing::{Rig, Script, ScriptedModel, TestTool};
+use loopwright::*;
+use loopwright_memory::Compacting;
+use loopwright_patterns::PiPattern;
+use serde_json::json;
+
+/// A text of so many tokens, by estimate, the message itself included.
+fn words(name: &str, tokens: usize) -> String {
+    format!("{name}{}", ".".repeat((tokens - 8) * 3 - name.len()))
+}
+
+async fn rig(policy: Compacting, window: Option<u64>, replies: Vec<Script>) -> Rig {
+    let tools =
+        ["read_file", "write_file", "edit_file", "look"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
+    let mut info = ModelInfo::new("test/m");
+    info.context_window = window;
+    let model = ScriptedModel::new(replies).info(info);
+    let agent = GenericAgent::builder(model.clone(), PiPattern).tools(tools).compaction(policy);
+    let agent = agent.model_named("small", model.clone()).build().unwrap();
+    let memory = InMemory::new();
+    let (handle, events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+    Rig { handle, events, model, agent, memory }
+}
+
+/// The first words of what was sent with a request.
+fn sent(rig: &Rig, request: usize) -> Vec<String> {
+    let head = |m: &Arc<Message>| m.text().chars().take_while(|c| !".\n".contains(*c)).collect();
+    rig.model.requests()[request].messages.iter().map(head).collect()
+}
+
+fn compactions(rig: &mut Rig) -> Vec<Arc<Compaction>> {
+    let of = |e: Arc<Envelope>| if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None };
+    rig.told().into_iter().filter_map(of).collect()
+}
+
+/// Prompts of 490 tokens each, p1 to pN.
+async fn talk(rig: &Rig, prompts: std::ops::RangeInclusive<usize>) {
+    for n in prompts {
+        let outcome = rig.handle.prompt(words(&format!("p{n}"), 490)).await.unwrap();
+        assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
+    }
+}
+
+fn replies(n: std::ops::RangeInclusive<usize>) -> Vec<Script> {
+    n.map(|n| Script::text(&words(&format!("r{n}"), 490))).collect()
+}
+
+const SHORTENED: &str = "(The conversation from after the first request up to here was shortened";
+
+/// The threshold is a share of the window less the reply's room, and counts the tools; the last turns stay, as many as
+/// were asked for, or as there are tokens for.
+#[tokio::test(start_paused = true)]
+async fn it_compacts_at_a_share_of_the_window() {
+    let policy = || Compacting::new().at(0.9);
+    for (policy, messages) in [
+        (policy().keep_turns(2).keep_tokens(0), 7),
+        (policy().keep_turns(1).keep_tokens(0), 9),
+        (policy().keep_turns(1).keep_tokens(1500), 7),
+        (policy().keep_turns(1).window(16_000), 0),
+    ] {
+        let mut script = replies(1..=5);
+        script.extend([Script::text("sum"), Script::text("r6")]);
+        let mut rig = rig(policy, Some(8000), script).await;
+        talk(&rig, 1..=5).await;
+        assert_eq!(compactions(&mut rig).len(), 0, "4,410 tokens and the tools, of 5,400");
+        talk(&rig, 6..=6).await;
+        let done = compactions(&mut rig); // at 5,390 and the tools
+        assert_eq!(done.iter().map(|done| done.messages).sum::<usize>(), messages);
+        if messages == 7 {
+            assert_eq!(sent(&rig, 6), ["p1", SHORTENED, "p5", "r5", "p6"]);
+        }
+    }
+}
+
+/// What the window is not known of is compacted when it is asked for, by the model, with the prompt and the wishes that
+/// were given; or after the model has refused a request.
+#[tokio::test(start_paused = true)]
+async fn without_a_window_it_waits_until_it_has_to() {
+    let mut script = replies(1..=4);
+    script.extend([Script::text("sum one"), Script::error(ModelErrorKind::ContextOverflow, "too much")]);
+    script.extend([Script::text("sum two"), Script::text("r5")]);
+    let policy = Compacting::new().model("small").prompt("Be brief.").keep_turns(1);
+    let mut rig = rig(policy, None, script).await;
+    talk(&rig, 1..=4).await;
+    let done = rig.handle.compact(Some("names")).await.unwrap();
+    assert_eq!((done.len(), done[0].messages), (1, 5));
+    let asked = &rig.model.requests()[4];
+    assert!(asked.messages[0].text().ends_with("</conversation>\n\nBe brief.\n\nThe user asks of it: names"));
+    assert!(asked.max_tokens.is_some() && !asked.system.is_empty());
+    assert_eq!(rig.handle.compact(None).await.unwrap(), [], "nothing is left but what has to stay");
+    talk(&rig, 5..=5).await;
+    assert_eq!(compactions(&mut rig).last().unwrap().why, CompactCause::Overflow);
+    assert_eq!(sent(&rig, 7), ["p1", SHORTENED, "p5"]);
+    assert!(rig.model.requests()[6].messages[0].text().contains("sum one"), "the summary of before is summarised too");
+}
+
+/// What was read and edited is kept by name, of calls that have succeeded; where there is no room for all, the latest
+/// that were edited go first.
+#[tokio::test(start_paused = true)]
+async fn files_that_were_read_and_edited_are_kept() {
+    let call = |id: &str, tool: &str, path: &str| Script::calls([(id, tool, json!({ "path": path }))]);
+    let mut script = vec![
+        call("a", "read_file", "a.rs"),
+        call("b", "read_file", "b.rs"),
+        call("c", "edit_file", "b.rs"),
+        call("d", "write_file", "c.rs"),
+        call("e", "read_file", "c.rs"),
+        call("f", "look", "never.rs"),
+        Script::calls([("g", "read_file", json!({ "file": "unknown.rs" }))]),
+        Script::calls([("h", "look", json!({ "at": "seen.rs" }))]),
+        call("i", "no_such_tool", "failed.rs"),
+        Script::text("done"),
+    ];
+    script.extend(replies(2..=2));
+    script.extend([Script::text("sum"), call("j", "read_file", "later.rs"), Script::text("yes"), Script::text("sum")]);
+    let rig =
+        rig(Compacting::new().keep_turns(1).reads("look", "at").reads("no_such_tool", "path"), None, script).await;
+    talk(&rig, 1..=2).await;
+    let done = rig.handle.compact(None).await.unwrap().remove(0);
+    let text = done.message.text();
+    assert!(
+        text.contains("Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n\nSummary:\nsum"),
+        "{text}"
+    );
+    talk(&rig, 3..=3).await;
+    let done = rig.handle.compact(None).await.unwrap().remove(0);
+    let text = done.message.text();
+    assert!(text.contains("Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n- later.rs\n"), "{text}");
+
+    let batches = (0..80).map(|n| {
+        let tool = if n % 2 == 0 { "read_file" } else { "edit_file" };
+        Script::calls([(&*format!("c{n}"), tool, json!({ "path": format!("src/{n:0>20}.rs") }))])
+    });
+    let mut script: Vec<Script> = batches.collect();
+    script.extend([Script::text("done"), Script::text("r2"), Script::text("sum")]);
+    let model = ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(9000));
+    let tools = ["read_file", "edit_file"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
+    let agent = GenericAgent::builder(model, PiPattern).tools(tools).max_turns(100);
+    let agent = agent.compaction(Compacting::new().keep_turns(1)).build().unwrap();
+    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    handle.prompt("p1").await.unwrap();
+    handle.prompt("p2").await.unwrap();
+    let text = handle.compact(None).await.unwrap().remove(0).message.text();
+    let named = |n: usize| text.contains(&format!("src/{n:0>20}.rs"));
+    let edited = (1..80).step_by(2).filter(|n| named(*n)).count();
+    let read = (0..80).step_by(2).filter(|n| named(*n)).count();
+    assert!(named(79) && named(1) && edited == 40 && read < 40, "{edited} edited, {read} read: {text}");
+    assert!(text.contains(&format!("(and {} more that were touched before)", 80 - edited - read)), "{text}");
+    assert!(text.len() < 3 * 421 + 300, "a sixteenth of the window: {}", text.len());
+}
+
+/// Where a summary fails, what is left out is counted, and the summary and the files of before stay.
+#[tokio::test(start_paused = true)]
+async fn a_failed_summary_keeps_the_one_before() {
+    let mut script = replies(1..=2);
+    script.extend([Script::text("the sum")]);
+    script.extend(replies(3..=4));
+    script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5")]);
+    let mut rig = rig(Compacting::new().keep_turns(1), Some(4000), script).await;
+    talk(&rig, 1..=4).await;
+    assert_eq!(compactions(&mut rig).len(), 1);
+    talk(&rig, 5..=5).await;
+    let done = compactions(&mut rig).remove(0);
+    assert_eq!((done.summarised, done.error.as_deref()), (false, Some("busy")));
+    let text = done.message.text();
+    assert!(text.contains("Summary:\nthe sum\n\n(2 turns were left out without a summary.)"), "{text}");
+}
+
+/// What is too much for one summary is summarised piece by piece, the oldest first; a turn that is too much alone is left
+/// out, and nobody is asked.
+#[tokio::test(start_paused = true)]
+async fn what_is_too_much_for_one_summary_is_summarised_piece_by_piece() {
+    let script = |n| vec![Script::text(&words("r1", n)), Script::text(&words("r2", n)), Script::text("r3")];
+    for (size, messages) in [(500, vec![1, 3]), (2000, vec![1, 3])] {
+        let mut script = script(size);
+        script.extend((0..2).map(|n| Script::text(&format!("sum {n}"))));
+        let small = ScriptedModel::new([Script::text("sum 1"), Script::text("sum 2")])
+            .info(ModelInfo::new("test/small").with_context_window(1600));
+        let model = ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(32_000));
+        let agent = GenericAgent::builder(model, PiPattern).model_named("small", small.clone());
+        let agent = agent.compaction(Compacting::new().keep_turns(1).model("small")).max_tokens(100).build().unwrap();
+        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        for prompt in ["p1", "p2", "p3"] {
+            handle.prompt(prompt).await.unwrap();
+        }
+        let done = handle.compact(None).await.unwrap();
+        assert_eq!(done.iter().map(|d| d.messages).collect::<Vec<_>>(), messages, "{size}");
+        let (asked, text) = (small.requests().len(), done[1].message.text());
+        if size == 2000 {
+            assert!(asked == 0 && text.contains("(2 turns were left out without a summary.)"), "{asked} {text}");
+        } else {
+            assert!(asked == 2 && text.contains("Summary:\nsum 2\n"), "{asked} {text}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+// The page: sessions on the left, one conversation, and what a person says to it.
+
+import { call, follow, keepToken, newId, onToken, send } from './api.js';
+import { by, el, short } from './dom.js';
+import { inline } from './markdown.js';
+import { Conversation } from './view.js';
+
+const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(by);
+const narrow = matchMedia('(max-width: 760px)');
+
+let session = null; // the id of the open one
+let conversation = null;
+let info = null; // what the server says of it
+let stream = 'live'; // or 'opening', 'waiting', 'gone'
+let unfollow = () => {};
+let stopping = false; // this tab has asked for it
+let stuck = true; // the view follows the end
+
+const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
+
+function say(why) {
+  problem.textContent = why?.message ?? why ?? '';
+  problem.hidden = !problem.textContent;
+}
+
+const tried = (work) => async (...given) => {
+  say('');
+  try {
+    return await work(...given);
+  } catch (why) {
+    say(why);
+  }
+};
+
+/* The open session */
+
+function open(id) {
+  unfollow();
+  [session, info, stuck, stopping] = [id, null, true, false];
+  stream = id ? 'opening' : 'live';
+  say('');
+  document.body.classList.remove('nav');
+  list();
+  by('empty').hidden = Boolean(id);
+  conversation = new Conversation(log, {
+    changed: () => (show(), refresh()),
+    ended,
+    decide: async (action, body) => {
+      await call('POST', path(`/actions/${encodeURIComponent(action)}`), body);
+      prompt.focus();
+    },
+    again: tried(() => call('POST', path('/continue'), {})),
+  });
+  const mine = conversation;
+  unfollow = !id ? () => {} : follow(id, {
+    event: (event) => mine === conversation && mine.apply(event),
+    state: (state) => {
+      stream = state;
+      if (state === 'live') mine.joins();
+      show();
+    },
+    gone: (why) => ((stream = 'gone'), say(why), show()),
+    anew: () => mine.clear(),
+  });
+  show();
+  refresh();
+  if (!narrow.matches) prompt.focus();
+}
+
+function ended(end) {
+  if (stopping && end.handed_back?.length && !prompt.value) {
+    prompt.value = end.handed_back.join('\n\n');
+    grow();
+  }
+  stopping = false;
+}
+
+/** What the server says of the sessions, soon, and once for many changes. */
+let refreshing = null;
+function refresh() {
+  refreshing ??= setTimeout(async () => {
+    refreshing = null;
+    const id = session;
+    try {
+      const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
+      listed = all.sessions.sort((a, b) => b.changed - a.changed);
+      list();
+      if (id !== session || !one) return;
+      info = one.session;
+      if (one.interrupted) conversation.interrupted(info.run);
+      show();
+    } catch {
+      // The stream of events says that the server is away.
+    }
+  }, 150);
+}
+
+let listed = []; // the sessions in the list
+let sure = null; // the session that would be deleted by one more click
+
+function list() {
+  const focused = document.activeElement?.dataset.key;
+  by('list').replaceChildren(...listed.map((one) => {
+    const title = one.title || one.settings?.name || 'New session';
+    const state = one.pending?.length ? 'waits for you' : one.run ? 'working' : ago(one.changed);
+    const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
+      el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
+    const remove = el('button', {
+      class: sure === one.id ? 'quiet sure' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
+      'aria-label': sure === one.id ? `Yes, delete ${title}` : `Delete ${title}`,
+      onclick: tried(() => forget(one.id)),
+    }, sure === one.id ? 'Delete?' : '✕');
+    return el('li', {}, link, remove);
+  }));
+  if (focused) [...by('list').querySelectorAll('[data-key]')].find((one) => one.dataset.key === focused)?.focus();
+}
+
+async function forget(id) {
+  const asked = sure === id;
+  sure = asked ? null : id;
+  list();
+  if (!asked) return;
+  await call('DELETE', `sessions/${encodeURIComponent(id)}`);
+  if (id === session) location.hash = '';
+  refresh();
+}
+
+function ago(time) {
+  const minutes = (Date.now() - time) / 60_000;
+  if (!time || minutes < 1) return 'now';
+  if (minutes < 60) return `${Math.floor(minutes)} min`;
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h`;
+  return new Date(time).toLocaleDateString();
+}
+
+/** Draws what stands around the conversation. */
+function show() {
+  const { running, waiting, queue, pending } = conversation;
+  const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]
+    ?? (waiting.size ? 'Waits for you' : running ? 'Working…' : session ? 'Ready' : '');
+  if (by('status').textContent !== state) by('status').textContent = state;
+  by('status').dataset.state = stream !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
+  const title = info?.title || (session ? 'Session' : 'New session');
+  by('title').textContent = title;
+  document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
+  by('spent').textContent = spent();
+  by('stop').hidden = !running;
+  by('stop').disabled = stopping;
+  by('send').textContent = running ? 'Steer' : 'Send';
+  by('hint').textContent = running
+    ? 'Enter steers · Alt+Enter when it is done · Esc stops'
+    : waiting.size ? 'A message instead of an answer denies what waits' : 'Enter sends · Shift+Enter for a new line';
+  const lines = [
+    ...queue.steering.map((text) => ['Steers', text]),
+    ...[...pending.values(), ...queue.followUp].map((text) => ['Next', text]),
+  ];
+  by('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
+}
+
+function spent() {
+  if (!info?.usage) return '';
+  const { input = 0, output = 0, cache_read: read = 0, cache_write: write = 0 } = info.usage;
+  if (!input && !output) return '';
+  const cost = info.cost ? ` · $${info.cost.toFixed(info.cost < 0.1 ? 4 : 2)}` : '';
+  return `${short(input + read + write)} in · ${short(output)} out${cost}`;
+}
+
+/* The message */
+
+const submit = tried(async (later) => {
+  const message = prompt.value.trim();
+  if (!message) return;
+  if (!session) {
+    const [workDir, model] = [by('dir').value.trim(), by('model').value.trim()];
+    const made = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
+    history.pushState(null, '', `#s=${encodeURIComponent(made.id)}`);
+    open(made.id);
+  }
+  const mine = conversation;
+  const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
+  const id = newId();
+  prompt.value = '';
+  grow();
+  stuck = true;
+  if (lane === '/prompt') mine.pending.set(id, message);
+  show();
+  try {
+    await send(path(lane), { id, message });
+  } catch (why) {
+    mine.pending.delete(id);
+    if (!prompt.value) prompt.value = message;
+    grow();
+    show();
+    throw why;
+  }
+});
+
+const stop = tried(async () => {
+  if (!conversation.running || stopping) return;
+  stopping = true;
+  show();
+  try {
+    await call('POST', path('/abort'), {});
+  } catch (why) {
+    stopping = false;
+    show();
+    throw why;
+  }
+});
+
+function grow() {
+  prompt.style.height = 'auto';
+  prompt.style.height = `${Math.min(prompt.scrollHeight + 2, innerHeight / 3)}px`;
+}
+
+/* Following the end of the conversation */
+
+function follows() {
+  if (stuck) scroll.scrollTop = scroll.scrollHeight;
+  by('down').hidden = stuck;
+}
+
+// Only a person goes up.
+let top = 0;
+scroll.addEventListener('scroll', () => {
+  const end = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+  if (end || scroll.scrollTop < top) stuck = end;
+  top = scroll.scrollTop;
+  by('down').hidden = stuck;
+});
+const sizes = new ResizeObserver(follows);
+sizes.observe(log);
+sizes.observe(scroll);
+by('down').addEventListener('click', () => ((stuck = true), follows(), prompt.focus()));
+
+/* Keys, buttons, addresses */
+
+function nav(shown) {
+  document.body.classList.toggle('nav', shown);
+  by('menu').setAttribute('aria-expanded', shown);
+  (shown ? by('new') : prompt).focus();
+}
+
+by('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
+by('stop').addEventListener('click', stop);
+by('menu').addEventListener('click', () => nav(true));
+by('hide').addEventListener('click', () => nav(false));
+by('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
+prompt.addEventListener('input', grow);
+prompt.addEventListener('keydown', (key) => {
+  if (key.key !== 'Enter' || key.shiftKey || key.isComposing) return;
+  key.preventDefault();
+  submit(key.altKey);
+});
+addEventListener('keydown', (key) => {
+  if (key.isComposing || by('ask').open) return;
+  if (key.key === 'Escape') return document.body.classList.contains('nav') ? nav(false) : stop();
+  if (key.key === '/' && !/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName)) {
+    key.preventDefault();
+    prompt.focus();
+  }
+});
+
+onToken((why) => new Promise((done) => {
+  const dialog = by('ask');
+  by('ask-why').replaceChildren(...inline(why));
+  by('token').value = '';
+  dialog.returnValue = '';
+  dialog.addEventListener('close', () => done(dialog.returnValue ? by('token').value.trim() : null), { once: true });
+  dialog.showModal();
+}));
+
+/** `#s=ID` names the session; `#token=…` hands a token over, and is taken out of the address. */
+function address() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has('token')) {
+    keepToken(given.get('token'));
+    given.delete('token');
+    history.replaceState(null, '', given.size ? `#${given}` : location.pathname);
+  }
+  const id = given.get('s') || null;
+  if (id !== session || !conversation) open(id);
+}
+
+addEventListener('hashchange', address);
+addEventListener('popstate', address);
+document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && refresh());
+address();
