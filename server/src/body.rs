@@ -63,13 +63,15 @@ pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Response;
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
         if !is_json(request.headers()) {
             let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
             return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-        object(&bytes).map(JsonBody).map_err(IntoResponse::into_response)
+        let bytes = request.into_body().collect().await; // whole and bounded, see above
+        let bytes =
+            bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read.").into_response())?;
+        object(&bytes.to_bytes()).map(JsonBody).map_err(IntoResponse::into_response)
     }
 }
 
@@ -143,5 +145,11 @@ mod tests {
         assert!(missing.contains("The field `key` is missing."), "{missing}");
         let deep = "[".repeat(100_000);
         assert!(format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err()).contains("nested too deep"));
+    }
+    #[test]
+    fn no_bytes_are_an_empty_object_and_spaces_are_no_json() {
+        let read = |text: &'static str| object::<serde_json::Value>(&Bytes::from_static(text.as_bytes()));
+        assert_eq!(read("").unwrap(), serde_json::json!({}));
+        assert!(read(" \r\n").is_err() && read("[]").is_err() && read("{} {}").is_err());
     }
 }

@@ -14,6 +14,7 @@ mod process;
 mod prompt;
 mod serve;
 mod serve_attacks;
+mod serve_faults;
 mod serve_sessions;
 mod server;
 mod sessions;

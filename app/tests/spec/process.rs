@@ -60,19 +60,25 @@ impl Process {
 
     /// With these environment variables, and no others.
     pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
-        let mut process = Process::spawn(dir, args, vars);
+        Process::start_as(dir, &[], args, vars)
+    }
+
+    /// The same, as an argument of this command, if there is one, which becomes it.
+    pub(crate) fn start_as(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)]) -> Process {
+        let mut process = Process::spawn(dir, command, args, vars);
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
     /// Without any, and with nobody who reads its standard output.
     pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
-        Process::spawn(dir, args, &[])
+        Process::spawn(dir, &[], args, &[])
     }
 
-    fn spawn(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(args).current_dir(dir.path()).env_clear();
+    fn spawn(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)]) -> Process {
+        let line = [command, &[env!("CARGO_BIN_EXE_loopwright")], args].concat();
+        let mut command = Command::new(line[0]);
+        command.args(&line[1..]).current_dir(dir.path()).env_clear();
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -97,6 +103,13 @@ impl Process {
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Lets its files grow as they like again.
+    pub(crate) fn no_limit(&self) {
+        let pid = self.child.id().to_string();
+        let done = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
+        assert!(done.success());
     }
 
     /// The first bytes of an output that nobody else reads.

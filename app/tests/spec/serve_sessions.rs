@@ -8,26 +8,32 @@ use crate::process::{Process, project};
 use crate::server::Server;
 
 /// A server of sessions, over the store that is in the directory.
-struct Live {
-    process: Process,
-    address: String,
+pub(crate) struct Live {
+    pub(crate) process: Process,
+    pub(crate) address: String,
 }
 
 impl Live {
-    fn start(dir: &TempDir, model: &Server) -> Live {
+    pub(crate) fn start(dir: &TempDir, model: &Server) -> Live {
+        Live::start_as(dir, model, &[], &[])
+    }
+
+    /// As an argument of this command, with these options.
+    pub(crate) fn start_as(dir: &TempDir, model: &Server, command: &[&str], more: &[&str]) -> Live {
         let args = ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
-        let mut process = Process::start_with(dir, &args, &[("PATH", "/usr/bin:/bin")]);
+        let args = [&args, more].concat();
+        let mut process = Process::start_as(dir, command, &args, &[("PATH", "/usr/bin:/bin")]);
         let address = process.err.word_after("http://");
         Live { process, address }
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         let response = Connection::post(&self.address, path, "", &body.to_string()).response().unwrap();
         assert!(response.status < 300, "{path}: {response:?}");
         serde_json::from_str(&response.body).unwrap()
     }
 
-    fn get(&self, path: &str, headers: &str) -> Connection {
+    pub(crate) fn get(&self, path: &str, headers: &str) -> Connection {
         let mut connection = Connection::open(&self.address);
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address).as_bytes());
         connection
@@ -38,7 +44,7 @@ impl Live {
     }
 
     /// A browser that has seen the events up to this one connects again.
-    fn events(&self, id: &str, last: u64) -> Connection {
+    pub(crate) fn events(&self, id: &str, last: u64) -> Connection {
         let last = if last == 0 { String::new() } else { format!("Last-Event-ID: {last}\r\n") };
         let mut connection = self.get(&format!("/api/sessions/{id}/events"), &last);
         assert_eq!(connection.head().unwrap().0, 200);
@@ -48,16 +54,16 @@ impl Live {
 
 /// What a page shows, made of what came.
 #[derive(Debug, Default)]
-struct Screen {
-    seq: u64,
+pub(crate) struct Screen {
+    pub(crate) seq: u64,
     streaming: String,
-    messages: Vec<Value>,
+    pub(crate) messages: Vec<Value>,
     outputs: String,
 }
 
 impl Screen {
     /// Reads up to an event of this type; its data.
-    fn until(&mut self, connection: &mut Connection, kind: &str, has: &str) -> Value {
+    pub(crate) fn until(&mut self, connection: &mut Connection, kind: &str, has: &str) -> Value {
         loop {
             let (event, data) = self.read(connection).unwrap_or_else(|| panic!("no {kind} came: {self:?}"));
             if event == kind && data.to_string().contains(has) {
@@ -66,7 +72,7 @@ impl Screen {
         }
     }
 
-    fn read(&mut self, connection: &mut Connection) -> Option<(String, Value)> {
+    pub(crate) fn read(&mut self, connection: &mut Connection) -> Option<(String, Value)> {
         let frame = connection.frame()?;
         let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let (event, data) = (field("event:").unwrap(), serde_json::from_str::<Value>(field("data:").unwrap()).unwrap());

@@ -74,6 +74,10 @@ impl Exchange {
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
+    /// Sends what is no piece, and hangs up.
+    pub(crate) fn garbage(mut self) {
+        self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
+    }
     /// Waits until the client closes the connection.
     pub(crate) fn until_hung_up(mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -264,3 +264,15 @@ async fn approved_tools_run_without_a_question() {
         assert_eq!(told.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"], "ok");
     }
 }
+
+/// Bodies may be as large as is said, and no larger.
+#[tokio::test]
+async fn a_message_may_be_nearly_as_large_as_a_body() {
+    let api = Api::new([Script::text("Long.")]);
+    let id = api.session(json!({})).await;
+    let path = format!("/api/sessions/{id}/prompt");
+    let (status, answer) = api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024 - 100) })).await;
+    assert_eq!(status, 202, "{answer}");
+    let (status, answer) = api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024) })).await;
+    assert_eq!((status, &answer["error"]["kind"]), (413, &json!("too_large")), "{answer}");
+}

@@ -1,0 +1,108 @@
+//! `serve`, live sessions: the model's server sends garbage or nothing, the disk is full.
+
+use serde_json::{Value, json};
+
+use crate::http::Connection;
+use crate::process::project;
+use crate::serve_sessions::{Live, Screen};
+use crate::server::Server;
+
+/// What was told is what is kept: the messages on the screen, and every event with its number, for whoever comes anew.
+fn agree(live: &Live, id: &str, screen: &Screen) {
+    let said = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
+    let said: Value = serde_json::from_str(&said.body).unwrap();
+    assert_eq!((&said["messages"], &said["seq"]), (&json!(screen.messages), &json!(screen.seq)));
+    let (mut anew, mut events) = (Screen::default(), live.events(id, 0));
+    while anew.seq < screen.seq {
+        anew.read(&mut events).unwrap();
+    }
+    assert_eq!(anew.messages, screen.messages);
+}
+
+/// C98: a model's server that breaks off, sends garbage, or begins and then says nothing: what came is withdrawn, the request
+/// is made again where that can help, a run that hangs can be stopped, and the session goes on.
+#[test]
+fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
+    let (dir, model) = (project(), Server::start());
+    let live = Live::start(&dir, &model);
+    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
+    let say = |message: &str| live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": message }));
+
+    say("Dies");
+    let mut request = model.request();
+    request.begin();
+    request.text("Once ");
+    screen.until(&mut events, "message_update", "Once ");
+    drop(request);
+    screen.until(&mut events, "message_update", "withdrawn");
+    let mut request = model.request();
+    request.begin();
+    request.text("Twice ");
+    request.garbage();
+    let mut request = model.request();
+    request.begin();
+    request.text("Whole.");
+    request.end("stop");
+    assert_eq!(screen.until(&mut events, "agent_end", "")["text"], "Whole.");
+
+    say("Stalls");
+    let mut request = model.request();
+    request.begin();
+    request.text("Half ");
+    screen.until(&mut events, "message_update", "Half ");
+    live.post(&format!("/api/sessions/{id}/abort"), &json!({}));
+    request.until_hung_up();
+    assert_eq!(screen.until(&mut events, "agent_end", "")["end"], "aborted");
+
+    say("Goes on");
+    model.request().say("Yes.");
+    assert_eq!(screen.until(&mut events, "agent_end", "")["text"], "Yes.");
+    agree(&live, &id, &screen);
+}
+
+/// A full disk, as the operating system has it, for each kind of store: it is told, in the answer or at the end of the
+/// run, the server lives on, and with room again the session does, without an event lost or doubled.
+#[test]
+fn a_disk_that_is_full_is_told_and_the_session_goes_on_when_there_is_room() {
+    for store in ["sessions.db", "sessions/"] {
+        let (dir, model) = (project(), Server::start());
+        let place = dir.path().join(store).display().to_string();
+        // Files cannot grow beyond this; the signal that would end the process says so as an error then.
+        let limited = r#"trap "" XFSZ; ulimit -S -f 600; exec "$0" "$@""#;
+        let live = Live::start_as(&dir, &model, &["sh", "-c", limited], &["--store", &place]);
+        let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+        let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
+        let path = format!("/api/sessions/{id}/prompt");
+        let long = "sheep ".repeat(10_000);
+        let full = (0..100).any(|_| {
+            let said = json!({ "message": "More" }).to_string();
+            let response = Connection::post(&live.address, &path, "", &said).response().unwrap();
+            if response.status != 202 {
+                assert_eq!(response.status, 500, "{response:?}");
+                return true;
+            }
+            let mut request = model.request();
+            request.begin();
+            request.text(&long);
+            request.end("stop");
+            let end = screen.until(&mut events, "agent_end", "");
+            let why = end["error"].as_str().unwrap_or_default();
+            assert!(end["end"] == "done" || why.contains("has room") || why.contains("disk full"), "{why}");
+            end["end"] != "done"
+        });
+        assert!(full, "{store}: the disk is never full");
+        assert_eq!(live.get("/healthz", "").response().unwrap().status, 200);
+
+        live.process.no_limit();
+        live.post(&path, &json!({ "message": "Again" }));
+        let mut request = model.request();
+        while !request.last().contains("Again") {
+            request.say("Before that.");
+            request = model.request();
+        }
+        request.say("There is room.");
+        screen.until(&mut events, "agent_end", "There is room.");
+        agree(&live, &id, &screen);
+    }
+}
