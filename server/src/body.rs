@@ -29,7 +29,7 @@ pub(crate) async fn bounded(State(server): State<Server>, request: Request, next
 
 async fn read(request: Request, limit: usize) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
-    let posts = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE);
+    let posts = head.method == Method::POST; // no route takes another method with a body
     if posts && !is_json(&head.headers) {
         let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
         return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
@@ -62,7 +62,7 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
     one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A body of this type.
+/// A body of this type, an object. One that is empty is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -72,7 +72,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
         let text = std::str::from_utf8(&bytes);
         let text = text.map_err(|_| ApiError::new(Kind::BadRequest, "The body is not valid UTF-8."))?;
-        json_at(text, "").map(JsonBody)
+        match text.trim_ascii_start().chars().next() {
+            None => json_at("{}", "").map(JsonBody),
+            Some('[') => Err(ApiError::at("", "The body is a list; an object is expected.")),
+            Some(_) => json_at(text, "").map(JsonBody),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use loopwright::{AgentHandle, InputEvent, Lane, MemoryError, Past, Prompt};
 
 pub(crate) use self::actions::{Actions, Answer, Decided};
 pub(crate) use self::bodies::{
-    Accepted, Compact, Compacted, Created, Listed, Messages, Said, Session, Settings, Steered,
+    Accepted, Compact, Compacted, Created, Listed, Messages, Nothing, Said, Session, Settings, Steered,
 };
 use self::path::Id;
 use crate::body::JsonBody;
@@ -108,12 +108,20 @@ async fn follow_up(
     send(&server, &id, InputEvent::FollowUp(said.prompt()?)).await
 }
 
-async fn go_on(State(server): State<Server>, Id(id): Id) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+async fn go_on(
+    State(server): State<Server>,
+    Id(id): Id,
+    JsonBody(Nothing {}): JsonBody<Nothing>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     server.shared().drain.check()?;
     send(&server, &id, InputEvent::Continue(None::<Prompt>)).await
 }
 
-async fn abort(State(server): State<Server>, Id(id): Id) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+async fn abort(
+    State(server): State<Server>,
+    Id(id): Id,
+    JsonBody(Nothing {}): JsonBody<Nothing>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     send(&server, &id, InputEvent::Abort).await
 }
 

@@ -8,7 +8,8 @@ use crate::agent_chat::ChatRequest;
 use crate::frames::Frame;
 use crate::health::Health;
 use crate::sessions::{
-    Accepted, Actions, Answer, Compact, Compacted, Created, Decided, Listed, Messages, Said, Session, Settings, Steered,
+    Accepted, Actions, Answer, Compact, Compacted, Created, Decided, Listed, Messages, Nothing, Said, Session,
+    Settings, Steered,
 };
 
 const BAD: (u16, &str) = (400, "The body is not what is asked for; `path` says where.");
@@ -89,11 +90,13 @@ fn inputs(document: &mut Document) {
         .add();
     document
         .operation("post", "/api/sessions/{id}/continue", "Goes on after an error, an interruption or an abort.")
+        .takes::<Nothing>()
         .gives::<Accepted>(202, "It goes on.")
         .refuses(&[NO_SESSION, (409, "There is nothing to continue, or a run goes on."), DRAINING])
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Stops the run that goes on.")
+        .takes::<Nothing>()
         .gives::<Accepted>(202, "It stops.")
         .refuses(&[NO_SESSION, IN_USE])
         .add();

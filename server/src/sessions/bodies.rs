@@ -136,6 +136,10 @@ pub(crate) struct Compacted {
     pub(crate) compactions: Vec<Arc<Compaction>>,
 }
 
+/// A body that says nothing. It is JSON all the same, which a page of another site cannot send unasked.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Nothing {}
+
 /// An input is in the session's log.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Accepted {
