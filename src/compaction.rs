@@ -86,6 +86,9 @@ impl Session {
     /// The whole of a run that somebody asked for. False if somebody has said something since it began, which the
     /// pattern has to answer.
     pub(crate) async fn compact_run(&mut self, instructions: Option<Arc<str>>) -> Result<bool, StepError> {
+        if self.fold.turn.number > 0 {
+            return Ok(false); // the pattern has begun to answer, perhaps before a crash
+        }
         let is_done = self.fold.standing.as_ref().is_some_and(|standing| standing.run == self.fold.run);
         if !is_done {
             let done = self.compact(&Occasion::asked(instructions)).await?;
