@@ -166,7 +166,7 @@ async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
     let schema = || OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
-    let options = |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, keep: 2 });
+    let options = |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
     let (gate, fits) = (Gate::new(), || Script::text("{}"));
     let script = [fits(), fits(), fits(), Script::text("sum").gate(&gate), calls(&["ask"]), Script::text("no"), fits()];
     let tools = [TestTool::new("ask").effect(Effect::AtMostOnce)];
