@@ -223,6 +223,7 @@ impl Item {
             self,
             Opened { .. }
                 | Queued { .. }
+                | Withdrawn { .. }
                 | Decided { .. }
                 | AbortRequested { .. }
                 | CallStarted { .. }

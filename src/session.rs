@@ -119,6 +119,8 @@ pub(crate) struct Session {
     pub(crate) offered: Option<Arc<ToolList>>,
     /// Tokens of these tools and the system prompt, by estimate.
     pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
+    /// How large the conversation was when a summary of it that could wait was paid for and not had.
+    pub(crate) unsummarised: Option<u64>,
     numbered: u64,
     staged: Vec<Item>,
     then: Vec<Then>,
@@ -153,6 +155,7 @@ impl Session {
             interrupted: false,
             offered: None,
             overhead: None,
+            unsummarised: None,
             numbered: 0,
             staged: Vec::new(),
             then: Vec::new(),
