@@ -120,7 +120,8 @@ pub struct SessionInfo {
     pub items: u64,
     /// When its first run began, in milliseconds since 1970; zero if none did.
     pub started: u64,
-    /// The last time that its log tells of, in milliseconds since 1970.
+    /// The last time that its log tells of (an opening, the start or the end of a run, a question to the outside), in
+    /// milliseconds since 1970. A branch that has not been opened yet has that of its past.
     pub changed: u64,
     /// The first line of the first request, at most 120 characters; empty if there is none.
     pub title: String,
@@ -176,6 +177,7 @@ impl SessionInfo {
     pub fn apply(&mut self, item: &Item) {
         self.items += 1;
         match item {
+            Item::Opened { time, .. } => self.changed = self.changed.max(*time),
             Item::RunStarted { run, time, .. } => {
                 (self.run, self.changed) = (Some(*run), *time);
                 if self.started == 0 {

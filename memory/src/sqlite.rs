@@ -30,7 +30,7 @@ use writer::{Job, Write};
 /// # let path = folder.path().join("sessions.db");
 /// let store = loopwright_memory::Sqlite::open(path)?;
 /// let memory = store.open("s").await?; // or agent.run(RunContext::new().stored(&store, "s").await?)
-/// memory.append(0, [loopwright::Item::Opened { epoch: 1 }].into()).await?;
+/// memory.append(0, [loopwright::Item::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
 /// assert_eq!(store.sessions().await?[0].items, 1);
 /// # Ok(()) }
 /// ```

@@ -143,3 +143,45 @@ async fn what_is_known_of_a_session_follows_its_log() {
     assert_eq!(found.iter().map(|f| f.message.text()).collect::<Vec<_>>(), ["one"]);
     assert!(store.search("", 9).await.unwrap().is_empty());
 }
+
+/// C73: the session that was opened last is the latest, though nothing has run in it yet.
+#[tokio::test(start_paused = true)]
+async fn the_session_that_was_opened_last_is_the_latest() {
+    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
+    let (handle, _events) = open(&agent, &store, "s").await;
+    handle.prompt("go").await.unwrap();
+    store.fork("s", None, "branch").await.unwrap();
+    sleep(ms(5)).await;
+    for session in ["new", "branch"] {
+        let _open = open(&agent, &store, session).await;
+        assert_eq!(&*store.sessions().await.unwrap()[0].id, session);
+        sleep(ms(5)).await;
+    }
+    assert_eq!(store.session("new").await.unwrap().started, 0);
+}
+
+/// A memory that had to be mended.
+struct Mended(InMemory);
+
+#[async_trait::async_trait]
+impl Memory for Mended {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        self.0.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.0.load(from).await
+    }
+    fn repaired(&self) -> Option<String> {
+        Some("a torn line was cut off".into())
+    }
+}
+
+/// C66: what had to be mended at the opening is in the snapshot of a session.
+#[tokio::test(start_paused = true)]
+async fn what_was_mended_is_told() {
+    let wrap = |memory| Arc::new(Mended(memory)) as Arc<dyn Memory>;
+    let rig = Rig::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
+    assert_eq!(rig.handle.state().await.unwrap().repaired.as_deref(), Some("a torn line was cut off"));
+    let whole = pi([], &[]).await;
+    assert_eq!(whole.handle.state().await.unwrap().repaired, None);
+}
