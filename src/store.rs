@@ -131,10 +131,11 @@ pub struct SessionInfo {
     /// The run that goes on, or that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// Tokens used in all.
+    /// Tokens used in all; those of the past that a branch shares count in it too.
     #[serde(default)]
     pub usage: Usage,
-    /// US dollars spent in all, as far as prices are known.
+    /// US dollars spent in all, as far as prices are known; a branch counts its past too, so the costs of a session and its
+    /// branches do not add up to what was spent.
     #[serde(default)]
     pub cost: f64,
     /// What the host needs to open it again.

@@ -1,5 +1,7 @@
 //! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of its log sees.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::kit::*;
 
 fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
@@ -158,6 +160,35 @@ async fn the_session_that_was_opened_last_is_the_latest() {
         sleep(ms(5)).await;
     }
     assert_eq!(store.session("new").await.unwrap().started, 0);
+}
+
+/// A memory that counts how often it is read.
+struct Counting(InMemory, Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl Memory for Counting {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        self.0.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.load(from).await
+    }
+}
+
+/// C73: the log is read when the session is opened, and not again, whatever its turns do.
+#[tokio::test(start_paused = true)]
+async fn a_turn_does_not_read_the_log() {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let count = loads.clone();
+    let wrap = move |memory| Arc::new(Counting(memory, count)) as Arc<dyn Memory>;
+    let replies = [calls(&["x"]), Script::text("one"), Script::text("two"), Script::text("three")];
+    let rig = Rig::with_memory(PiPattern, replies, |a| a.tool(TestTool::new("x")), InMemory::new(), wrap).await;
+    for text in ["one", "two", "three"] {
+        assert_eq!(rig.handle.prompt("go").await.unwrap().text, text);
+        rig.handle.state().await.unwrap();
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
 }
 
 /// A memory that had to be mended.
