@@ -1,6 +1,6 @@
 //! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of its log sees.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::kit::*;
 
@@ -146,18 +146,29 @@ async fn what_is_known_of_a_session_follows_its_log() {
     assert!(store.search("", 9).await.unwrap().is_empty());
 }
 
+/// Time that goes on at each look.
+struct Ticks(AtomicU64);
+
+impl Ambient for Ticks {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
 /// C73: the session that was opened last is the latest, though nothing has run in it yet.
 #[tokio::test(start_paused = true)]
 async fn the_session_that_was_opened_last_is_the_latest() {
-    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
+    let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
+    let agent = GenericAgent::builder(model, PiPattern).ambient(Ticks(AtomicU64::new(1000))).build().unwrap();
     let (handle, _events) = open(&agent, &store, "s").await;
     handle.prompt("go").await.unwrap();
     store.fork("s", None, "branch").await.unwrap();
-    sleep(ms(5)).await;
     for session in ["new", "branch"] {
         let _open = open(&agent, &store, session).await;
         assert_eq!(&*store.sessions().await.unwrap()[0].id, session);
-        sleep(ms(5)).await;
     }
     assert_eq!(store.session("new").await.unwrap().started, 0);
 }
