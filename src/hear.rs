@@ -208,6 +208,7 @@ impl Session {
             steering_mode: self.config.steering_mode,
             follow_up_queue: lane(Lane::FollowUp),
             follow_up_mode: self.config.follow_up_mode,
+            repaired: self.memory().repaired().map(Arc::from),
             interrupted_run: self.fold.run.filter(|_| self.interrupted),
         }
     }

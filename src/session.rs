@@ -177,7 +177,8 @@ impl Session {
             self.fold.apply(&item, &mut |_| hub.pass_over());
         }
         self.interrupted = self.fold.run.is_some();
-        self.stage(Item::Opened { epoch: self.fold.epoch + 1 });
+        let time = self.config.ambient.now();
+        self.stage(Item::Opened { epoch: self.fold.epoch + 1, time });
         if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
             self.stage(Item::Settings { settings });
         }
