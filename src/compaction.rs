@@ -131,21 +131,19 @@ impl Session {
                         return Ok(Compacted::Interrupted(made));
                     }
                     Summary::Failed(item, failure) => {
-                        let is_paid = item.is_some();
+                        tracing::warn!(session = &*self.id, error = %failure, why = ?at.why, "there is no summary");
+                        if can_wait && item.is_some() {
+                            self.unsummarised = Some(self.fold.load.messages);
+                        }
                         item.into_iter().for_each(|item| self.stage(item));
                         if can_wait || matches!(at.why, CompactCause::Asked { .. }) {
                             self.flush().await?;
-                            if can_wait && is_paid {
-                                tracing::warn!(session = &*self.id, error = %failure, "no summary: nothing is replaced yet");
-                                self.unsummarised = Some(self.fold.load.messages);
-                            }
                             return Ok(if made.is_empty() {
                                 Compacted::Failed(failure)
                             } else {
                                 Compacted::Done(made)
                             });
                         }
-                        tracing::warn!(session = &*self.id, error = %failure, "no summary: turns are left out");
                         error = Some(failure.to_string().into());
                     }
                 }
