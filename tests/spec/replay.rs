@@ -16,17 +16,11 @@ async fn replays(
     let lines: Vec<String> = rig.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
     for replay in [Replay::from_items(rig.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()] {
         let agent = options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools()));
-        let agent = if rig_compacts(rig) { agent.compaction(replay.compaction()) } else { agent }.build().unwrap();
+        let agent = agent.compaction(replay.compaction()).build().unwrap();
         let replayed = replay.run(&agent).await;
         assert!(replayed.is_ok(), "{}\n{}", replayed.unwrap_err(), lines.join("\n"));
         replay.compare(&agent, &agent).await.unwrap();
     }
-}
-
-/// Whether the log has a compaction, or one was asked for.
-fn rig_compacts(rig: &Rig) -> bool {
-    let asked = |item: &Item| matches!(item, Item::RunStarted { cause: RunCause::Compact { .. }, .. });
-    rig.memory.items().iter().any(|item| asked(item) || matches!(item, Item::Compacted { .. }))
 }
 
 async fn replays_pi(rig: &Rig) {
