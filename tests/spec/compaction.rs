@@ -8,12 +8,12 @@ use crate::kit::*;
 
 /// Keeps the first message and the last `keep`; what is between is replaced from `at` messages on. A summary is asked for
 /// by the texts that it replaces.
-struct Keep {
-    at: usize,
-    keep: usize,
+pub(crate) struct Keep {
+    pub(crate) at: usize,
+    pub(crate) keep: usize,
 }
 
-const KEEP: Keep = Keep { at: 7, keep: 2 };
+pub(crate) const KEEP: Keep = Keep { at: 7, keep: 2 };
 
 impl Compact for Keep {
     fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
@@ -42,11 +42,11 @@ impl Compact for Keep {
     }
 }
 
-async fn rig(replies: impl IntoIterator<Item = Script>) -> Rig {
+pub(crate) async fn rig(replies: impl IntoIterator<Item = Script>) -> Rig {
     rig_with(replies, |agent| agent).await
 }
 
-async fn rig_with(
+pub(crate) async fn rig_with(
     replies: impl IntoIterator<Item = Script>,
     options: impl FnOnce(AgentBuilder) -> AgentBuilder,
 ) -> Rig {
@@ -68,13 +68,13 @@ fn asides(rig: &Rig) -> usize {
 }
 
 /// Prompts that are answered without being compacted: U:p1 A:r1 U:p2 A:r2 …
-async fn talk(rig: &Rig, prompts: Range<usize>) {
+pub(crate) async fn talk(rig: &Rig, prompts: Range<usize>) {
     for n in prompts {
         assert_eq!(rig.handle.prompt(format!("p{n}")).await.unwrap().text, format!("r{n}"));
     }
 }
 
-fn replies(n: Range<usize>) -> Vec<Script> {
+pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
