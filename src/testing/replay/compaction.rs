@@ -101,18 +101,18 @@ impl Compact for AsLogged {
         let some = || (0..len).flat_map(|from| (from + 1..len).map(move |to| from..to)).find(legal);
         if let Item::RunStarted { cause: RunCause::Compact { instructions }, .. } = &log[at] {
             let asked = CompactCause::Asked { instructions: instructions.clone() };
-            let plan = |replaces| CompactPlan { replaces, summary: None, more: false };
-            return some().filter(|_| asked == *context.why).map(plan);
+            return some().filter(|_| asked == *context.why).map(CompactPlan::new);
         }
         let step = step(log, at).filter(|step| step.is_for(context.why))?;
         let Step::Made { first, last, summary, .. } = step else {
-            return Some(CompactPlan { replaces: some()?, summary: Some(request()), more: false });
+            return Some(CompactPlan::new(some()?).summary(request()).fits(true));
         };
         let replaces = state.fold.replaceable(first, last).filter(legal)?;
         let made = (at..log.len()).find(|at| matches!(log[*at], Item::Compacted { .. }))?;
         let after = self.stage.lives[state.life].next(&self.stage.log, made + 1);
         let more = after.and_then(|after| self::step(log, after)).is_some_and(|step| step.is_for(context.why));
-        Some(CompactPlan { replaces, summary: summary.then(request), more })
+        let plan = CompactPlan::new(replaces).more(more);
+        Some(if summary { plan.summary(request()) } else { plan })
     }
 
     fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
@@ -120,17 +120,16 @@ impl Compact for AsLogged {
         let logged = self.next(&state).and_then(|(log, at)| match step(log, at)? {
             Step::Made { message, details, .. } => {
                 let Body::User(said) = &message.body else { return None };
-                Some(Replacement { message: said.clone(), details: details.clone() })
+                Some(Replacement::new(said.clone()).details(details.clone()))
             }
             Step::Unmade { .. } => None,
         });
-        let nothing = || Replacement { message: "The log has no compaction here.".into(), details: ().into() };
+        let nothing = || Replacement::new("The log has no compaction here.");
         logged.unwrap_or_else(nothing)
     }
 }
 
 /// The model answers it from the log, whatever it says.
 fn request() -> SummaryRequest {
-    let message = "The summary that the log has here.".into();
-    SummaryRequest { model: None, system: "".into(), message, max_tokens: None }
+    SummaryRequest::new("", "The summary that the log has here.")
 }

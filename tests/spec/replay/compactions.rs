@@ -55,11 +55,15 @@ async fn compactions_of_many_steps() {
         fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
             let len = context.messages.len();
             let summary = KEEP.plan(context)?.summary.filter(|_| len % 2 == 1);
-            (len > 4).then_some(CompactPlan { replaces: 1..3, summary, more: true })
+            let plan = CompactPlan::new(1..3).more(true);
+            (len > 4).then(|| match summary {
+                Some(request) => plan.summary(request),
+                None => plan,
+            })
         }
         fn finish(&self, _: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
             let message = format!("{} and {}", plan.replaces.len(), summary.unwrap_or_default());
-            Replacement { details: json!(message), message: message.into() }
+            Replacement::new(message.as_str()).details(json!(message))
         }
     }
     let mut script: Vec<_> =
@@ -227,9 +231,9 @@ async fn another_policy_is_a_difference() {
 
     let found = replay.run(&like().build().unwrap()).await.unwrap_err();
     assert!(found.to_string().starts_with("request 4 never came: instead came `{\"model\""), "{found}");
-    let found = replay.run(&with(Keep { at: 5, keep: 2 })).await.unwrap_err();
+    let found = replay.run(&with(Keep { at: 5, ..KEEP })).await.unwrap_err();
     assert!(found.to_string().starts_with("request 3 is not in the log"), "{found}");
-    let found = replay.run(&with(Keep { at: 7, keep: 3 })).await.unwrap_err();
+    let found = replay.run(&with(Keep { keep: 3, ..KEEP })).await.unwrap_err();
     assert_eq!(found.request(), Some(5), "{found}");
 
     // Nothing is asked for after it, so it is the item that differs.
