@@ -248,11 +248,13 @@ async fn another_policy_is_a_difference() {
     struct Further;
     impl Compact for Further {
         fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-            let plan = KEEP.plan(context)?;
-            Some(CompactPlan { replaces: 2..plan.replaces.end, ..plan })
+            let mut plan = KEEP.plan(context)?;
+            plan.replaces.start = 2;
+            Some(plan)
         }
         fn finish(&self, context: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
-            let as_before = CompactPlan { replaces: 1..plan.replaces.end, ..plan.clone() };
+            let mut as_before = plan.clone();
+            as_before.replaces.start = 1;
             KEEP.finish(context, &as_before, summary)
         }
     }
