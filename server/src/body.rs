@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -19,7 +19,7 @@ const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads bodies whole before a route sees them, and demands JSON of those who post.
+/// Reads bodies whole before a route sees them.
 pub(crate) async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
     match read(request, server.shared().limits.body).await {
         Ok(request) => next.run(request).await,
@@ -29,11 +29,6 @@ pub(crate) async fn bounded(State(server): State<Server>, request: Request, next
 
 async fn read(request: Request, limit: usize) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
-    let posts = head.method == Method::POST; // no route takes another method with a body
-    if posts && !is_json(&head.headers) {
-        let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
-        return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
     let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if size + head.uri.to_string().len() > HEAD {
         let why = format!("The headers and the address are larger than {HEAD} bytes.");
@@ -62,21 +57,29 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
     one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A body of this type, an object. One that is empty is `{}`.
+/// A body of this type, an object; whoever sends it must say that it is JSON, which a page of another site cannot do
+/// unasked. One that is empty is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = ApiError;
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await;
-        let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
-        let text = std::str::from_utf8(&bytes);
-        let text = text.map_err(|_| ApiError::new(Kind::BadRequest, "The body is not valid UTF-8."))?;
-        match text.trim_ascii_start().chars().next() {
-            None => json_at("{}", "").map(JsonBody),
-            Some('[') => Err(ApiError::at("", "The body is a list; an object is expected.")),
-            Some(_) => json_at(text, "").map(JsonBody),
+    type Rejection = Response;
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        if !is_json(request.headers()) {
+            let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
+            return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
+        let bytes = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        object(&bytes).map(JsonBody).map_err(IntoResponse::into_response)
+    }
+}
+
+fn object<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|_| ApiError::new(Kind::BadRequest, "The body is not valid UTF-8."))?;
+    match text.trim_ascii_start().chars().next() {
+        None if text.is_empty() => json_at("{}", ""),
+        Some('[') => Err(ApiError::at("", "The body is a list; an object is expected.")),
+        _ => json_at(text, ""),
     }
 }
 

@@ -40,17 +40,21 @@ pub struct LlmConfig {
     pub api_key: Option<String>,
     /// The model's name, or `PROVIDER/NAME`.
     #[serde(deserialize_with = "or_default")]
+    #[schemars(regex(pattern = r"\S"))]
     pub model: String,
     /// The address of the model's server, up to but without `/chat/completions`.
     pub base_url: Option<String>,
     /// The provider, such as `openai`.
     pub provider: Option<String>,
     /// How much chance is in replies.
+    #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f32>,
     /// The most tokens of a reply.
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     pub max_tokens: Option<u32>,
     /// Further headers for the model's server.
     #[serde(deserialize_with = "or_default")]
+    #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub headers: BTreeMap<String, String>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/openapi.json", get(async || Json(document())))
 }
 
-/// The document, OpenAPI 3.1.
+/// The document, OpenAPI 3.2: the first that can say what the events of a stream are.
 pub(crate) fn document() -> Value {
     let mut document = Document::new();
     routes::all(&mut document);
@@ -70,7 +70,7 @@ impl Document {
         let mut schemas = self.takes.take_definitions(true);
         schemas.append(&mut self.gives.take_definitions(true));
         json!({
-            "openapi": "3.1.0",
+            "openapi": "3.2.0",
             "info": {
                 "title": "loopwright",
                 "version": env!("CARGO_PKG_VERSION"),
@@ -111,10 +111,13 @@ impl Operation<'_> {
             json!({ "description": description, "content": { "application/json": { "schema": schema } } });
         self
     }
-    /// Gives events, each of this type.
-    fn streams<T: JsonSchema>(mut self, description: &str) -> Self {
-        let schema = self.document.gives.subschema_for::<T>();
-        let stream = json!({ "schema": { "type": "string" }, "x-event-schema": schema });
+    /// Gives events, the data of each of this type, or of one of these.
+    fn streams<T: JsonSchema>(mut self, description: &str, others: &[Value]) -> Self {
+        let schema = self.document.gives.subschema_for::<T>().to_value();
+        let any = json!({ "anyOf": ([&[schema], others].concat()) });
+        let data = json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": any });
+        let stream =
+            json!({ "itemSchema": { "type": "object", "properties": { "data": data }, "required": ["data"] } });
         self.value["responses"]["200"] =
             json!({ "description": description, "content": { "text/event-stream": stream } });
         self

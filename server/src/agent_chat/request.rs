@@ -19,17 +19,22 @@ const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatRequest {
     /// What the user says.
+    #[schemars(regex(pattern = r"\S"))]
     pub(crate) message: String,
-    /// The directory to work in.
+    /// The directory to work in, below one of the server's roots; a relative one starts at the first.
+    #[schemars(length(min = 1))]
     pub(crate) work_dir: String,
     /// What was said before.
     #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<Vec<Entry>>")]
     pub(crate) history: Vec<Entry>,
     /// The model.
     #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<LlmConfig>")]
     pub(crate) llm_config: LlmConfig,
     /// Whether tools that change something need to be listed in `autoApprove`.
     #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<bool>")]
     pub(crate) confirm: bool,
     /// The tools that may change something; all others are denied.
     #[serde(default)]

@@ -31,7 +31,7 @@ fn chat(document: &mut Document) {
     document
         .operation("post", "/api/agent-chat", "Answers one message; the run ends with the connection, nothing is kept.")
         .takes::<ChatRequest>()
-        .streams::<Frame>("The frames of the run, the last of which is `complete`.")
+        .streams::<Frame>("The frames of the run, the last of which is `complete`.", &[])
         .refuses(&[BAD, (401, "There is no API key."), (403, "The token is missing or wrong."), BUSY, DRAINING])
         .add();
 }
@@ -64,7 +64,11 @@ fn sessions(document: &mut Document) {
         .operation("get", "/api/sessions/{id}/events", "What happens in a session, from any point on; it does not end.")
         .may_take("query", "after", number.clone(), "The number of the last event that the reader has.")
         .may_take("header", "Last-Event-ID", number, "The same, as browsers send it; it comes before `after`.")
-        .streams::<Envelope>("Events; those with a number of their own have it as `id`.")
+        .streams::<Envelope>(
+            "Events; those with a number of their own have it as `id`. `draining`, without data, tells that the server \
+             is about to end.",
+            &[json!({ "type": "object", "maxProperties": 0 })],
+        )
         .refuses(&[(400, "`after` is no number."), NO_SESSION, (409, "There is no event of this number."), DRAINING])
         .add();
 }

@@ -7,8 +7,10 @@ use loopwright::{
     ActionResult, Decision, InputError, InputEvent, InputId, Item, PendingAction, PendingFilter, ToolOutput,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::bodies::input_id;
 use super::path::{Call, Id};
@@ -32,6 +34,11 @@ pub(crate) struct Actions {
 
 /// An answer to an action.
 #[derive(Deserialize, JsonSchema)]
+#[schemars(extend("allOf" = [
+    needs("approve_with", "arguments"),
+    needs("result", "content"),
+    needs("answer", "data"),
+]))]
 pub(crate) struct Answer {
     /// The digest of the action that was shown, so that nobody approves what they have not seen.
     digest: String,
@@ -74,7 +81,7 @@ enum Verdict {
 }
 
 /// A result: a text, or texts and images.
-#[derive(Deserialize, JsonSchema)]
+#[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ResultContent")]
 pub(crate) enum Content {
@@ -82,6 +89,18 @@ pub(crate) enum Content {
     Text(String),
     /// Pieces.
     Pieces(Vec<loopwright::Content>),
+}
+
+/// Not by `untagged`, which takes numbers for the types of pieces.
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(from)?;
+        let content = match raw.get().starts_with('"') {
+            true => serde_json::from_str(raw.get()).map(Content::Text),
+            false => serde_json::from_str(raw.get()).map(Content::Pieces),
+        };
+        content.map_err(D::Error::custom)
+    }
 }
 
 /// The answer is in the session's log.
@@ -118,6 +137,15 @@ async fn decide(
         Some(input) => Ok(Json(Decided { input })),
         None => Err(not_open(&shared.store.read(&id, 0).await?, &call)),
     }
+}
+
+/// That a decision needs a field, as a schema says it.
+fn needs(decision: &str, field: &str) -> Value {
+    let given = json!({ (field): { "not": { "type": "null" } } });
+    json!({
+        "if": { "properties": { "decision": { "const": decision } } },
+        "then": { "properties": given, "required": [field] },
+    })
 }
 
 impl Answer {

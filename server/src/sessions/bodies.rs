@@ -17,9 +17,11 @@ pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     /// The directory to work in, below one of the server's roots; the first root if it is missing.
     #[serde(default, alias = "root", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub(crate) work_dir: Option<String>,
     /// The model, as `PROVIDER/NAME`; the server's own choice if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
     pub(crate) model: Option<String>,
     /// The system prompt, instead of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

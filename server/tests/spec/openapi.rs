@@ -19,7 +19,7 @@ fn visit(value: &Value, at: &str, see: &mut dyn FnMut(&str, &Value)) {
 #[tokio::test]
 async fn the_document_is_whole() {
     let document = Api::new([]).get("/api/openapi.json").await;
-    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["openapi"], "3.2.0");
     let mut used = BTreeSet::new();
     visit(&document, "", &mut |at, value| {
         let Some(to) = value.get("$ref").and_then(Value::as_str) else { return };
@@ -132,4 +132,14 @@ async fn answers_fit_their_schemas() {
     fits(&answer("get", "/api/sessions/{id}/messages", 200), &api.get(&format!("/api/sessions/{id}/messages")).await);
     let (status, refused) = api.post("/api/sessions", json!({ "model": 1 })).await;
     fits(&answer("post", "/api/sessions", status), &refused);
+}
+
+/// A number is no type of a piece, whatever serde makes of one.
+#[tokio::test]
+async fn a_piece_of_a_result_has_its_type_by_name() {
+    let api = Api::new([]);
+    let id = api.session(json!({})).await;
+    let answer = json!({ "digest": "d", "decision": "deny", "content": [{ "type": 0, "text": "" }] });
+    let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/a"), answer).await;
+    assert_eq!((status, &refused["error"]["path"]), (400, &json!("/content")), "{refused}");
 }
