@@ -1,29 +1,29 @@
 //! A memory of one's own: sessions in Redis, for many machines. It passes the conformance suite.
 //!
 //! A log is a list. An append is one script, so it is whole or not at all, and counts only at the list's end and from the
-//! owner: a key that expires, so that a dead owner, or one that has done nothing for a minute, can be replaced.
+//! owner: a key that is renewed while the owner lives and expires a minute after its death, so that it can be replaced. An
+//! owner whose key has expired, as the machine slept, goes on if nobody has come in between.
 //! `redis-server --appendonly yes --appendfsync always`, then `REDIS_URL=redis://… cargo run --example custom_memory`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use loopwright::{Ambient, Item, Memory, MemoryError, MemoryStore, SessionInfo, SystemAmbient};
-use loopwright_memory::conformance;
 use redis::{AsyncTypedCommands, Client, Cmd, FromRedisValue, aio::MultiplexedConnection, cmd};
 
-const LEASE: u64 = 60_000; // milliseconds
+const LEASE: Duration = Duration::from_secs(60);
 const OPEN: &str = "return redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
-const APPEND: &str = "local n = redis.call('LLEN', KEYS[1])
-    if redis.call('GET', KEYS[2]) ~= ARGV[1] or n ~= tonumber(ARGV[3]) then return {0, n} end
-    redis.call('PEXPIRE', KEYS[2], ARGV[2])
-    for i = 5, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
+const RENEW: &str = "return redis.call('GET', KEYS[2]) == ARGV[1] and redis.call('PEXPIRE', KEYS[2], ARGV[2]) or 0";
+const APPEND: &str = "local n, owner = redis.call('LLEN', KEYS[1]), redis.call('GET', KEYS[2])
+    if (owner and owner ~= ARGV[1]) or n ~= tonumber(ARGV[3]) then return {0, n} end
+    redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) for i = 5, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
     if #ARGV > 4 then redis.call('SADD', 'sessions', ARGV[4]) end return {1, n}";
 const CLOSE: &str = "return redis.call('GET', KEYS[2]) == ARGV[1] and redis.call('DEL', KEYS[2]) or 0";
 const DELETE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return 2 end
     redis.call('SREM', 'sessions', ARGV[1]) return redis.call('DEL', KEYS[1])";
 
+/// A store: the server, and a connection to it.
 #[derive(Clone)]
-struct Redis(Client, MultiplexedConnection);
+pub struct Redis(pub Client, pub MultiplexedConnection);
 
 /// A session that is ours.
 struct Owned(Redis, String, String);
@@ -33,26 +33,22 @@ fn failed(why: impl std::fmt::Display) -> MemoryError {
 }
 
 fn eval(script: &str, name: &str, args: &[String]) -> Cmd {
-    let mut eval = cmd("EVAL");
-    eval.arg(script).arg(2).arg(format!("log:{name}")).arg(format!("owner:{name}")).arg(args);
-    eval
+    cmd("EVAL").arg(script).arg(2).arg(format!("log:{name}")).arg(format!("owner:{name}")).arg(args).to_owned()
 }
 
-impl Redis {
-    async fn script<T: FromRedisValue>(&self, script: &str, name: &str, args: &[String]) -> Result<T, MemoryError> {
-        eval(script, name, args).query_async(&mut self.1.clone()).await.map_err(failed)
-    }
+async fn run<T: FromRedisValue>(on: &Redis, script: &str, name: &str, args: &[String]) -> Result<T, MemoryError> {
+    eval(script, name, args).query_async(&mut on.1.clone()).await.map_err(failed)
 }
 
-#[async_trait]
+#[async_trait::async_trait]
 impl Memory for Owned {
     async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
         let Owned(redis, name, token) = self;
         let lines: Result<Vec<_>, _> = items.iter().map(serde_json::to_string).collect();
-        let who = vec![token.clone(), LEASE.to_string(), at.to_string(), name.clone()];
+        let who = vec![token.clone(), LEASE.as_millis().to_string(), at.to_string(), name.clone()];
         let (redis, name, args) = (redis.clone(), name.clone(), [who, lines.map_err(failed)?].concat());
         // On a task of its own: an append that nobody waits for any more takes place all the same.
-        let done = tokio::spawn(async move { redis.script::<(u8, u64)>(APPEND, &name, &args).await });
+        let done = tokio::spawn(async move { run::<(u8, u64)>(&redis, APPEND, &name, &args).await });
         let (taken, end) = done.await.map_err(failed)??;
         if taken == 1 { Ok(()) } else { Err(MemoryError::Conflict { at, end }) }
     }
@@ -66,18 +62,27 @@ impl Drop for Owned {
     /// Waits for the server for a moment, so that the session is free once this is gone.
     fn drop(&mut self) {
         let close = eval(CLOSE, &self.1, std::slice::from_ref(&self.2));
-        let _ = self.0.0.get_connection().and_then(|mut server| close.exec(&mut server)); // else it expires
+        let server = self.0.0.get_connection_with_timeout(LEASE / 30);
+        let _ = server.and_then(|mut server| close.exec(&mut server)); // else it expires
     }
 }
 
-#[async_trait]
+#[async_trait::async_trait]
 impl MemoryStore for Redis {
     async fn open(&self, name: &str) -> Result<Arc<dyn Memory>, MemoryError> {
-        let token = format!("{:x}", SystemAmbient.random());
-        match self.script::<u8>(OPEN, name, &[token.clone(), LEASE.to_string()]).await? {
-            1 => Ok(Arc::new(Owned(self.clone(), name.into(), token))),
-            _ => Err(MemoryError::InUse(name.into())),
+        let who = [format!("{:x}", SystemAmbient.random()), LEASE.as_millis().to_string()];
+        if run::<u8>(self, OPEN, name, &who).await? == 0 {
+            return Err(MemoryError::InUse(name.into()));
         }
+        let owned = Arc::new(Owned(self.clone(), name.into(), who[0].clone()));
+        let (redis, name, lives) = (self.clone(), name.to_owned(), Arc::downgrade(&owned));
+        tokio::spawn(async move {
+            while lives.strong_count() > 0 {
+                let _ = run::<u8>(&redis, RENEW, &name, &who).await; // else the next time
+                tokio::time::sleep(LEASE / 3).await;
+            }
+        });
+        Ok(owned)
     }
     async fn read(&self, name: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
         let lines = self.1.clone().lrange(format!("log:{name}"), 0, -1).await.map_err(failed)?;
@@ -88,16 +93,15 @@ impl MemoryStore for Redis {
         let mut found = Vec::new();
         for name in self.1.clone().smembers("sessions").await.map_err(failed)? {
             match self.read(&name, 0).await {
-                Ok(items) => found.push(SessionInfo::of(name, &items)),
                 Err(MemoryError::NoSession(_)) => {} // deleted meanwhile
-                Err(why) => return Err(why),
+                items => found.push(SessionInfo::of(name, &items?)),
             }
         }
         found.sort_by_key(|info| std::cmp::Reverse(info.changed));
         Ok(found)
     }
     async fn delete(&self, name: &str) -> Result<(), MemoryError> {
-        match self.script::<u8>(DELETE, name, &[name.to_owned()]).await? {
+        match run::<u8>(self, DELETE, name, &[name.to_owned()]).await? {
             0 => Err(MemoryError::NoSession(name.into())),
             1 => Ok(()),
             _ => Err(MemoryError::InUse(name.into())),
@@ -107,12 +111,11 @@ impl MemoryStore for Redis {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::var("REDIS_URL").map_err(|_| "set REDIS_URL to the address of a Redis server");
-    let client = Client::open(url?)?;
+    let client = Client::open(std::env::var("REDIS_URL").map_err(|_| "set REDIS_URL to the address of a server")?)?;
     let redis = |server| Redis(client.clone(), server);
     let connect = async || client.get_multiplexed_async_connection().await.map(redis).map_err(failed);
-    conformance::check(&connect().await?).await?;
-    conformance::check_reopened(connect).await?;
+    loopwright_memory::conformance::check(&connect().await?).await?;
+    loopwright_memory::conformance::check_reopened(connect).await?;
     println!("The conformance suite is passed.");
     Ok(())
 }

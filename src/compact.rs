@@ -22,7 +22,8 @@ pub trait Compact: Send + Sync {
     fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan>;
 
     /// What stands for the messages of the plan from here on. Without a summary (none was planned, or it could not be
-    /// had) they are left out, and the message should say so.
+    /// had) they are left out, and the message should say so. A summary that the model did not get to the end of ends
+    /// with " […]".
     fn finish(&self, context: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement;
 }
 
@@ -45,7 +46,18 @@ pub struct CompactContext<'a> {
     pub(crate) windows: &'a dyn Fn(Option<&str>) -> Option<u64>,
 }
 
-impl CompactContext<'_> {
+impl<'a> CompactContext<'a> {
+    /// A conversation for a test of a policy: its tokens by estimate, and no window known. The fields can be set.
+    pub fn new(messages: &'a [Arc<Message>], why: &'a CompactCause) -> Self {
+        let tokens = messages.iter().map(|m| m.tokens()).sum();
+        let windows = &|_: Option<&str>| None;
+        CompactContext { messages, tokens, overhead: 0, max_output: None, why, last: None, windows }
+    }
+    /// With these windows of models: what [`CompactContext::window`] answers.
+    pub fn windows(mut self, windows: &'a dyn Fn(Option<&str>) -> Option<u64>) -> Self {
+        self.windows = windows;
+        self
+    }
     /// The context window, in tokens and if known, of the model that was given under this name; without a name, of the
     /// model that the request goes to.
     pub fn window(&self, model: Option<&str>) -> Option<u64> {
@@ -71,6 +83,7 @@ pub enum CompactCause {
 
 /// What is to be replaced.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct CompactPlan {
     /// Which messages. A call and its results are all in it or none is, and the last message is not: an illegal plan ends
     /// the run with an error.
@@ -79,10 +92,36 @@ pub struct CompactPlan {
     pub summary: Option<SummaryRequest>,
     /// Whether to plan again afterwards: there is more to replace than one summary can be asked for.
     pub more: bool,
+    /// Whether the request that is about to go out fits as it is. Then, where the summary cannot be had, nothing is
+    /// replaced, and none is asked for again until the conversation has grown by a sixteenth.
+    pub fits: bool,
+}
+
+impl CompactPlan {
+    /// These messages are left out, without a summary.
+    pub fn new(replaces: Range<usize>) -> Self {
+        CompactPlan { replaces, summary: None, more: false, fits: false }
+    }
+    /// With a summary of them.
+    pub fn summary(mut self, request: SummaryRequest) -> Self {
+        self.summary = Some(request);
+        self
+    }
+    /// With more to replace afterwards.
+    pub fn more(mut self, more: bool) -> Self {
+        self.more = more;
+        self
+    }
+    /// Of a request that fits as it is, or does not.
+    pub fn fits(mut self, fits: bool) -> Self {
+        self.fits = fits;
+        self
+    }
 }
 
 /// A request for a summary. It goes out as an aside: without tools, logged, and counted against the limits.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SummaryRequest {
     /// The model that was given under this name; without one, the model of the conversation.
     pub model: Option<String>,
@@ -90,17 +129,47 @@ pub struct SummaryRequest {
     pub system: Arc<str>,
     /// What is to be summarised, and how.
     pub message: UserMessage,
-    /// The most tokens of the summary.
+    /// The most tokens of the reply, thoughts included; never more than the model can say.
     pub max_tokens: Option<u32>,
+}
+
+impl SummaryRequest {
+    /// To the model of the conversation, with this system prompt.
+    pub fn new(system: impl Into<Arc<str>>, message: impl Into<UserMessage>) -> Self {
+        SummaryRequest { model: None, system: system.into(), message: message.into(), max_tokens: None }
+    }
+    /// To the model that was given under this name.
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+    /// With a bound for the reply.
+    pub fn max_tokens(mut self, most: u32) -> Self {
+        self.max_tokens = Some(most);
+        self
+    }
 }
 
 /// What stands for the messages that are replaced.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Replacement {
     /// The message in their place.
     pub message: UserMessage,
     /// The policy's own data, for [`CompactContext::last`]; never sent to a model.
     pub details: Value,
+}
+
+impl Replacement {
+    /// This message, and nothing kept with it.
+    pub fn new(message: impl Into<UserMessage>) -> Self {
+        Replacement { message: message.into(), details: Value::Null }
+    }
+    /// With data for the policy itself.
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
 }
 
 /// What a compaction has done.

@@ -10,7 +10,7 @@ use crate::compact::{
 use crate::error::{InputError, StepError};
 use crate::input::Lane;
 use crate::item::Item;
-use crate::message::Message;
+use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::{Receipt, Session, Wish};
 
@@ -29,13 +29,13 @@ pub(crate) enum Compacted {
     Done(Vec<Arc<Compaction>>),
     /// A steer cut it off after this had been replaced.
     Interrupted(Vec<Arc<Compaction>>),
-    /// It was asked for, and there is no summary. Nothing was replaced.
+    /// There is no summary, and nothing was replaced: it was asked for, or the request fits as it is.
     Failed(StepError),
 }
 
 /// What came of asking for a summary.
 enum Summary {
-    Made(Item, Arc<Message>),
+    Made(Item, MessageId, String),
     Interrupted(Item),
     Failed(Option<Item>, StepError),
 }
@@ -86,6 +86,9 @@ impl Session {
     /// The whole of a run that somebody asked for. False if somebody has said something since it began, which the
     /// pattern has to answer.
     pub(crate) async fn compact_run(&mut self, instructions: Option<Arc<str>>) -> Result<bool, StepError> {
+        if self.fold.turn.number > 0 {
+            return Ok(false); // the pattern has begun to answer, perhaps before a crash
+        }
         let is_done = self.fold.standing.as_ref().is_some_and(|standing| standing.run == self.fold.run);
         if !is_done {
             let done = self.compact(&Occasion::asked(instructions)).await?;
@@ -108,15 +111,19 @@ impl Session {
     pub(crate) async fn compact(&mut self, at: &Occasion<'_>) -> Result<Compacted, StepError> {
         let mut made = Vec::new();
         while let Some(plan) = self.look(at, |policy, context| policy.plan(context)).flatten() {
-            let CompactPlan { replaces, summary, more } = &plan;
+            let CompactPlan { replaces, summary, more, fits } = &plan;
             let illegal = |why| StepError::Pattern(format!("the compaction policy made an illegal plan: {why}"));
             check_range(&self.fold.context, replaces).map_err(illegal)?;
             let (first, last) = (self.fold.context[replaces.start].id, self.fold.context[replaces.end - 1].id);
+            let can_wait = *fits && matches!(at.why, CompactCause::Threshold);
             let (mut text, mut aside, mut error) = (None, None, None);
             if let Some(request) = summary {
+                if can_wait && !self.has_grown() {
+                    break;
+                }
                 match self.summarise(request, at).await? {
-                    Summary::Made(item, message) => {
-                        (text, aside) = (Some(message.text()), Some(message.id));
+                    Summary::Made(item, id, said) => {
+                        (text, aside) = (Some(said), Some(id));
                         self.stage(item);
                     }
                     Summary::Interrupted(item) => {
@@ -124,8 +131,12 @@ impl Session {
                         return Ok(Compacted::Interrupted(made));
                     }
                     Summary::Failed(item, failure) => {
+                        tracing::warn!(session = &*self.id, error = %failure, why = ?at.why, "there is no summary");
+                        if can_wait && item.is_some() {
+                            self.unsummarised = Some(self.fold.load.messages);
+                        }
                         item.into_iter().for_each(|item| self.stage(item));
-                        if matches!(at.why, CompactCause::Asked { .. }) {
+                        if can_wait || matches!(at.why, CompactCause::Asked { .. }) {
                             self.flush().await?;
                             return Ok(if made.is_empty() {
                                 Compacted::Failed(failure)
@@ -133,7 +144,6 @@ impl Session {
                                 Compacted::Done(made)
                             });
                         }
-                        tracing::warn!(session = &*self.id, error = %failure, "no summary: turns are left out");
                         error = Some(failure.to_string().into());
                     }
                 }
@@ -154,6 +164,12 @@ impl Session {
         Ok(Compacted::Done(made))
     }
 
+    /// Whether the conversation is another than when there was no summary of it: grown by a sixteenth, or made smaller.
+    fn has_grown(&self) -> bool {
+        let now = self.fold.load.messages;
+        self.unsummarised.is_none_or(|then| now < then || now > then + then / 16)
+    }
+
     async fn summarise(&mut self, request: &SummaryRequest, at: &Occasion<'_>) -> Result<Summary, StepError> {
         let model = match self.config.model(request.model.as_deref().or(at.model)) {
             Ok(model) => model.clone(),
@@ -165,10 +181,11 @@ impl Session {
             return Ok(Summary::Failed(None, error));
         }
         let message = Message::new(Default::default(), request.message.clone());
+        let can_say = model.info().max_output.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX);
         let request = ChatRequest {
             system: request.system.clone(),
             messages: Arc::new(vec![Arc::new(message)]),
-            max_tokens: request.max_tokens,
+            max_tokens: request.max_tokens.map(|most| most.min(can_say)),
             session: self.id.clone(),
             ..ChatRequest::default()
         };
@@ -179,7 +196,10 @@ impl Session {
             (Some(message), None) if message.text().trim().is_empty() => {
                 Summary::Failed(Some(item), StepError::Pattern("the model answered without a summary".into()))
             }
-            (Some(message), None) => Summary::Made(item, message),
+            (Some(message), None) => {
+                let is_cut = message.as_assistant().is_some_and(|reply| reply.stop == StopReason::Length);
+                Summary::Made(item, message.id, message.text() + if is_cut { " […]" } else { "" })
+            }
         })
     }
 

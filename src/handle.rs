@@ -78,6 +78,9 @@ impl AgentHandle {
 
     /// Sends any input event and gives its id. A request that is sent during a run waits its turn;
     /// at most 32 do.
+    ///
+    /// What is no input of the log has no id that lasts: `ClearQueues`, `Compact`, `Continue` without a message, and an
+    /// abort or a reset at rest are given one that a later input may get too. `Compact` resolves when it is done.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
         Ok(self.input(event).await?.id)
     }
@@ -112,10 +115,17 @@ impl AgentHandle {
     /// Has older messages replaced by a summary that minds these instructions, and gives what was replaced: nothing where
     /// there is nothing to replace.
     ///
-    /// At rest that is a run of its own, without a reply, for which the counters of the limits begin anew; while a run goes on it is done before its next request, or
-    /// right after it. Resolves when it is done. Fails with [`InputError::NoCompaction`] where the agent has no
-    /// [policy](crate::AgentBuilder::compaction), and with [`InputError::NotCompacted`] while calls wait for an answer or
-    /// where there is no summary: then nothing has changed.
+    /// At rest that is a run of its own, without a reply, for which the counters of the limits begin anew; while a run
+    /// goes on it is done before its next request, or right after it. Resolves when it is done, so a tool or a hook of the
+    /// same session that awaits it waits for itself.
+    ///
+    /// What is too much for one summary may be replaced piece by piece: where a later piece fails, or a steer interrupts
+    /// it, the earlier ones stay replaced and are given, and the rest is left as it is. What a policy plans to leave out
+    /// without a summary (with `Compacting`, a turn too large for one) is left out: [`Compaction::summarised`] says so.
+    ///
+    /// Fails with [`InputError::NoCompaction`] where the agent has no [policy](crate::AgentBuilder::compaction), and with
+    /// [`InputError::NotCompacted`] while calls wait for an answer, or where the first summary fails or is interrupted:
+    /// then nothing has changed.
     pub async fn compact(&self, instructions: Option<&str>) -> Result<Vec<Arc<Compaction>>, InputError> {
         Ok(self.input(InputEvent::Compact(instructions.map(str::to_owned))).await?.compacted)
     }

@@ -38,7 +38,7 @@ impl Session {
 
     /// All that has come so far. A failure keeps nobody behind it from being answered.
     pub(crate) async fn hear_all(&mut self) -> Result<(), StepError> {
-        let mut result = Ok(());
+        let mut result = self.flush().await; // ids are made, and known ones found, by what is in the log
         while let Ok(mail) = self.mail.try_recv() {
             result = result.and(self.hear(mail).await.map(drop));
         }
@@ -47,6 +47,7 @@ impl Session {
 
     /// Awaits anything else while the session goes on hearing.
     pub(crate) async fn hearing<F: Future + Send>(&mut self, work: F) -> Result<F::Output, StepError> {
+        self.flush().await?; // as in `hear_all`
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! { biased;
@@ -65,8 +66,10 @@ impl Session {
             InputEvent::FollowUp(prompt) => self.queue(prompt, Lane::FollowUp, Urgency::default()),
             InputEvent::Steer(prompt) => {
                 let how = prompt.urgency.unwrap_or(self.config.urgency);
-                urgency = Some(how);
-                self.queue(prompt, Lane::Steering, how)
+                let is_known = prompt.id.as_ref().is_some_and(|id| self.fold.has_seen(id));
+                let queued = self.queue(prompt, Lane::Steering, how);
+                urgency = (queued.is_ok() && !is_known).then_some(how); // what changes nothing cuts nothing off
+                queued
             }
             InputEvent::Compact(_) if self.config.compaction.is_none() => Err(InputError::NoCompaction),
             // Answered when it is done: before the next request, or after the run.
@@ -205,6 +208,7 @@ impl Session {
             steering_mode: self.config.steering_mode,
             follow_up_queue: lane(Lane::FollowUp),
             follow_up_mode: self.config.follow_up_mode,
+            repaired: self.memory().repaired().map(Arc::from),
             interrupted_run: self.fold.run.filter(|_| self.interrupted),
         }
     }

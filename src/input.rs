@@ -42,7 +42,8 @@ pub enum InputEvent {
 pub struct Prompt {
     /// What is said.
     pub message: UserMessage,
-    /// The client's id of this input; the same id again changes nothing. One is made where it is missing.
+    /// The client's id of this input; the same id again changes nothing. Where it is missing one is made, `input-N`: a
+    /// client that names its own should not use that form.
     pub id: Option<InputId>,
     /// For a steer: how urgent it is, if not as the agent's default says.
     pub urgency: Option<Urgency>,

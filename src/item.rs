@@ -25,6 +25,9 @@ pub enum Item {
     Opened {
         /// Counts the openings.
         epoch: u64,
+        /// Milliseconds since 1970; zero in logs from before it was kept.
+        #[serde(default)]
+        time: u64,
     },
     /// What the host needs to open the session again, such as which model and directory: see
     /// [`RunContext::settings`](crate::RunContext::settings). The last one counts.
@@ -223,6 +226,7 @@ impl Item {
             self,
             Opened { .. }
                 | Queued { .. }
+                | Withdrawn { .. }
                 | Decided { .. }
                 | AbortRequested { .. }
                 | CallStarted { .. }

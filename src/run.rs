@@ -65,6 +65,7 @@ impl Task {
         for wish in std::mem::take(&mut self.session.wishes) {
             self.session.answer(wish, Err(InputError::NotCompacted("the run was aborted".into())));
         }
+        let _ = self.session.flush().await; // an input on its way into the log has its id already
         let input = self.session.fold.make_input_id();
         self.session.stage(Item::AbortRequested { input: input.clone() });
         let requested = self.session.flush().await;

@@ -119,6 +119,8 @@ pub(crate) struct Session {
     pub(crate) offered: Option<Arc<ToolList>>,
     /// Tokens of these tools and the system prompt, by estimate.
     pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
+    /// How large the conversation was when a summary of it that could wait was paid for and not had.
+    pub(crate) unsummarised: Option<u64>,
     numbered: u64,
     staged: Vec<Item>,
     then: Vec<Then>,
@@ -153,6 +155,7 @@ impl Session {
             interrupted: false,
             offered: None,
             overhead: None,
+            unsummarised: None,
             numbered: 0,
             staged: Vec::new(),
             then: Vec::new(),
@@ -174,7 +177,8 @@ impl Session {
             self.fold.apply(&item, &mut |_| hub.pass_over());
         }
         self.interrupted = self.fold.run.is_some();
-        self.stage(Item::Opened { epoch: self.fold.epoch + 1 });
+        let time = self.config.ambient.now();
+        self.stage(Item::Opened { epoch: self.fold.epoch + 1, time });
         if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
             self.stage(Item::Settings { settings });
         }

@@ -48,6 +48,8 @@ pub struct AgentState {
     pub follow_up_queue: Vec<Arc<Message>>,
     /// How many of them are taken at a look.
     pub follow_up_mode: QueueMode,
+    /// What had to be mended when the session was opened, a sentence for people; see [`Memory::repaired`](crate::Memory::repaired).
+    pub repaired: Option<Arc<str>>,
     /// A run that a crash interrupted; `Continue` goes on with it.
     pub interrupted_run: Option<RunId>,
 }

@@ -121,7 +121,8 @@ pub struct SessionInfo {
     pub items: u64,
     /// When its first run began, in milliseconds since 1970; zero if none did.
     pub started: u64,
-    /// The last time that its log tells of, in milliseconds since 1970.
+    /// The last time that its log tells of (an opening, the start or the end of a run, a question to the outside), in
+    /// milliseconds since 1970. A branch that has not been opened yet has that of its past.
     pub changed: u64,
     /// The first line of the first request, at most 120 characters; empty if there is none.
     pub title: String,
@@ -131,10 +132,11 @@ pub struct SessionInfo {
     /// The run that goes on, or that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// Tokens used in all.
+    /// Tokens used in all; those of the past that a branch shares count in it too.
     #[serde(default)]
     pub usage: Usage,
-    /// US dollars spent in all, as far as prices are known.
+    /// US dollars spent in all, as far as prices are known; a branch counts its past too, so the costs of a session and its
+    /// branches do not add up to what was spent.
     #[serde(default)]
     pub cost: f64,
     /// What the host needs to open it again.
@@ -177,6 +179,7 @@ impl SessionInfo {
     pub fn apply(&mut self, item: &Item) {
         self.items += 1;
         match item {
+            Item::Opened { time, .. } => self.changed = self.changed.max(*time),
             Item::RunStarted { run, time, .. } => {
                 (self.run, self.changed) = (Some(*run), *time);
                 if self.started == 0 {

@@ -185,7 +185,7 @@ impl Bench {
                 });
                 let select = || {
                     micros(1_000, || {
-                        floor.borrow_mut().insert(&[Item::Opened { epoch: 1 }]);
+                        floor.borrow_mut().insert(&[Item::Opened { epoch: 1, time: 1 }]);
                         assert!(floor.borrow().select() > count);
                     })
                 };

@@ -8,7 +8,9 @@
 #[non_exhaustive]
 pub enum Durability {
     /// Those with an item that [must be durable](loopwright::Item::must_be_durable), and with them all before: receipts
-    /// and effects. When the power fails, what came after the last of them may be missing.
+    /// and effects. When the power fails, what came after the last of them may be missing, also where numbered events had
+    /// told of it: the session then goes on with the same numbers for other events. Whoever resumes by `seq` after the
+    /// end of a machine needs [`Durability::Every`].
     #[default]
     Effects,
     /// Each one.

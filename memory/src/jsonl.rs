@@ -7,7 +7,7 @@ mod names;
 mod reader;
 
 use std::cmp::Reverse;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,11 +28,12 @@ use log::{Log, Open};
 ///
 /// ```text
 /// {"loopwright":"session","version":1,"crc":"bdf0b945","session":"demo"}
-/// {"at":0,"crc":"0ac5b71f","items":[{"type":"opened","epoch":1}]}
+/// {"at":0,"crc":"3d740abe","items":[{"type":"opened","epoch":1,"time":1700000000000}]}
 /// ```
 ///
 /// - **Names** that are not made of small letters, digits, `_`, `-` and `.` are encoded as in an URL; those that are
 ///   long are cut. An empty one is refused.
+/// - **Files** are for nobody but the user, and so is the directory if this makes it.
 /// - **An owner** has the file locked (by `flock`, so it is free at once when the process dies). Reading needs no lock.
 ///   Memory that is dropped while it writes is free when that is done.
 /// - **A torn end**, which a crash in the middle of a write leaves, is cut off when the session is opened, kept in
@@ -48,8 +49,8 @@ use log::{Log, Open};
 /// # let directory = tempfile::tempdir()?;
 /// let store = Jsonl::open(directory.path())?;
 /// let memory = store.open("demo").await?;
-/// memory.append(0, [Item::Opened { epoch: 1 }].into()).await?;
-/// assert_eq!(store.read("demo", 0).await?, [Item::Opened { epoch: 1 }]);
+/// memory.append(0, [Item::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
+/// assert_eq!(store.read("demo", 0).await?, [Item::Opened { epoch: 1, time: 1_700_000_000_000 }]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -152,7 +153,7 @@ impl Jsonl {
         }
         let draft = self.folder.draft();
         let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&draft)?;
+            let mut file = folder::private().write(true).create(true).truncate(true).open(&draft)?;
             file.write_all(&lines)?;
             file.sync_all()?;
             fs::rename(&draft, self.folder.path(to))

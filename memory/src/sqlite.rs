@@ -30,13 +30,15 @@ use writer::{Job, Write};
 /// # let path = folder.path().join("sessions.db");
 /// let store = loopwright_memory::Sqlite::open(path)?;
 /// let memory = store.open("s").await?; // or agent.run(RunContext::new().stored(&store, "s").await?)
-/// memory.append(0, [loopwright::Item::Opened { epoch: 1 }].into()).await?;
+/// memory.append(0, [loopwright::Item::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
 /// assert_eq!(store.sessions().await?[0].items, 1);
 /// # Ok(()) }
 /// ```
 ///
 /// What several sessions append at the same time is one transaction. Reading waits for nobody. Every row has a checksum:
-/// what is not as it was written is an error and never a session that is shorter, or not there. Three files lie beside
+/// what is not as it was written in the file is an error and never a session that is shorter, or not there. This does not
+/// hold for SQLite's log, the `-wal` that is there while the file is open and after a crash: a bit that flips in it ends
+/// it, and the newest appends are missing without a word. A deleted session is overwritten. Three files lie beside
 /// the given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a folder that tells who
 /// lives. The file must be on a disk of this machine: SQLite's log and its locks do not work across a network.
 ///

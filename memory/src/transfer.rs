@@ -6,6 +6,8 @@ use loopwright::testing::check_log;
 use loopwright::{Body, Content, Item, MemoryError, MemoryStore, Message, Part, Past, ResultStatus, SessionInfo};
 use serde::{Deserialize, Serialize};
 
+use crate::codec;
+
 /// The format that [`to_jsonl`] writes.
 const VERSION: u64 = 1;
 
@@ -49,7 +51,7 @@ pub fn from_jsonl(text: &str) -> Result<Vec<Item>, MemoryError> {
             return Err(damaged(1, "it does not say that it is a log: export one with `loopwright sessions export`"));
         }
     }
-    let items = lines.map(|(at, line)| serde_json::from_str(line).map_err(|why| damaged(at + 1, why)));
+    let items = lines.map(|(at, line)| codec::decode(line.as_bytes()).map_err(|why| damaged(at + 1, why)));
     let items: Vec<Item> = items.collect::<Result<_, _>>()?;
     check_log(&items).map_err(|why| MemoryError::Damaged(format!("the log breaks the rules of a session: {why}")))?;
     Ok(items)
@@ -214,6 +216,15 @@ mod tests {
         let past = Past::of(&store.read("t", 0).await.unwrap());
         assert!(past.settings().is_none() && past.waiting().is_empty() && past.run().is_none());
         assert_eq!(past.messages(), Past::of(&items[..end]).messages());
+    }
+
+    #[tokio::test]
+    async fn what_a_store_takes_comes_in_however_deep_it_is() {
+        let (store, mut items) = said().await;
+        let deep = (0..200).fold(serde_json::json!(1), |value, _| serde_json::json!([value]));
+        items.insert(items.len() - 1, Item::State { key: "deep".into(), value: std::sync::Arc::new(deep) });
+        import(&store, "t", &to_jsonl("s", &items).unwrap()).await.unwrap();
+        assert_eq!(store.read("t", 0).await.unwrap(), items);
     }
 
     #[tokio::test]

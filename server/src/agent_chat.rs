@@ -13,6 +13,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use loopwright::{BeforeToolCall, ChatModel, Effect, GenericAgent, InMemory, RunContext};
+use loopwright_memory::Compacting;
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, coding_tools_with};
 
@@ -45,7 +46,8 @@ async fn chat(
     let items = history::items(&history)?;
 
     let observer = Observer::new(shared.metrics.clone(), model.info().id.clone());
-    let mut builder = GenericAgent::builder(model, PiPattern).system(system(&workspace)).auto_all();
+    let builder = GenericAgent::builder(model, PiPattern).system(system(&workspace)).compaction(Compacting::new());
+    let mut builder = builder.auto_all();
     if let Some(temperature) = llm_config.temperature {
         builder = builder.temperature(temperature);
     }

@@ -12,6 +12,7 @@ use super::check::ensure;
 use super::{FixedAmbient, Script, ScriptedModel, check_log, check_transcript};
 use crate::agent::RunContext;
 use crate::builder::AgentBuilder;
+use crate::compact::CompactCause;
 use crate::error::{MemoryError, ToolError};
 use crate::event::{Envelope, ExternalAction, RunCause};
 use crate::handle::{AgentHandle, Control};
@@ -71,6 +72,10 @@ impl Scenario {
     /// A reset.
     pub fn reset(self) -> Self {
         self.act(|_| InputEvent::Reset)
+    }
+    /// Somebody has the conversation compacted.
+    pub fn compact(self) -> Self {
+        self.act(|_| InputEvent::Compact(None))
     }
     /// What was added last is said as soon as the log has an item for which this holds (a call that has started, say), and
     /// at the latest when the agent rests.
@@ -187,6 +192,11 @@ impl Ended {
                 matches!(item, Item::AbortRequested { .. } | Item::RunStarted { cause: RunCause::Abort, .. })
             }
             InputEvent::Reset => matches!(item, Item::Reset),
+            InputEvent::Compact(_) => matches!(
+                item,
+                Item::RunStarted { cause: RunCause::Compact { .. }, .. }
+                    | Item::Compacted { why: CompactCause::Asked { .. }, .. }
+            ),
             _ => matches!(item, Item::Queued { input, .. } if **input == *format!("act-{}", act.number)),
         };
         let first = self.log[at..].iter().position(brought).map_or(at, |n| at + n);
@@ -220,7 +230,11 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let cx = RunContext::new().session("s").memory(desk.clone());
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         desk.acts().0 = Some(handle.clone());
-        self.go_on(&handle, &desk).await?;
+        let ended = self.go_on(&handle, &desk).await;
+        if past.is_empty() && model.ran_out() {
+            return Err("the scenario has fewer replies than the agent asks for: give it more".into());
+        }
+        ended?;
         let state = handle.state().await.map_err(|why| why.to_string())?;
         let items = log.items();
         if !state.pending_tool_calls.is_empty() {
@@ -230,10 +244,6 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         check_transcript(&state.messages)?;
         if let Some(why) = model.refused().first() {
             return Err(format!("a malformed request went out: {why}"));
-        }
-        let short = |item: &&Item| matches!(item, Item::RunEnded { error: Some(why), .. } if why.contains(super::script::USED_UP));
-        if past.is_empty() && items.iter().any(|item| short(&item)) {
-            return Err("the scenario has fewer replies than the agent asks for: give it more".into());
         }
         let own = state.tools.iter().map(|spec| (spec.name.clone(), spec.effect));
         let effects = effects.cloned().unwrap_or_else(|| own.collect());

@@ -1,8 +1,11 @@
 //! [`Replay`]: a session's log as a fixture. It answers models and tools from the log and shows the first difference.
 
 mod actors;
+mod compaction;
 mod difference;
+mod known;
 mod plan;
+mod progress;
 mod stage;
 
 use std::sync::Arc;
@@ -13,11 +16,14 @@ use tokio::sync::Mutex;
 pub use difference::Difference;
 
 use crate::agent::{GenericAgent, RunContext};
+use crate::compact::Compact;
 use crate::item::Item;
 use crate::model::ChatModel;
 use crate::tool::Tool;
 use actors::{Actor, Kept, StandIn};
-use stage::{Against, Sent, Stage, Status};
+use compaction::AsLogged;
+use progress::{Against, Sent};
+use stage::{Stage, Status};
 
 /// A session's log as a fixture: it answers models and tools from the log, says again what was said to the agent, each
 /// at the place at which the log has it, and shows the first request that differs.
@@ -75,6 +81,10 @@ use stage::{Against, Sent, Stage, Status};
 /// - The whole of a result that was too long: it is shortened once more, unless the agent's limit is a little higher.
 /// - Extensions of inputs, time and chance; progress of tools; how long anything took. A budget of time never ends a
 ///   run here.
+/// - What a summary was asked for with, why it was not even asked for (the limits of the agent have to be the same), and
+///   that somebody asked for a compaction that came to nothing, unless its summary failed in a run and
+///   [`Replay::compaction`] compacts. Why a request failed that the pattern, and not its run, came to terms with.
+/// - The windows of models: see [`Replay::window`].
 /// - When precisely a message came. It is said directly after the item that it follows in the log (to a model or a tool
 ///   that works, once all of it was said or begun), which is early: a message that came in the instant between two verbs
 ///   of a pattern may be heard by the first of them.
@@ -86,6 +96,7 @@ use stage::{Against, Sent, Stage, Status};
 pub struct Replay {
     stage: Arc<Stage>,
     patience: Duration,
+    window: Option<u64>,
     alone: Mutex<()>,
 }
 
@@ -93,7 +104,7 @@ impl Replay {
     /// Of these items, from a log's first one on.
     pub fn from_items(items: impl IntoIterator<Item = Item>) -> Self {
         let stage = Arc::new(Stage::new(items.into_iter().collect()));
-        Replay { stage, patience: Duration::from_secs(10), alone: Mutex::new(()) }
+        Replay { stage, patience: Duration::from_secs(10), window: None, alone: Mutex::new(()) }
     }
 
     /// Of a log as text, one [`Item`] as JSON a line. Empty lines are skipped, and so is a first line that is an object with
@@ -119,20 +130,27 @@ impl Replay {
         self
     }
 
+    /// The context window, in tokens, of the models that are made from here on: for a policy of compaction other than
+    /// [`Replay::compaction`], as no log has it.
+    pub fn window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
+        self
+    }
+
     /// A model that gives the log's replies, under the id of the log's first request.
     pub fn model(&self) -> impl ChatModel + use<> {
-        Actor::new(self.stage.clone(), self.stage.model())
+        Actor::new(self.stage.clone(), self.stage.model(), self.window)
     }
 
     /// The same under another id, for an agent that asks several models.
     pub fn model_of(&self, id: &str) -> impl ChatModel + use<> {
-        Actor::new(self.stage.clone(), id.into())
+        Actor::new(self.stage.clone(), id.into(), self.window)
     }
 
     /// A tool for each name that the log tells of, which takes any object and gives the log's results by call id. The same
     /// calls wait for a confirmation, or suspend, as in the log.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let specs = plan::tools(&self.stage.log);
+        let specs = known::tools(&self.stage.log);
         let stand_in = |spec| Arc::new(StandIn::new(self.stage.clone(), Arc::new(spec))) as Arc<dyn Tool>;
         specs.into_iter().map(stand_in).collect()
     }
@@ -140,6 +158,12 @@ impl Replay {
     /// A tool like this one, with its schema and rules, that gives the log's results instead of doing anything.
     pub fn stand_in(&self, tool: &dyn Tool) -> impl Tool + use<> {
         StandIn::new(self.stage.clone(), tool.spec().clone())
+    }
+
+    /// A policy that compacts where the log does, and into what the log has. An agent that follows a log with compactions
+    /// needs one: this, or the one that is to be tried, which then is a difference where it does otherwise.
+    pub fn compaction(&self) -> impl Compact + use<> {
+        AsLogged::new(self.stage.clone())
     }
 
     /// Drives an agent, made with [`Replay::model`] and [`Replay::tools`], through the log in a session in RAM.

@@ -181,7 +181,7 @@ impl Script {
 }
 
 /// Why a request fails when there are no replies left.
-pub(super) const USED_UP: &str = "the script has no reply left";
+const USED_UP: &str = "the script has no reply left";
 
 /// A model that plays its scripts in turn, keeps the requests it got, and answers a malformed one
 /// (an orphan call or result, a wrong order, an unknown tool) with an error.
@@ -199,6 +199,7 @@ struct Shared {
     refused: Vec<String>,
     forgetful: bool,
     otherwise: Option<Script>,
+    ran_out: bool,
 }
 
 impl ScriptedModel {
@@ -234,6 +235,10 @@ impl ScriptedModel {
     pub fn refused(&self) -> Vec<String> {
         self.shared().refused.clone()
     }
+    /// Whether it was asked for more replies than it has.
+    pub(super) fn ran_out(&self) -> bool {
+        self.shared().ran_out
+    }
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -246,7 +251,9 @@ impl ScriptedModel {
         if !shared.forgetful {
             shared.requests.push(request);
         }
-        shared.scripts.pop_front().or_else(|| shared.otherwise.clone()).ok_or_else(|| USED_UP.to_owned())
+        let script = shared.scripts.pop_front().or_else(|| shared.otherwise.clone());
+        shared.ran_out |= script.is_none();
+        script.ok_or_else(|| USED_UP.to_owned())
     }
 }
 

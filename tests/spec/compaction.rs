@@ -8,12 +8,14 @@ use crate::kit::*;
 
 /// Keeps the first message and the last `keep`; what is between is replaced from `at` messages on. A summary is asked for
 /// by the texts that it replaces.
-struct Keep {
-    at: usize,
-    keep: usize,
+pub(crate) struct Keep {
+    pub(crate) at: usize,
+    pub(crate) keep: usize,
+    /// A request of fewer messages fits as it is.
+    pub(crate) full: usize,
 }
 
-const KEEP: Keep = Keep { at: 7, keep: 2 };
+pub(crate) const KEEP: Keep = Keep { at: 7, keep: 2, full: 0 };
 
 impl Compact for Keep {
     fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
@@ -30,23 +32,22 @@ impl Compact for Keep {
         if let CompactCause::Asked { instructions: Some(instructions) } = context.why {
             message = format!("{message} ({instructions})");
         }
-        let (system, message) = ("Summarise.".into(), message.into());
-        let summary = SummaryRequest { model: None, system, message, max_tokens: Some(100) };
-        Some(CompactPlan { replaces: 1..end, summary: Some(summary), more: false })
+        let summary = SummaryRequest::new("Summarise.", message).max_tokens(100);
+        Some(CompactPlan::new(1..end).summary(summary).fits(len < self.full))
     }
     fn finish(&self, context: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
         let before = context.last.map_or(0, |(_, details)| details["replaced"].as_u64().unwrap());
         let replaced = before + plan.replaces.len() as u64;
         let text = summary.map_or(format!("({} left out)", plan.replaces.len()), |text| format!("Before: {text}"));
-        Replacement { message: text.into(), details: json!({ "replaced": replaced }) }
+        Replacement::new(text).details(json!({ "replaced": replaced }))
     }
 }
 
-async fn rig(replies: impl IntoIterator<Item = Script>) -> Rig {
+pub(crate) async fn rig(replies: impl IntoIterator<Item = Script>) -> Rig {
     rig_with(replies, |agent| agent).await
 }
 
-async fn rig_with(
+pub(crate) async fn rig_with(
     replies: impl IntoIterator<Item = Script>,
     options: impl FnOnce(AgentBuilder) -> AgentBuilder,
 ) -> Rig {
@@ -68,13 +69,13 @@ fn asides(rig: &Rig) -> usize {
 }
 
 /// Prompts that are answered without being compacted: U:p1 A:r1 U:p2 A:r2 …
-async fn talk(rig: &Rig, prompts: Range<usize>) {
+pub(crate) async fn talk(rig: &Rig, prompts: Range<usize>) {
     for n in prompts {
         assert_eq!(rig.handle.prompt(format!("p{n}")).await.unwrap().text, format!("r{n}"));
     }
 }
 
-fn replies(n: Range<usize>) -> Vec<Script> {
+pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
@@ -112,11 +113,11 @@ async fn an_illegal_plan_is_refused() {
     struct Splits(Range<usize>);
     impl Compact for Splits {
         fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-            let plan = CompactPlan { replaces: self.0.clone(), summary: None, more: false };
+            let plan = CompactPlan::new(self.0.clone());
             (context.messages.len() > 2).then_some(plan)
         }
         fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
-            Replacement { message: "cut".into(), details: json!(null) }
+            Replacement::new("cut")
         }
     }
     for (range, why) in [
@@ -198,6 +199,49 @@ async fn without_a_summary_messages_are_left_out_with_a_marker() {
     }
 }
 
+/// C81: where there is no summary and the request fits as it is, it goes out as it is; another is asked for once the
+/// conversation has grown, and when it does not fit any more the messages are left out.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fits_goes_out_without_a_summary() {
+    let busy = || Script::error(ModelErrorKind::Overloaded, "too busy");
+    let long = "r5 ".repeat(99);
+    let mut script = replies(1..4);
+    script.extend([busy(), Script::text("r4"), Script::text(&long), busy(), Script::text("r6"), busy()]);
+    script.extend([Script::text("r7"), Script::text("r8")]);
+    let keep = Keep { full: 13, ..KEEP };
+    let mut rig = pi_with(script, &[], |agent| agent.compaction(keep)).await;
+    rig.handle.prompt("p1 ".repeat(500)).await.unwrap();
+    talk(&rig, 2..5).await;
+    assert_eq!(sent(&rig, 4).len(), 7, "all of it");
+    rig.handle.prompt("a word").await.unwrap();
+    assert_eq!((asides(&rig), sent(&rig, 5).len()), (1, 9), "it has grown by too little to be asked for again");
+    talk(&rig, 6..7).await;
+    assert_eq!((asides(&rig), sent(&rig, 7).len()), (2, 11));
+    assert_eq!(compactions(&rig.told()).len(), 0);
+    talk(&rig, 7..8).await;
+    let done = compactions(&rig.told()).remove(0);
+    assert_eq!((asides(&rig), done.messages, done.summarised), (3, 10, false), "it does not fit");
+    assert_eq!(sent(&rig, 9)[1..], ["(10 left out)", "r6", "p7"]);
+    talk(&rig, 8..9).await;
+    rig.check().await;
+}
+
+/// C81: a summary that is cut off at its length is one, and says so; it may be as long as the model can say.
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_cut_off_says_so() {
+    let info = ModelInfo::new("test/m").with_max_output(60);
+    let mut script = replies(1..4);
+    script.extend([Script::text("half").stop(StopReason::Length), Script::text("r4")]);
+    let model = ScriptedModel::new(script).info(info);
+    let agent = GenericAgent::builder(model.clone(), PiPattern).compaction(KEEP).build().unwrap();
+    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    for prompt in ["p1", "p2", "p3", "p4"] {
+        handle.prompt(prompt).await.unwrap();
+    }
+    let requests = model.requests();
+    assert_eq!((requests[3].max_tokens, &*requests[4].messages[1].text()), (Some(60), "Before: half […]"));
+}
+
 /// C81: a summary is counted against the limits, and never takes the last turn from the request it is for.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
@@ -250,11 +294,11 @@ async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
     struct Always;
     impl Compact for Always {
         fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-            let plan = CompactPlan { replaces: 0..1, summary: None, more: false };
+            let plan = CompactPlan::new(0..1);
             (matches!(context.why, CompactCause::Overflow)).then_some(plan)
         }
         fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
-            Replacement { message: "cut".into(), details: json!(null) }
+            Replacement::new("cut")
         }
     }
     let mut script = replies(1..2);

@@ -58,6 +58,13 @@ async fn what_goes_wrong_after_a_crash_is_found() {
     let found = crash_at_every_item(of(PiPattern), few).await.unwrap_err();
     assert_eq!(found, "without a crash: the scenario has fewer replies than the agent asks for: give it more");
 
+    let policy = || loopwright_memory::Compacting::new().keep_turns(1);
+    let talk = |n| Scenario::new((0..n).map(|_| Script::text("yes"))).request("a").request("b").request("c").compact();
+    let compacts = |model| of(PiPattern)(model).compaction(policy());
+    let found = crash_at_every_item(compacts, talk(3)).await.unwrap_err();
+    assert!(found.contains("fewer replies"), "an aside had none: {found}");
+    assert_eq!(crash_at_every_item(compacts, talk(4)).await.unwrap().requests, 4, "three and the summary");
+
     let forgets = |messages: Vec<Arc<Message>>| messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect();
     let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);
     let found = crash_at_every_item(agent, scenario()).await.unwrap_err();

@@ -1,5 +1,7 @@
 //! A session's log as a fixture: replayed as it was, and the first difference shown.
 
+mod compactions;
+
 use loopwright::testing::Replay;
 use loopwright_patterns::GenericPattern;
 
@@ -13,8 +15,8 @@ async fn replays(
 ) {
     let lines: Vec<String> = rig.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
     for replay in [Replay::from_items(rig.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()] {
-        let agent =
-            options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools())).build().unwrap();
+        let agent = options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools()));
+        let agent = agent.compaction(replay.compaction()).build().unwrap();
         let replayed = replay.run(&agent).await;
         assert!(replayed.is_ok(), "{}\n{}", replayed.unwrap_err(), lines.join("\n"));
         replay.compare(&agent, &agent).await.unwrap();

@@ -1,5 +1,7 @@
 //! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of its log sees.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use crate::kit::*;
 
 fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
@@ -142,4 +144,86 @@ async fn what_is_known_of_a_session_follows_its_log() {
     let found = store.search("ONE", 9).await.unwrap();
     assert_eq!(found.iter().map(|f| f.message.text()).collect::<Vec<_>>(), ["one"]);
     assert!(store.search("", 9).await.unwrap().is_empty());
+}
+
+/// Time that goes on at each look.
+struct Ticks(AtomicU64);
+
+impl Ambient for Ticks {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+/// C73: the session that was opened last is the latest, though nothing has run in it yet.
+#[tokio::test(start_paused = true)]
+async fn the_session_that_was_opened_last_is_the_latest() {
+    let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
+    let agent = GenericAgent::builder(model, PiPattern).ambient(Ticks(AtomicU64::new(1000))).build().unwrap();
+    let (handle, _events) = open(&agent, &store, "s").await;
+    handle.prompt("go").await.unwrap();
+    store.fork("s", None, "branch").await.unwrap();
+    for session in ["new", "branch"] {
+        let _open = open(&agent, &store, session).await;
+        assert_eq!(&*store.sessions().await.unwrap()[0].id, session);
+    }
+    assert_eq!(store.session("new").await.unwrap().started, 0);
+}
+
+/// A memory that counts how often it is read.
+struct Counting(InMemory, Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl Memory for Counting {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        self.0.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.load(from).await
+    }
+}
+
+/// C73: the log is read when the session is opened, and not again, whatever its turns do.
+#[tokio::test(start_paused = true)]
+async fn a_turn_does_not_read_the_log() {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let count = loads.clone();
+    let wrap = move |memory| Arc::new(Counting(memory, count)) as Arc<dyn Memory>;
+    let replies = [calls(&["x"]), Script::text("one"), Script::text("two"), Script::text("three")];
+    let rig = Rig::with_memory(PiPattern, replies, |a| a.tool(TestTool::new("x")), InMemory::new(), wrap).await;
+    for text in ["one", "two", "three"] {
+        assert_eq!(rig.handle.prompt("go").await.unwrap().text, text);
+        rig.handle.state().await.unwrap();
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+/// A memory that had to be mended.
+struct Mended(InMemory);
+
+#[async_trait::async_trait]
+impl Memory for Mended {
+    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        self.0.append(at, items).await
+    }
+    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.0.load(from).await
+    }
+    fn repaired(&self) -> Option<String> {
+        Some("a torn line was cut off".into())
+    }
+}
+
+/// C66: what had to be mended at the opening is in the snapshot of a session.
+#[tokio::test(start_paused = true)]
+async fn what_was_mended_is_told() {
+    let wrap = |memory| Arc::new(Mended(memory)) as Arc<dyn Memory>;
+    let rig = Rig::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
+    assert_eq!(rig.handle.state().await.unwrap().repaired.as_deref(), Some("a torn line was cut off"));
+    let whole = pi([], &[]).await;
+    assert_eq!(whole.handle.state().await.unwrap().repaired, None);
 }

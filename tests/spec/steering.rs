@@ -81,6 +81,28 @@ async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
     rig.check().await;
 }
 
+/// C37: an interrupt that was known, or is refused, cuts nothing off.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_that_comes_twice_cuts_off_once() {
+    let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
+    let refused = || {
+        let mut prompt = Prompt::from("other").urgency(Urgency::Interrupt);
+        prompt.output = Some(Arc::new(OutputSchema { name: "o".into(), schema: json!({ "type": 7 }) }));
+        InputEvent::Steer(prompt)
+    };
+    let mut rig = pi([slow(9, ms(10)), slow(2, ms(10))], &[]).await;
+    send(&rig, "go").await;
+    rig.until(is_delta).await;
+    rig.handle.send(stop()).await.unwrap();
+    rig.until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "shorter")).await;
+    rig.until(is_delta).await;
+    assert_eq!(rig.handle.send(stop()).await, Ok("s".into()));
+    assert!(matches!(rig.handle.send(refused()).await, Err(InputError::OutputSchema(_))));
+    rig.run_end().await;
+    assert_eq!(rig.transcript().await, ["U:go", "A:w0 /Interrupted", "U:shorter", "A:w0 w1 /Stop"]);
+    rig.check().await;
+}
+
 /// C32: nothing said, no message.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_before_a_word_leaves_no_message() {

@@ -210,6 +210,7 @@ async fn queues_can_be_cleared() {
     rig.handle.steer("s").await.unwrap();
     rig.handle.follow_up("f").await.unwrap();
     assert_eq!(rig.handle.clear_queues().await.unwrap(), ["s", "f"]);
+    assert!(rig.memory.items().last().unwrap().must_be_durable(), "it was acknowledged");
     let last = rig.told().pop().unwrap();
     assert_eq!(last.event, AgentEvent::QueueUpdate { steering: vec![], follow_up: vec![] });
     rig.handle.prompt("go").await.unwrap();

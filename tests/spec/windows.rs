@@ -225,6 +225,57 @@ async fn an_approved_call_of_a_tool_that_has_gone_is_an_error() {
     assert!(result_of(&rig, "a").await.contains("There is no tool"));
 }
 
+/// C37: an abort that comes while an input is written has an id of its own.
+#[tokio::test(start_paused = true)]
+async fn an_abort_while_a_steer_is_written_has_an_id_of_its_own() {
+    let mut rig = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
+    send(&rig, "go").await;
+    rig.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
+    let handle = rig.handle.clone();
+    let steer = tokio::spawn(async move { handle.steer("S").await });
+    sleep(ms(5)).await; // it is being written
+    let abort = rig.handle.send(InputEvent::Abort).await;
+    assert_ne!(steer.await.unwrap().unwrap(), abort.unwrap());
+    rig.handle.wait_for_idle().await;
+    rig.check().await;
+}
+
+/// C37: a pattern that drops a verb leaves an input half written; what comes next knows of it.
+#[tokio::test(start_paused = true)]
+async fn an_input_that_a_dropped_verb_was_writing_is_known() {
+    for (id, said) in [(Some("s"), vec!["U:go", "U:S", "A:1/Stop"]), (None, vec!["U:go", "U:S", "U:S", "A:1/Stop"])] {
+        let slot: Arc<Mutex<Option<AgentHandle>>> = Arc::default();
+        let mine = slot.clone();
+        let pattern = does(move |step| {
+            let handle = mine.lock().unwrap().take().unwrap();
+            Box::pin(async move {
+                step.take_input().await?;
+                let steer = || {
+                    let (handle, mut prompt) = (handle.clone(), Prompt::from("S"));
+                    prompt.id = id.map(Into::into);
+                    tokio::spawn(async move { handle.steer(prompt).await.unwrap() })
+                };
+                let first = steer();
+                let none = tokio::time::timeout(ms(5), step.hearing(std::future::pending::<()>())).await;
+                assert!(none.is_err(), "the verb is dropped while it writes");
+                let second = steer();
+                tokio::task::yield_now().await;
+                step.take_steering().await?;
+                let (first, second) = (first.await.unwrap(), second.await.unwrap());
+                assert_eq!(first == second, id.is_some(), "{first} {second}");
+                step.ask().await?;
+                Ok(StepEnd::Done)
+            })
+        });
+        let wrap = |memory| Arc::new(FaultyMemory::new(memory).slow(ms(10))) as Arc<dyn Memory>;
+        let rig = Rig::with_memory(pattern, [Script::text("1")], |a| a, InMemory::new(), wrap).await;
+        *slot.lock().unwrap() = Some(rig.handle.clone());
+        rig.handle.prompt("go").await.unwrap();
+        assert_eq!(rig.transcript().await, said);
+        rig.check().await;
+    }
+}
+
 /// C38 C65: looking at a request that is not sent does not change which calls may run.
 #[tokio::test(start_paused = true)]
 async fn generate_does_not_change_what_was_offered() {

@@ -404,6 +404,12 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     connection.event_of("content");
     served.process.signal("-TERM");
     served.process.err.until("Ending");
+    let health = || {
+        let mut connection = Connection::open(&served.address);
+        connection.send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
+        connection.response().unwrap().status
+    };
+    while health() != 503 {} // it says so a moment before it does so
     let refused = served.refused(&served.body("Another", &json!({})));
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.body.contains("draining"), "{refused:?}");

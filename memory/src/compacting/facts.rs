@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loopwright::{Body, Message, ToolCall};
+use loopwright::{Body, Message, ResultStatus, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,14 +54,18 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Takes in what these messages tell: the calls that have succeeded.
+    /// Takes in what these messages tell: the calls that have succeeded, and edits that were cut off, since they may have
+    /// changed the file.
     pub(super) fn add(&mut self, rules: &Rules, messages: &[Arc<Message>]) {
         let mut called = BTreeMap::new();
         for message in messages {
             match &message.body {
                 Body::Assistant(reply) => called.extend(reply.calls().map(|call| (&call.id, call))),
-                Body::ToolResult(result) if !result.is_error() => {
-                    if let Some((file, edits)) = called.get(&result.call).and_then(|call| rules.file(call)) {
+                Body::ToolResult(result) => {
+                    let is_cut = matches!(result.status, ResultStatus::OutcomeUnknown | ResultStatus::Aborted);
+                    if let Some((file, edits)) = called.get(&result.call).and_then(|call| rules.file(call))
+                        && (!result.is_error() || is_cut && edits)
+                    {
                         self.touch(file, edits);
                     }
                 }

@@ -29,7 +29,7 @@ pub(super) async fn check(store: &dyn MemoryStore) -> Checked {
 /// Three sessions: one that is done, one that waits for two answers, one that has had one of two.
 fn logs() -> Vec<(&'static str, Vec<Item>)> {
     let done = [
-        vec![Item::Opened { epoch: 1 }, Item::Settings { settings: Arc::new(json!({"model": "m"})) }],
+        vec![Item::Opened { epoch: 1, time: 900 }, Item::Settings { settings: Arc::new(json!({"model": "m"})) }],
         samples::run(1, 1000, "Grüße an alle\nZweite Zeile"),
         vec![samples::replied("Where is the LIGHTHOUSE keeper?", 0.25), samples::ended(1, 1500, EndKind::Done)],
         samples::run(2, 2000, "the lighthouse again"),

@@ -145,7 +145,7 @@ pub(super) fn every_item() -> Vec<Item> {
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
     let mut items = vec![
-        Item::Opened { epoch: u64::MAX },
+        Item::Opened { epoch: u64::MAX, time: u64::MAX },
         Item::Settings { settings: odd_json() },
         Item::RunEnded {
             run: RunId(0),

@@ -13,6 +13,14 @@ use super::line::{Header, Parent};
 use super::names::{SUFFIX, file_name};
 use super::reader::{Next, Reader};
 
+/// To open files with; those that are made are this user's alone.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 /// The first line of a file; nothing if it is not there yet.
 pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
 
@@ -53,7 +61,7 @@ impl Folder {
     pub(super) fn turn(&self) -> Result<File, MemoryError> {
         let path = self.0.join(".lock");
         let error = |e| failed("cannot be locked", &path, &e);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(error)?;
+        let file = private().write(true).create(true).truncate(false).open(&path).map_err(error)?;
         loop {
             match file.lock() {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -65,7 +73,7 @@ impl Folder {
     /// Opens the file of a session and makes it ours; with `create` it is made if it is missing.
     pub(super) fn lock(&self, session: &str, create: bool) -> Result<File, MemoryError> {
         let path = self.path(session);
-        let open = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path);
+        let open = private().read(true).write(true).create(create).truncate(false).open(&path);
         let file = open.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !create => MemoryError::NoSession(session.into()),
             _ => failed("cannot be opened for writing", &path, &e),

@@ -32,6 +32,8 @@ pub(super) struct Parent {
 #[derive(Debug, PartialEq)]
 pub(super) enum Bad {
     Damaged(String),
+    /// It is as it was written, and not understood.
+    Unknown(String),
     Newer(u64),
 }
 
@@ -61,7 +63,7 @@ impl Header {
         };
         let (crc, fields) = split_crc(rest, b"\",").ok_or_else(|| damaged("its checksum is missing"))?;
         check(crc, fields).map_err(Bad::Damaged)?;
-        serde_json::from_slice(&[b"{", fields].concat()).map_err(|e| Bad::Damaged(e.to_string()))
+        serde_json::from_slice(&[b"{", fields].concat()).map_err(|e| Bad::Unknown(e.to_string()))
     }
 }
 
@@ -78,14 +80,16 @@ pub(super) fn begin(at: u64) -> String {
 }
 
 /// The items of such a line, without its end, where `at` items come before it.
-pub(super) fn items(line: &[u8], at: u64) -> Result<Vec<Item>, String> {
-    let (said, crc, items) = parts(line).ok_or("it is not of the form {\"at\":…,\"crc\":\"…\",\"items\":[…]}")?;
-    check(crc, items)?;
+pub(super) fn items(line: &[u8], at: u64) -> Result<Vec<Item>, Bad> {
+    let damaged = |why: &str| Bad::Damaged(why.to_owned());
+    let (said, crc, items) =
+        parts(line).ok_or_else(|| damaged("it is not of the form {\"at\":…,\"crc\":\"…\",\"items\":[…]}"))?;
+    check(crc, items).map_err(Bad::Damaged)?;
     if said != at.to_string().as_bytes() {
         let said = String::from_utf8_lossy(said);
-        return Err(format!("it says that {said} items come before it, and {at} do"));
+        return Err(damaged(&format!("it says that {said} items come before it, and {at} do")));
     }
-    codec::decode(items).map_err(|e| format!("an item of it is not one that this version of loopwright knows ({e})"))
+    codec::decode(items).map_err(Bad::Unknown)
 }
 
 fn parts(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {

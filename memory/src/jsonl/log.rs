@@ -1,6 +1,6 @@
 //! A log that is open for writing.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use loopwright::{Item, Memory, MemoryError};
 use tokio::sync::Mutex;
 
-use super::folder::Folder;
+use super::folder::{Folder, private};
 use super::reader::{Next, Reader};
 use super::{blocking, failed, line};
 use crate::Durability;
@@ -128,7 +128,7 @@ impl Log {
     fn cut(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
         let aside = self.folder.torn(&self.path);
         let keep = || {
-            let mut aside = OpenOptions::new().append(true).create(true).open(&aside)?;
+            let mut aside = private().append(true).create(true).open(&aside)?;
             aside.write_all(&[bytes, b"\n"].concat())?;
             aside.sync_all()
         };

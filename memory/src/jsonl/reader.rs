@@ -53,7 +53,7 @@ impl Reader {
 
     /// The items of the next append, where `at` items come before it.
     pub(super) fn items(&mut self, at: u64) -> Result<Next<Vec<Item>>, MemoryError> {
-        self.next(line::begin(at).as_bytes(), |line| line::items(line, at).map_err(Bad::Damaged))
+        self.next(line::begin(at).as_bytes(), |line| line::items(line, at))
     }
 
     /// The first line, whosever it is.
@@ -92,10 +92,10 @@ impl Reader {
         let line = &tail[..tail.len() - zeros];
         match parse(line) {
             Ok(parsed) => return Ok(Next::Unended(parsed, line.len() as u64)),
-            Err(newer @ Bad::Newer(_)) => return Err(self.bad(newer)),
             Err(Bad::Damaged(_)) => {}
+            Err(whole) => return Err(self.bad(whole)),
         }
-        let end_changed = zeros == 0 && parse(&tail[..tail.len() - 1]).is_ok();
+        let end_changed = zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(Bad::Damaged(_)));
         if end_changed || !(line.starts_with(begin) || begin.starts_with(line)) {
             return Err(self.damaged("it has no end, and is not the beginning of the line that was written there"));
         }
@@ -105,6 +105,11 @@ impl Reader {
     fn bad(&self, bad: Bad) -> MemoryError {
         match bad {
             Bad::Damaged(why) => self.damaged(&why),
+            Bad::Unknown(why) => MemoryError::Damaged(format!(
+                "line {} of {} is not understood ({why}): update loopwright, a newer version may have written it",
+                self.lines,
+                self.path.display()
+            )),
             Bad::Newer(found) => {
                 let place = format!("line {} of {}", self.lines, self.path.display());
                 MemoryError::Newer { place, found, known: VERSION }

@@ -9,7 +9,7 @@ use loopwright::{Item, MemoryError, SessionInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
 
-use super::trouble::{Trouble, damaged};
+use super::trouble::{Trouble, damaged, not_understood};
 use crate::codec;
 
 /// Finds a session by its name.
@@ -44,15 +44,40 @@ impl Session {
     fn first(&self) -> u64 {
         self.info.parent.as_ref().map_or(0, |(_, shared)| *shared)
     }
+}
 
-    /// Nothing, if the row is not as it was written.
-    fn of(row: &rusqlite::Row<'_>) -> Option<Self> {
-        let text = |n| row.get_ref(n).ok()?.as_str().ok();
-        let (name, number, info, owner) = (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
-        let written = row.get::<_, u32>(4).ok()?;
-        let found = crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
-        let session = Session { number, owner: owner.into(), info: codec::decode(info.as_bytes()).ok()? };
-        (written == found && *session.info.id == *name).then_some(session)
+/// The row of a session as it was written: its checksum fits.
+struct Row<'r> {
+    name: &'r str,
+    number: i64,
+    info: &'r str,
+    owner: &'r str,
+}
+
+impl<'r> Row<'r> {
+    fn of(row: &'r rusqlite::Row<'_>, file: &Path) -> Result<Self, Trouble> {
+        let checked = || {
+            let text = |n| row.get_ref(n).ok()?.as_str().ok();
+            let (name, number, info, owner) = (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
+            let written = row.get::<_, u32>(4).ok()?;
+            let found = crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
+            (written == found).then_some(Row { name, number, info, owner })
+        };
+        checked().ok_or_else(|| {
+            let name = row.get::<_, Value>(0);
+            let name = if let Ok(Value::Text(name)) = name { name } else { "?".into() };
+            damaged(file, &format!("what is known of session `{name}`, or its name,")).into()
+        })
+    }
+
+    fn session(&self, file: &Path) -> Result<Session, Trouble> {
+        let what = || format!("what is known of session `{}`", self.name);
+        let info: SessionInfo =
+            codec::decode(self.info.as_bytes()).map_err(|why| not_understood(file, &what(), &why))?;
+        if *info.id != *self.name {
+            return Err(damaged(file, &what()).into());
+        }
+        Ok(Session { number: self.number, owner: self.owner.into(), info })
     }
 }
 
@@ -81,13 +106,14 @@ pub(super) fn tally(connection: &Connection, sessions: i64, next: i64) -> Result
     Ok(())
 }
 
-/// The session of this name, of a statement [`FIND`]. That there is none is the truth only if [`all`] says so too.
+/// The session of this name, of a statement [`FIND`]. That there is none is the truth only if [`count`] says so too.
 pub(super) fn find(find: &mut Statement<'_>, name: &str, file: &Path) -> Result<Option<Session>, Trouble> {
-    let found =
-        find.query_row([name], |row| Ok(Session::of(row).filter(|found| *found.info.id == *name))).optional()?;
-    match found {
-        Some(None) => Err(damaged(file, &format!("what is known of session `{name}`")).into()),
-        found => Ok(found.flatten()),
+    let found = find.query_row([name], |row| Ok(Row::of(row, file).and_then(|row| row.session(file)))).optional()?;
+    match found.transpose()? {
+        Some(other) if *other.info.id != *name => {
+            Err(damaged(file, &format!("what is known of session `{name}`")).into())
+        }
+        found => Ok(found),
     }
 }
 
@@ -96,12 +122,32 @@ pub(super) fn wanted(connection: &Connection, name: &str, file: &Path) -> Result
     if let Some(found) = find(&mut connection.prepare(FIND)?, name, file)? {
         return Ok(found);
     }
-    all(connection, file)?;
+    count(connection, file)?;
     Err(MemoryError::NoSession(name.into()).into())
+}
+
+/// How many sessions there are, each as it was written, and the number of the next one. What is known of them is not
+/// parsed: whoever begins a session does not wait for that.
+pub(super) fn count(connection: &Connection, file: &Path) -> Result<(i64, i64), Trouble> {
+    each(connection, file, |_| Ok(()))
 }
 
 /// All sessions, by their names, each as it was written; and the number of the next one.
 pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>, i64), Trouble> {
+    let mut sessions = Vec::new();
+    let (_, next) = each(connection, file, |row| {
+        sessions.push(row.session(file)?);
+        Ok(())
+    })?;
+    Ok((sessions, next))
+}
+
+/// Shows the rows of all sessions, and gives their count and the number of the next one.
+fn each(
+    connection: &Connection,
+    file: &Path,
+    mut show: impl FnMut(&Row<'_>) -> Result<(), Trouble>,
+) -> Result<(i64, i64), Trouble> {
     let tally = connection.query_row("SELECT sessions, next, crc FROM tally", (), |row| {
         Ok((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, u32>(2)))
     });
@@ -111,24 +157,20 @@ pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>,
         }
         _ => return Err(damaged(file, "the number of sessions").into()),
     };
+    let unlisted = || damaged(file, "the list of sessions");
+    let (mut found, mut last) = (0, None::<String>);
     let mut statement = connection.prepare(ALL)?;
     let mut rows = statement.query(())?;
-    let mut sessions: Vec<Session> = Vec::new();
     while let Some(row) = rows.next()? {
-        let Some(session) = Session::of(row) else {
-            let name = row.get::<_, Value>(0);
-            let name = if let Ok(Value::Text(name)) = name { name } else { "?".into() };
-            return Err(damaged(file, &format!("what is known of session `{name}`, or its name,")).into());
-        };
-        if sessions.last().is_some_and(|last| last.info.id >= session.info.id) {
-            return Err(damaged(file, "the list of sessions").into());
+        let row = Row::of(row, file)?;
+        if last.is_some_and(|last| *last >= *row.name) {
+            return Err(unlisted().into());
         }
-        sessions.push(session);
+        last = Some(row.name.to_owned());
+        show(&row)?;
+        found += 1;
     }
-    if sessions.len() as i64 != count {
-        return Err(damaged(file, "the list of sessions").into());
-    }
-    Ok((sessions, next))
+    if found == count { Ok((count, next)) } else { Err(unlisted().into()) }
 }
 
 /// The items of a session from number `from` on, those that it shares with others among them.
@@ -156,13 +198,8 @@ pub(super) fn items(connection: &Connection, of: Session, from: u64, file: &Path
         while let Some(row) = rows.next()? {
             let json = checked(row, number, at).filter(|_| at < last);
             let json = json.ok_or_else(|| damaged(file, &format!("item {at} of session `{name}`")))?;
-            items.push(codec::decode(json.as_bytes()).map_err(|why| {
-                let file = file.display();
-                MemoryError::Damaged(format!(
-                    "item {at} of session `{name}` in {file} is not understood ({why}): update loopwright, a newer \
-                     version may have written it"
-                ))
-            })?);
+            let what = || format!("item {at} of session `{name}`");
+            items.push(codec::decode(json.as_bytes()).map_err(|why| not_understood(file, &what(), &why))?);
             at += 1;
         }
         if at != last {

@@ -44,6 +44,14 @@ pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
     ))
 }
 
+/// `what` in the file is as it was written, and cannot be parsed.
+pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError {
+    let file = file.display();
+    MemoryError::Damaged(format!(
+        "{what} in {file} is not understood ({why}): update loopwright, a newer version may have written it"
+    ))
+}
+
 /// What SQLite's error means and what to do.
 pub(super) fn explain(error: &rusqlite::Error, file: &Path) -> MemoryError {
     let file = file.display();

@@ -3,18 +3,23 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use loopwright::{Item, MemoryError, SessionInfo};
 use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::db::PATIENCE;
 use super::owners::Owners;
 use super::rows::{self, Session};
 use super::trouble::Trouble;
 
 /// The most that are written in one transaction.
 const GROUP: usize = 256;
+
+/// How long after a release that failed it is tried again, where nothing else is written before.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Something to write.
 pub(super) struct Job {
@@ -43,13 +48,19 @@ pub(super) enum Write {
 /// Writes until nobody is left who could ask for more.
 pub(super) fn run(connection: Connection, owners: Owners, file: PathBuf, jobs: Receiver<Job>) -> rusqlite::Result<()> {
     let mut writer = Writer::new(&connection, owners, file)?;
-    while let Ok(first) = jobs.recv() {
+    loop {
+        let next = match writer.later.is_empty() {
+            true => jobs.recv().map_err(RecvTimeoutError::from),
+            false => jobs.recv_timeout(AGAIN),
+        };
         let mut group = std::mem::take(&mut writer.later);
-        group.push(first);
+        match next {
+            Err(RecvTimeoutError::Disconnected) => return Ok(()), // whoever is dead owns nothing
+            next => group.extend(next),
+        }
         group.extend(jobs.try_iter().take(GROUP));
         writer.write(group);
     }
-    Ok(())
 }
 
 struct Writer<'c> {
@@ -61,7 +72,7 @@ struct Writer<'c> {
     file: PathBuf,
     /// The owners in this store that live.
     held: HashSet<Arc<str>>,
-    /// What is tried again with the next.
+    /// What is tried again with the next, or after [`AGAIN`].
     later: Vec<Job>,
     /// Whether transactions are on disk when they are committed.
     full: bool,
@@ -69,6 +80,7 @@ struct Writer<'c> {
 
 impl<'c> Writer<'c> {
     fn new(connection: &'c Connection, owners: Owners, file: PathBuf) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "secure_delete", true)?; // what is deleted is overwritten
         Ok(Writer {
             connection,
             find: connection.prepare(rows::FIND)?,
@@ -124,7 +136,22 @@ impl<'c> Writer<'c> {
             });
         }
         transaction.commit()?;
+        if jobs.iter().zip(&outcomes).any(|(job, outcome)| outcome.is_ok() && matches!(job.write, Write::Delete)) {
+            self.empty_log();
+        }
         Ok(outcomes)
+    }
+
+    /// What was deleted is zeros in the file; this takes it out of SQLite's log. Where somebody reads an older state, or
+    /// writes, nobody waits: then it goes when the log begins anew, or with the last who closes the file.
+    fn empty_log(&self) {
+        let empty = || -> rusqlite::Result<()> {
+            self.connection.busy_timeout(Duration::ZERO)?;
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
+        };
+        for failed in [empty(), self.connection.busy_timeout(PATIENCE)].into_iter().filter_map(Result::err) {
+            tracing::warn!(error = %failed, "what was deleted may still be in the log of {}", self.file.display());
+        }
     }
 
     /// Is refused before its first change.
@@ -147,9 +174,9 @@ impl<'c> Writer<'c> {
                 session.put(&mut self.put)?;
             }
             None => {
-                let (all, number) = rows::all(self.connection, &self.file)?;
+                let (count, number) = rows::count(self.connection, &self.file)?;
                 Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }.put(&mut self.put)?;
-                rows::tally(self.connection, all.len() as i64 + 1, number + 1)?;
+                rows::tally(self.connection, count + 1, number + 1)?;
             }
         }
         self.held.insert(owner.clone());
@@ -160,8 +187,8 @@ impl<'c> Writer<'c> {
         self.held.remove(owner);
         match found.filter(|session| *session.owner == *owner) {
             Some(session) if session.info.items == 0 => {
-                let (all, next) = rows::all(self.connection, &self.file)?;
-                self.remove(&session, all.len(), next)
+                let (count, next) = rows::count(self.connection, &self.file)?;
+                self.remove(&session, count, next)
             }
             Some(session) => Session { owner: String::new(), ..session }.put(&mut self.put),
             None => Ok(()),
@@ -176,7 +203,7 @@ impl<'c> Writer<'c> {
         (items, json): (&[Item], &[String]),
     ) -> Result<(), Trouble> {
         if found.is_none() {
-            rows::all(self.connection, &self.file)?; // it is gone only if none of these is it, damaged
+            rows::count(self.connection, &self.file)?; // it is gone only if none of these is it, damaged
         }
         let end = found.as_ref().map_or(0, |session| session.info.items);
         let Some(mut session) = found.filter(|session| *session.owner == *owner && at == end) else {
@@ -203,10 +230,10 @@ impl<'c> Writer<'c> {
                 return Err(MemoryError::Exists(name.into()).into());
             }
         }
-        let (all, number) = rows::all(self.connection, &self.file)?;
-        let (mut shared, mut sessions) = (0, all.len() as i64);
+        let (mut sessions, number) = rows::count(self.connection, &self.file)?;
+        let mut shared = 0;
         if let Some((parent, items)) = &info.parent {
-            if !all.iter().any(|session| session.number == of && session.info.id == *parent) {
+            if rows::find(&mut self.find, parent, &self.file)?.is_none_or(|parent| parent.number != of) {
                 return Err(MemoryError::NoSession(parent.clone()).into());
             }
             shared = *items;
@@ -232,14 +259,14 @@ impl<'c> Writer<'c> {
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: name.into(), branches }.into());
         }
-        self.remove(&session, all.len(), next)
+        self.remove(&session, all.len() as i64, next)
     }
 
     /// One of `count` sessions.
-    fn remove(&mut self, session: &Session, count: usize, next: i64) -> Result<(), Trouble> {
+    fn remove(&mut self, session: &Session, count: i64, next: i64) -> Result<(), Trouble> {
         self.connection.execute("DELETE FROM item WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
-        rows::tally(self.connection, count as i64 - 1, next)
+        rows::tally(self.connection, count - 1, next)
     }
 
     fn add(&mut self, session: i64, at: u64, json: &[String]) -> Result<(), Trouble> {

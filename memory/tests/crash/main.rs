@@ -102,9 +102,10 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
         });
     }
     all(cases).await;
-    let wanted = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"].map(|status| format!("call {status}"));
+    let calls = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"].map(|status| format!("call {status}"));
+    let compactions = ["Asked { instructions: None }", "Threshold"].map(|why| format!("compacted {why}"));
     let seen = place.seen.lock().expect("no test has failed");
-    assert!(wanted.iter().all(|wanted| seen.contains(wanted)), "{seen:?}");
+    assert!(calls.iter().chain(&compactions).all(|wanted| seen.contains(wanted)), "{seen:?}");
 }
 
 fn every_case() -> impl Iterator<Item = (Kind, usize, bool)> {

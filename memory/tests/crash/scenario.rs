@@ -219,13 +219,13 @@ impl Compact for Compactor {
     fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
         let most = if matches!(context.why, CompactCause::Asked { .. }) { 1 } else { 9 };
         let last = context.messages.iter().rposition(|m| m.role() == Role::User)?;
-        let message = format!("Summarise {last} messages.").into();
-        let summary = SummaryRequest { model: None, system: "You summarise.".into(), message, max_tokens: None };
-        (last > most).then_some(CompactPlan { replaces: 0..last, summary: Some(summary), more: false })
+        let message = format!("Summarise {last} messages.");
+        let summary = SummaryRequest::new("You summarise.", message);
+        (last > most).then_some(CompactPlan::new(0..last).summary(summary))
     }
     fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, summary: Option<&str>) -> Replacement {
         let said = summary.expect("the model never fails");
-        Replacement { message: format!("What was before: {said}").into(), details: Value::Null }
+        Replacement::new(format!("What was before: {said}"))
     }
 }
 

@@ -172,6 +172,82 @@ async fn a_failed_summary_keeps_the_one_before() {
     assert!(text.contains("Summary:\nthe sum\n\n(2 turns were left out without a summary.)"), "{text}");
 }
 
+/// Where a summary fails and the request fits into the window, nothing is left out; another is asked for once the
+/// conversation has grown.
+#[tokio::test(start_paused = true)]
+async fn a_failed_summary_leaves_nothing_out_while_the_request_fits() {
+    let mut script = replies(1..=4);
+    script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5"), Script::text("small")]);
+    script.extend([Script::text("the sum"), Script::text("r7")]);
+    let mut rig = rig(Compacting::new().keep_turns(1), Some(6000), script).await; // 3,600 of 4,500 tokens
+    talk(&rig, 1..=4).await;
+    let outcome = rig.handle.prompt(words("p5", 300)).await.unwrap();
+    assert_eq!((outcome.end, compactions(&mut rig).len()), (EndKind::Done, 0));
+    assert_eq!(sent(&rig, 5).len(), 9, "all of it");
+    rig.handle.prompt("small").await.unwrap();
+    assert_eq!((compactions(&mut rig).len(), sent(&rig, 6).len()), (0, 11), "nobody is asked again so soon");
+    talk(&rig, 7..=7).await;
+    let done = compactions(&mut rig).remove(0);
+    assert!(done.summarised && done.message.text().contains("Summary:\nthe sum\n"), "{done:?}");
+}
+
+/// Messages with numbers of their own, for a policy without an agent.
+fn messages(bodies: impl IntoIterator<Item = Body>) -> Vec<Arc<Message>> {
+    (1..).zip(bodies).map(|(n, body)| Arc::new(Message::new(MessageId(n), body))).collect()
+}
+
+fn said(text: &str) -> Body {
+    let parts = vec![Part::Text { text: text.into(), signature: None }];
+    AssistantMessage { parts, ..AssistantMessage::default() }.into()
+}
+
+/// An edit that a crash or an abort cut off may have changed the file; one that was refused or has failed, and whatever
+/// only reads, has not.
+#[test]
+fn edits_that_were_cut_off_are_kept() {
+    use ResultStatus::*;
+    let calls = [
+        ("edit_file", "ok", Ok),
+        ("edit_file", "unknown", OutcomeUnknown),
+        ("write_file", "aborted", Aborted),
+        ("edit_file", "failed", Error),
+        ("edit_file", "denied", Denied),
+        ("edit_file", "skipped", Skipped),
+        ("read_file", "cut", Aborted),
+    ];
+    let call = |(tool, path, _): (&str, &str, ResultStatus)| {
+        let arguments = json!({ "path": path }).to_string().into();
+        Part::ToolCall(ToolCall { id: path.into(), name: tool.into(), arguments, signature: None })
+    };
+    let result = |(tool, path, status): (&str, &str, ResultStatus)| {
+        let (content, details) = Default::default();
+        Body::from(ToolResult { call: path.into(), name: tool.into(), status, content, details, terminate: false })
+    };
+    let reply = AssistantMessage { parts: calls.map(call).to_vec(), ..AssistantMessage::default() };
+    let end = [said("done"), UserMessage::from("p2").into(), said("done")];
+    let bodies = [UserMessage::from("p1").into(), reply.into()].into_iter().chain(calls.map(result)).chain(end);
+    let (messages, why) = (messages(bodies), CompactCause::Asked { instructions: None });
+    let (policy, context) = (Compacting::new().keep_turns(1), CompactContext::new(&messages, &why));
+    let plan = policy.plan(&context).unwrap();
+    let text = policy.finish(&context, &plan, Some("sum")).message.text();
+    assert!(text.contains("\nFiles edited:\n- ok\n- unknown\n- aborted\n\nSummary:\n"), "{text}");
+}
+
+/// A model that was named for summaries and whose window is not known is asked for no more than one of 32,000 tokens takes.
+#[test]
+fn an_unknown_window_is_taken_to_be_small() {
+    let turns = (0..6).flat_map(|n| [said(&words("r", 10_000)), UserMessage::from(format!("p{n}")).into()]);
+    let first = [UserMessage::from("p").into()];
+    let (messages, why) = (messages(first.into_iter().chain(turns)), CompactCause::Asked { instructions: None });
+    let windows = |name: Option<&str>| name.is_none().then_some(200_000);
+    let context = CompactContext::new(&messages, &why).windows(&windows);
+    for (policy, pieces) in [(Compacting::new(), false), (Compacting::new().model("small"), true)] {
+        let plan = policy.keep_turns(1).plan(&context).unwrap();
+        let size = plan.summary.unwrap().message.text().len() / 3;
+        assert_eq!((plan.more, size < 32_000), (pieces, pieces), "{size}");
+    }
+}
+
 /// What is too much for one summary is summarised piece by piece, the oldest first; a turn that is too much alone is left
 /// out, and nobody is asked.
 #[tokio::test(start_paused = true)]

@@ -44,10 +44,11 @@ async fn store(appends: &[&[Item]]) -> (TempDir, Jsonl, PathBuf) {
 #[tokio::test]
 async fn the_file_is_as_documented() {
     let (_directory, store, file) =
-        store(&[&[Item::Opened { epoch: 1 }], &[Item::Reset, Item::Opened { epoch: 2 }]]).await;
+        store(&[&[Item::Opened { epoch: 1, time: 5 }], &[Item::Reset, Item::Opened { epoch: 2, time: 6 }]]).await;
     store.fork("s", None, "Branch/1").await.unwrap();
     let crc = |text: &str| format!("{:08x}", crc32fast::hash(text.as_bytes()));
-    let (one, two) = (r#"[{"type":"opened","epoch":1}]"#, r#"[{"type":"reset"},{"type":"opened","epoch":2}]"#);
+    let (one, two) =
+        (r#"[{"type":"opened","epoch":1,"time":5}]"#, r#"[{"type":"reset"},{"type":"opened","epoch":2,"time":6}]"#);
     let head = |fields: &str| format!(r#"{{"loopwright":"session","version":1,"crc":"{}",{fields}"#, crc(fields));
     let wanted = [
         head(r#""session":"s"}"#),
@@ -58,6 +59,27 @@ async fn the_file_is_as_documented() {
     let branch = fs::read_to_string(file.with_file_name("%42ranch%2f1.jsonl")).unwrap();
     assert_eq!(branch, head(r#""session":"Branch/1","parent":{"session":"s","items":3}}"#) + "\n");
     assert_eq!(store.session("Branch/1").await.unwrap().parent, Some(("s".into(), 3)));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn all_files_are_the_users_own() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = directory();
+    let folder = directory.path().join("a/b");
+    let store = Jsonl::open(&folder).unwrap();
+    append(&*store.open("s").await.unwrap(), 0, &[said("one"), Item::Reset]).await;
+    store.fork("s", None, "b").await.unwrap();
+    fs::write(folder.join("torn.jsonl"), r#"{"loopwright":"ses"#).unwrap();
+    fs::set_permissions(folder.join("torn.jsonl"), fs::Permissions::from_mode(0o600)).unwrap();
+    drop(store.open("torn").await.unwrap());
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&directory.path().join("a"))), (0o700, 0o700));
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 5, "two sessions, a torn one, what was torn off it, the lock: {files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
 }
 
 #[tokio::test]

@@ -4,5 +4,6 @@
 
 mod compacting;
 mod conformance;
+mod growth;
 mod jsonl;
 mod sqlite;

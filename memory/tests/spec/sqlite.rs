@@ -2,6 +2,7 @@
 
 mod child;
 mod damage;
+mod files;
 mod processes;
 mod room;
 

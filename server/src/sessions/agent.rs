@@ -1,6 +1,7 @@
 //! The agent of a live session, made of what was said when the session began.
 
 use loopwright::{AgentBuilder, GenericAgent};
+use loopwright_memory::Compacting;
 use loopwright_patterns::PiPattern;
 use loopwright_tools::coding_tools_with;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<G
     let workspace = shared.roots.workspace(settings.work_dir.unwrap_or_else(|| ".".into())).await?;
     let system = settings.system.unwrap_or_else(|| system(&workspace));
     let tools = coding_tools_with(workspace, shared.commands.clone());
-    let builder = GenericAgent::builder(model, PiPattern).system(system);
+    let builder = GenericAgent::builder(model, PiPattern).system(system).compaction(Compacting::new());
     let names: Vec<&str> = tools.names().collect();
     let builder = approved(builder, &settings.auto_approve.unwrap_or_default(), &names)?;
     Ok(builder.tools(tools).build()?)

@@ -7,8 +7,11 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
+use super::compaction::{Step, step};
 use super::difference::Difference;
-use super::stage::{Against, Sent, Stage, State};
+use super::progress::{Against, Sent, State};
+use super::stage::Stage;
+use crate::compact::CompactCause;
 use crate::error::{MemoryError, ModelError, ModelErrorKind, Need, ToolError};
 use crate::item::Item;
 use crate::memory::{InMemory, Memory};
@@ -33,18 +36,18 @@ struct Lines {
 }
 
 impl Actor {
-    pub(super) fn new(stage: Arc<Stage>, id: Arc<str>) -> Self {
+    pub(super) fn new(stage: Arc<Stage>, id: Arc<str>, window: Option<u64>) -> Self {
         let priced =
             |item: &Item| matches!(item, Item::Replied { cost: Some(_), .. } | Item::Aside { cost: Some(_), .. });
         let prices = stage.log.iter().any(priced).then(Prices::default);
         let info = ModelInfo::new(id);
-        Actor { info: ModelInfo { prices, ..info }, stage }
+        Actor { info: ModelInfo { prices, context_window: window, ..info }, stage }
     }
 
     /// What the log has for this request; nothing if the log is not followed any further.
     fn part(&self, request: ChatRequest) -> Option<Lines> {
         let (log, mut state) = (&self.stage.log, self.stage.state());
-        let life = &self.stage.lives[state.life()];
+        let life = &self.stage.lives[state.life];
         if state.is_over(life) {
             return None;
         }
@@ -52,7 +55,7 @@ impl Actor {
         let found = match announced {
             Some(at) => Some(at),
             None => {
-                let next = (state.at..life.end).find(|at| !life.said.contains_key(at));
+                let next = life.next(log, state.at);
                 next.filter(|at| matches!(log[*at], Item::Aside { .. }))
             }
         };
@@ -132,7 +135,8 @@ fn said(log: &[Item], at: usize, message: &Message, cost: Option<f64>, aside: bo
     let reply = message.as_assistant().unwrap_or(&nothing);
     let end = match reply.stop {
         StopReason::Interrupted | StopReason::Aborted => None,
-        StopReason::Error => error(log, at + 1),
+        // An aside that failed did so by its model.
+        StopReason::Error => error(log, at + 1).or_else(|| aside.then(unknown)),
         stop => Some(ModelEvent::Done { stop, usage: reply.usage }),
     };
     // Prices at which this reply cost what it did.
@@ -165,24 +169,44 @@ fn lost(log: &[Item], at: usize) -> Lines {
         matches!(item, Item::Queued { .. } | Item::Decided { .. } | Item::Withdrawn { .. } | Item::Settings { .. })
     };
     let next = (at + 1..log.len()).find(|at| !told(&log[*at])).unwrap_or(log.len());
+    // What was said meanwhile is said while an aside that follows goes on.
+    let until = if matches!(log.get(next), Some(Item::Aside { .. })) { at + 1 } else { next };
+    if let Some(error) = overflow(log, next) {
+        return Lines { events: Vec::new(), until, end: Some(error), aside: false };
+    }
     let interrupted = log[at + 1..next].iter().any(|item| {
         matches!(item, Item::Queued { lane: crate::Lane::Steering, urgency: crate::Urgency::Interrupt, .. })
     });
     let cut = interrupted || matches!(log.get(next), None | Some(Item::AbortRequested { .. } | Item::Opened { .. }));
     let end = if cut { None } else { error(log, next) };
-    Lines { events: Vec::new(), until: next, end, aside: false }
+    Lines { events: Vec::new(), until, end, aside: false }
+}
+
+/// A model's refusal of a request as too large, if what comes next in the log is what the engine does about it.
+fn overflow(log: &[Item], next: usize) -> Option<ModelEvent> {
+    let overflown = match step(log, next)? {
+        Step::Made { why, .. } => *why == CompactCause::Overflow,
+        Step::Unmade { failed } => !failed,
+    };
+    let error = ModelError::new(ModelErrorKind::ContextOverflow, "the request was too large");
+    overflown.then_some(ModelEvent::Error(error))
+}
+
+fn unknown() -> ModelEvent {
+    ModelEvent::Error(ModelError::new(ModelErrorKind::Network, "the request failed, and the log does not say why"))
 }
 
 /// How a model failed whose failure comes before this place of the log; nothing if it was not the model that did.
 fn error(log: &[Item], at: usize) -> Option<ModelEvent> {
-    let over = |item: &&Item| matches!(item, Item::RequestStarted { .. } | Item::Aside { .. } | Item::RunEnded { .. });
+    use Item::{Aside, Compacted, RequestStarted, RunEnded};
+    let over = |item: &&Item| matches!(item, RequestStarted { .. } | Aside { .. } | Compacted { .. } | RunEnded { .. });
     let (kind, text) = match log[at..].iter().find(over)? {
-        Item::RunEnded { model_error: Some(kind), error, .. } => {
-            (*kind, error.as_deref().unwrap_or_default().to_owned())
-        }
-        Item::RunEnded { .. } => return None,
+        RunEnded { model_error: Some(kind), error, .. } => (*kind, error.as_deref().unwrap_or_default()),
+        RunEnded { .. } => return None,
+        // Of what kind the failure of a summary was is of interest to nobody.
+        Compacted { error: Some(error), .. } => (ModelErrorKind::Network, &**error),
         // The pattern went on, and the log does not say what it was told.
-        _ => (ModelErrorKind::Network, "the request failed, and the log does not say why".to_owned()),
+        _ => return Some(unknown()),
     };
     Some(ModelEvent::Error(ModelError::new(kind, text)))
 }
@@ -201,7 +225,9 @@ impl ChatModel for Actor {
             return stream::iter([over()]).boxed();
         };
         let last = async move {
-            self.stage.has_spoken(aside);
+            if self.stage.has_spoken(aside) {
+                tokio::task::yield_now().await; // the session hears it before the model ends
+            }
             match end {
                 Some(end) if self.stage.reached(until).await => end,
                 _ => {
@@ -228,7 +254,7 @@ impl StandIn {
     /// What became of the call, and where in the log.
     fn outcome(&self, call: &str) -> Option<(usize, Result<ToolResult, Need>)> {
         let state = self.stage.state();
-        let (from, to) = (*state.started.get(call)? + 1, self.stage.lives[state.life()].end);
+        let (from, to) = (*state.started.get(call)? + 1, self.stage.lives[state.life].end);
         self.stage.log[from..to].iter().enumerate().find_map(|(n, item)| {
             let outcome = match item {
                 Item::CallAwaiting { call: waits, need: Some(need), .. } if **waits == *call => Err((**need).clone()),

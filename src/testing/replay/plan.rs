@@ -1,16 +1,15 @@
-//! What a log tells of the outside: when it was opened, what was said to the agent and where, which tools there were.
+//! What a log tells of the outside: when it was opened, what was said to the agent and where.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
+use super::compaction::{self, Step};
+use crate::compact::CompactCause;
 use crate::event::{EndKind, RunCause};
 use crate::fold::Fold;
 use crate::input::{ActionResult, InputEvent, Lane, Prompt};
 use crate::item::Item;
-use crate::message::{AssistantMessage, Body, CallId, ResultStatus, ToolCall};
-use crate::tool::{Approval, Effect, ToolSpec};
+use crate::message::Body;
 
 /// What one process did with the session.
 pub(super) struct Life {
@@ -22,6 +21,15 @@ pub(super) struct Life {
     pub(super) cut_off: bool,
     /// What was said, by the first item that it brought.
     pub(super) said: BTreeMap<usize, Said>,
+    /// The compactions that were asked for in a run, in order.
+    pub(super) wishes: Vec<Wish>,
+}
+
+impl Life {
+    /// The next item from here on that the agent writes of itself.
+    pub(super) fn next(&self, log: &[Item], from: usize) -> Option<usize> {
+        (from..self.end).find(|at| !is_from_outside(&log[*at]))
+    }
 }
 
 /// What was said to the agent at one place.
@@ -33,6 +41,24 @@ pub(super) struct Said {
     /// A run begins with the last of it, before anything else is heard.
     starts: bool,
     resting: bool,
+}
+
+/// A compaction that somebody asked for in a run.
+pub(super) struct Wish {
+    /// Said once all that is before this item has come.
+    pub(super) from: usize,
+    /// The first item that came of it.
+    pub(super) at: usize,
+    /// What the summary should mind.
+    pub(super) instructions: Option<Arc<str>>,
+    /// It was asked for. Otherwise it may as well have been an aside of the pattern that failed.
+    pub(super) certain: bool,
+}
+
+/// Whether it comes of what is said to the agent, and may come between any two other items.
+fn is_from_outside(item: &Item) -> bool {
+    use Item::*;
+    is_silent(item) || matches!(item, Queued { .. } | Decided { .. } | Withdrawn { .. } | AbortRequested { .. } | Reset)
 }
 
 pub(super) fn is_silent(item: &Item) -> bool {
@@ -91,7 +117,9 @@ impl Plan<'_> {
     fn life(self, cut_off: bool, interrupted: bool) -> Life {
         let mut said: BTreeMap<usize, Said> = BTreeMap::new();
         let mut resets = HashSet::new();
+        let mut goes_on = self.start;
         if interrupted && let Some((at, events)) = self.taken_up(&mut resets) {
+            goes_on = at;
             let found = Said { events, at_rest: false, starts: true, resting: true };
             said.insert(at, found);
         }
@@ -103,7 +131,44 @@ impl Plan<'_> {
                 entry.events.push(event);
             }
         }
-        Life { start: self.start, end: self.end, cut_off, said: self.joined(said, cut_off) }
+        let wishes = self.wishes(goes_on);
+        Life { start: self.start, end: self.end, cut_off, said: self.joined(said, cut_off), wishes }
+    }
+
+    /// The compactions that were asked for in the life's runs, the first of which goes on with this item.
+    fn wishes(&self, goes_on: usize) -> Vec<Wish> {
+        let mut wishes: Vec<Wish> = Vec::new();
+        let mut last: Option<&CompactCause> = None;
+        let compacts = |item: &Item| match item {
+            Item::Aside { message, .. } => !compaction::is_interrupted(message),
+            item => matches!(item, Item::Compacted { .. }),
+        };
+        for at in (self.start..self.end).filter(|at| !is_from_outside(&self.log[*at])) {
+            let step = compaction::step(&self.log[..self.end], at);
+            let made = if let Some(Step::Made { why, .. }) = &step { Some(*why) } else { None };
+            let goes_on_with = std::mem::replace(&mut last, made).is_some_and(|last| Some(last) == made);
+            let instructions = match (made, step) {
+                (Some(CompactCause::Asked { instructions }), _) if !goes_on_with => instructions.clone(),
+                (None, Some(Step::Unmade { failed: true })) => None,
+                _ => continue,
+            };
+            if self.is_run_of_its_own(at) {
+                continue;
+            }
+            let mut from = at;
+            while from > goes_on && (is_from_outside(&self.log[from - 1]) || compacts(&self.log[from - 1])) {
+                from -= 1;
+            }
+            wishes.push(Wish { from, at, instructions, certain: made.is_some() });
+        }
+        wishes
+    }
+
+    /// Whether the run was started for what comes here.
+    fn is_run_of_its_own(&self, at: usize) -> bool {
+        let compacts = |item: &Item| matches!(item, Item::Aside { .. } | Item::Compacted { .. });
+        let before = self.log[..at].iter().rev().find(|item| !is_from_outside(item) && !compacts(item));
+        matches!(before, Some(Item::RunStarted { cause: RunCause::Compact { .. }, .. }))
     }
 
     /// What is said at rest, one thing after the other, is said at once: nothing else happens in between.
@@ -174,6 +239,9 @@ impl Plan<'_> {
                 (InputEvent::ExternalActionResult(ActionResult { by: by.clone(), ..answer.id(input.clone()) }), false)
             }
             Item::RunStarted { cause: RunCause::Continue(None), .. } => (InputEvent::Continue(None), true),
+            Item::RunStarted { cause: RunCause::Compact { instructions }, .. } => {
+                (InputEvent::Compact(instructions.as_deref().map(str::to_owned)), true)
+            }
             Item::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
             Item::AbortRequested { .. } => (self.stop(at, resets), false),
             Item::Withdrawn { .. } => (InputEvent::ClearQueues, false),
@@ -195,115 +263,6 @@ impl Plan<'_> {
                 InputEvent::Reset
             }
             None => InputEvent::Abort,
-        }
-    }
-}
-
-/// What a log lets us know of a tool.
-#[derive(Default)]
-struct Known {
-    /// It was there: it ran, was asked about or was offered.
-    exists: bool,
-    asked: Vec<Value>,
-    /// Arguments of calls that nobody asked about: of those that ran, and of those that had not run when they were answered.
-    unasked: Vec<Value>,
-    unstarted: Vec<Value>,
-    /// It ran again after a crash.
-    again: bool,
-    /// It was in a batch whose calls ran at once.
-    at_once: bool,
-    /// It was in a batch whose calls ran one after the other.
-    in_turn: bool,
-}
-
-/// A spec for each tool that the log tells of: it takes any object, and the same calls of it ask.
-pub(super) fn tools(log: &[Item]) -> Vec<ToolSpec> {
-    let mut known: BTreeMap<Arc<str>, Known> = BTreeMap::new();
-    let mut calls: HashMap<CallId, ToolCall> = HashMap::new();
-    let mut asked: HashSet<CallId> = HashSet::new();
-    let mut batch = BatchSeen::default();
-    let mut started: HashSet<CallId> = HashSet::new();
-    for item in log {
-        match item {
-            Item::RequestStarted { tools: Some(tools), .. } => {
-                tools.iter().for_each(|name| known.entry(name.clone()).or_default().exists = true);
-            }
-            Item::Replied { message, .. } => {
-                std::mem::take(&mut batch).note(&mut known);
-                for call in message.as_assistant().into_iter().flat_map(AssistantMessage::calls) {
-                    calls.insert(call.id.clone(), call.clone());
-                    batch.names.insert(call.name.clone());
-                }
-            }
-            Item::CallAwaiting { call, name, arguments, need, .. } => {
-                let tool = known.entry(name.clone()).or_default();
-                tool.exists = true;
-                (batch.waited, batch.running) = (true, batch.running.saturating_sub(usize::from(need.is_some())));
-                if need.is_none() && !tool.asked.contains(arguments) {
-                    tool.asked.push((**arguments).clone());
-                }
-                asked.insert(call.clone());
-                started.remove(call);
-            }
-            Item::CallStarted { call, arguments } => {
-                let Some(name) = calls.get(call).map(|call| call.name.clone()) else { continue };
-                let tool = known.entry(name).or_default();
-                if !asked.contains(call) {
-                    tool.unasked.push((**arguments).clone());
-                }
-                (tool.exists, tool.again) = (true, tool.again || !started.insert(call.clone()));
-                (batch.started, batch.running) = (batch.started + 1, batch.running + 1);
-                batch.most = batch.most.max(batch.running);
-            }
-            Item::CallFinished { result } => {
-                let Some(result) = result.as_tool_result() else { continue };
-                if started.contains(&result.call) {
-                    batch.running = batch.running.saturating_sub(1);
-                } else if result.status != ResultStatus::Error {
-                    let tool = known.entry(result.name.clone()).or_default();
-                    tool.exists = true;
-                    let arguments = calls.get(&result.call).and_then(|call| serde_json::from_str(&call.arguments).ok());
-                    tool.unstarted.extend(arguments.filter(|_| !asked.contains(&result.call)));
-                }
-            }
-            Item::Opened { .. } => batch.waited = true, // what ran is cut off
-            _ => {}
-        }
-    }
-    batch.note(&mut known);
-    known.into_iter().filter(|(_, tool)| tool.exists).map(|(name, tool)| tool.spec(name)).collect()
-}
-
-/// How the calls of a batch ran.
-#[derive(Default)]
-struct BatchSeen {
-    names: BTreeSet<Arc<str>>,
-    started: usize,
-    running: usize,
-    most: usize,
-    waited: bool,
-}
-
-impl BatchSeen {
-    fn note(self, known: &mut BTreeMap<Arc<str>, Known>) {
-        for name in self.names {
-            let tool = known.entry(name).or_default();
-            tool.at_once |= self.most > 1;
-            tool.in_turn |= self.started > 1 && self.most == 1 && !self.waited;
-        }
-    }
-}
-
-impl Known {
-    fn spec(self, name: Arc<str>) -> ToolSpec {
-        let spec = ToolSpec::with_schema(name, "A tool of a session's log.", json!({"type": "object"}));
-        let spec = spec.effect(if self.again { Effect::Idempotent } else { Effect::AtMostOnce });
-        let spec = if self.in_turn && !self.at_once { spec.sequential() } else { spec };
-        let mut asked = self.asked;
-        asked.extend(self.unstarted.into_iter().filter(|arguments| !self.unasked.contains(arguments)));
-        match asked {
-            asked if asked.is_empty() => spec.needs_approval(Approval::Never),
-            asked => spec.needs_approval_when(move |arguments, _| asked.contains(arguments)),
         }
     }
 }

@@ -161,6 +161,49 @@ async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
     }
 }
 
+/// C83 C84: what is said during a compaction is answered in its run to the end: with a batch of calls, and again where the
+/// answer does not fit; also after a crash behind any item.
+#[tokio::test(start_paused = true)]
+async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
+    let schema = || OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
+    let options = |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
+    let (gate, fits) = (Gate::new(), || Script::text("{}"));
+    let script = [fits(), fits(), fits(), Script::text("sum").gate(&gate), calls(&["ask"]), Script::text("no"), fits()];
+    let tools = [TestTool::new("ask").effect(Effect::AtMostOnce)];
+    let mut rig = pi_with(script, &tools, options).await;
+    for prompt in ["p1", "p2", "p3"] {
+        assert_eq!(rig.handle.prompt(prompt).await.unwrap().end, EndKind::Done);
+    }
+    let handle = rig.handle.clone();
+    let asked = tokio::spawn(async move { handle.compact(None).await });
+    rig.until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } })).await;
+    rig.handle.steer("wait").await.unwrap();
+    gate.open();
+    rig.until(|e| matches!(e, AgentEvent::AgentEnd(_))).await;
+    assert_eq!(asked.await.unwrap().unwrap().len(), 1);
+    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
+    let told = rig.run_end().await;
+    let said = rig.transcript().await;
+    let end = (end_of(&told), said.len(), said.last().unwrap().as_str());
+    assert_eq!(end, (EndKind::Done, 12, "A:{}/Stop"), "{said:#?}");
+    let log = rig.memory.items();
+    for cut in 1..=log.len() {
+        let rig = pi_with((0..9).map(|_| fits()), &tools, options).await.restart_from(log[..cut].to_vec()).await;
+        if Past::of(&log[..cut]).run().is_none() {
+            continue;
+        }
+        rig.handle.continue_run().await.unwrap();
+        if let [action] = &rig.pending().await[..] {
+            rig.handle.answer(action, Decision::Approve).await.unwrap();
+        }
+        rig.handle.wait_for_idle().await;
+        assert_eq!(rig.transcript().await.last().unwrap(), "A:{}/Stop", "cut at {cut}");
+        let steered = log[..cut].iter().filter(|i| matches!(i, Item::Queued { lane: Lane::Steering, .. })).count();
+        assert_eq!(rig.transcript().await.iter().filter(|line| *line == "U:wait").count(), steered, "cut at {cut}");
+        rig.check().await;
+    }
+}
+
 /// C84: a session with compactions cut at every item goes on; nothing is lost but a summary, which is asked for again.
 /// The events of its log are those that were told.
 #[tokio::test(start_paused = true)]

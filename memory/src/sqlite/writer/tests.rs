@@ -56,3 +56,30 @@ fn whoever_waits_too_long_is_told_why_and_a_release_is_done_later() {
     writer.write(later.into_iter().chain([open]).collect());
     assert_eq!(opened.try_recv().unwrap(), Ok(()), "it was released first");
 }
+
+#[tokio::test]
+async fn a_release_that_failed_is_tried_again_though_nothing_else_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let (owners, connection) = db::open(&path).unwrap();
+    let other = db::connect(&path).unwrap();
+    connection.busy_timeout(Duration::ZERO).unwrap();
+    let owner: Arc<str> = format!("{}#1", owners.token()).into();
+    let (jobs, given) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || run(connection, owners, path, given));
+    let (open, opened) = job(Write::Open { owner: owner.clone() }, false);
+    jobs.send(open).unwrap();
+    assert_eq!(opened.await.unwrap(), Ok(()));
+
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (release, released) = job(Write::Release { owner }, false);
+    let (refused, told) = job(Write::Delete, false);
+    jobs.send(release).unwrap();
+    jobs.send(refused).unwrap();
+    assert!(told.await.unwrap().is_err(), "and the release before it has failed too");
+    other.execute_batch("ROLLBACK").unwrap();
+    let released = tokio::time::timeout(Duration::from_secs(60), released).await;
+    assert_eq!(released.expect("it is tried again").unwrap(), Ok(()));
+    drop(jobs);
+    writer.join().unwrap().unwrap();
+}

@@ -60,13 +60,19 @@ async fn cut_everywhere(appends: &[Vec<Item>]) {
 #[tokio::test]
 async fn a_log_cut_at_any_byte_goes_on() {
     let long = vec![said(&"long \u{2028}".repeat(200)), Item::Reset];
-    cut_everywhere(&[vec![said("first")], long.clone(), vec![said("é\n"); 20], long, vec![Item::Opened { epoch: 7 }]])
-        .await;
+    cut_everywhere(&[
+        vec![said("first")],
+        long.clone(),
+        vec![said("é\n"); 20],
+        long,
+        vec![Item::Opened { epoch: 7, time: 7 }],
+    ])
+    .await;
 }
 
 #[tokio::test]
 async fn a_log_cut_in_its_head_goes_on_as_a_new_one() {
-    cut_everywhere(&[vec![Item::Opened { epoch: 1 }], vec![said("é"), Item::Reset]]).await;
+    cut_everywhere(&[vec![Item::Opened { epoch: 1, time: 1 }], vec![said("é"), Item::Reset]]).await;
 }
 
 #[tokio::test]
@@ -139,7 +145,8 @@ async fn damage_and_newer_versions_are_told_apart() {
     let misplaced = whole.lines().last().unwrap();
     for (text, says) in [
         (newer, "update loopwright"),
-        (format!("{whole}{line}\n"), "line 3 of"),
+        (format!("{whole}{line}\n"), "): update loopwright, a newer version may have written it"),
+        (format!("{whole}{line}"), "): update loopwright, a newer version may have written it"),
         (format!("{whole}{misplaced}\n"), "it says that 0 items come before it, and 1 do"),
         (format!("{whole}\n"), "line 3 of"),
         (format!("{whole}by hand, without an end"), "line 3 of"),

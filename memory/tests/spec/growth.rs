@@ -1,0 +1,43 @@
+//! What does not grow with a log.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loopwright::{Item, Memory, MemoryStore};
+use loopwright_memory::{Jsonl, Sqlite};
+use serde_json::json;
+
+/// The quickest of some batches of appends at the end of a log with `at` items: what else the machine does is not counted.
+async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
+    let item = Item::State { key: "k".into(), value: Arc::new(json!("a value of some length")) };
+    let mut best = Duration::MAX;
+    for _ in 0..15 {
+        let start = Instant::now();
+        for _ in 0..20 {
+            memory.append(*at, [item.clone()].into()).await.unwrap();
+            *at += 1;
+        }
+        best = best.min(start.elapsed());
+    }
+    best
+}
+
+/// An append costs the same however long the log is. If it read the log, 50,000 items would make it take many times as long.
+#[tokio::test]
+async fn an_append_to_a_long_log_costs_what_one_to_a_short_log_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores: [(&str, Arc<dyn MemoryStore>); 2] = [
+        ("Jsonl", Arc::new(Jsonl::open(folder.path().join("lines")).unwrap())),
+        ("Sqlite", Arc::new(Sqlite::open(folder.path().join("sessions.db")).unwrap())),
+    ];
+    for (name, store) in stores {
+        let memory = store.open("s").await.unwrap();
+        let mut at = 0;
+        let short = batch(&*memory, &mut at).await;
+        let many: Vec<Item> = vec![Item::State { key: "k".into(), value: Arc::new(json!(1)) }; 50_000];
+        memory.append(at, many.into()).await.unwrap();
+        at += 50_000;
+        let long = batch(&*memory, &mut at).await;
+        assert!(long < 8 * short, "{name}: {short:?} where the log is short, {long:?} where it is long");
+    }
+}
