@@ -55,13 +55,16 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
         open.extend(opening.join_all().await.into_iter().flatten());
     }
     let opened_in = begun.elapsed();
-    let (with_streams, opened, used, used_here) = (server.rss_kib(), open.len(), server.cpu(), cpu("self"));
+    let (opened, used, used_here) = (open.len(), server.cpu(), cpu("self"));
     let held = Duration::from_secs(15) * beats + Duration::from_secs(2);
     let until = Instant::now() + held;
     let mut reading = JoinSet::new();
     for lines in open {
         reading.spawn(listen(lines, until));
     }
+    // At the end, when the threads that opened the sessions' logs have gone.
+    tokio::time::sleep_until(until - Duration::from_millis(500)).await;
+    let with_streams = server.rss_kib();
     let ends = reading.join_all().await;
     let seconds = held.as_secs_f64();
     Held {
