@@ -7,9 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::ConnectInfo;
-use axum::{Extension, Router};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -101,7 +104,12 @@ impl Door {
 
 async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, server: &Server, stay: bool) {
     let _ = stream.set_nodelay(true); // it is slower without, no more
-    let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
+    let routes = TowerToHyperService::new(routes);
+    // Not as a layer, which would make all routes anew for each connection.
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        routes.call(request)
+    });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)

@@ -1,0 +1,112 @@
+//! The client: many event streams at a time on one thread, and how long each delta was on its way.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::clock;
+
+/// How long a stream may be silent, and a connection take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A response, read line by line.
+///
+/// Chunks are not taken apart: the lines of their sizes are not those of events. An event that a chunk's end cut in two
+/// would be missed, and so be counted as a delta that never came.
+pub(crate) struct Lines {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// As much of `bytes` as was given out.
+    given: usize,
+    /// When the bytes came.
+    pub(crate) came: u64,
+}
+
+impl Lines {
+    /// Sends a request; `None` if there is no connection.
+    pub(crate) async fn ask(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<Lines> {
+        let mut stream = timeout(PATIENCE, TcpStream::connect(to)).await.ok()?.ok()?;
+        stream.set_nodelay(true).ok()?;
+        let kind = if method == "POST" { "content-type: application/json\r\n" } else { "" };
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n{kind}content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        Some(Lines { stream, bytes: Vec::new(), given: 0, came: clock() })
+    }
+
+    /// The next line, without its end; `None` if the connection ends or nothing comes.
+    pub(crate) async fn next(&mut self) -> Option<&str> {
+        let mut from = self.given;
+        loop {
+            if let Some(end) = self.bytes[from..].iter().position(|byte| *byte == b'\n') {
+                let begin = std::mem::replace(&mut self.given, from + end + 1);
+                return Some(std::str::from_utf8(&self.bytes[begin..from + end]).ok()?.trim_end());
+            }
+            self.bytes.drain(..std::mem::take(&mut self.given));
+            from = self.bytes.len();
+            self.bytes.reserve(512);
+            if timeout(PATIENCE, self.stream.read_buf(&mut self.bytes)).await.ok()?.ok()? == 0 {
+                return None;
+            }
+            self.came = clock();
+        }
+    }
+
+    /// What is left, up to the connection's end.
+    pub(crate) async fn rest(mut self) -> String {
+        let _ = timeout(PATIENCE, self.stream.read_to_end(&mut self.bytes)).await;
+        String::from_utf8_lossy(&self.bytes[self.given..]).into_owned()
+    }
+
+    /// Whether the response's first line says that all is well.
+    pub(crate) async fn accepted(&mut self) -> bool {
+        self.next().await.is_some_and(|line| line.starts_with("HTTP/1.1 2"))
+    }
+}
+
+/// A reply as it came.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// When each delta came and how long it was on its way, in nanoseconds.
+    pub(crate) deltas: Vec<(u64, u64)>,
+    /// It was told to be whole.
+    pub(crate) whole: bool,
+    /// What the server said besides, if it was an error.
+    pub(crate) error: Option<String>,
+}
+
+/// Reads a reply of `loopwright serve` or of the mock to its end, which `end` begins.
+pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> Reply {
+    let mut reply = Reply::default();
+    let Some(mut lines) = Lines::ask(to, "POST", path, body).await else {
+        reply.error = Some("no connection".into());
+        return reply;
+    };
+    if !lines.accepted().await {
+        reply.error = Some(lines.rest().await);
+        return reply;
+    }
+    loop {
+        let Some(line) = lines.next().await else {
+            reply.error.get_or_insert("cut off".into());
+            return reply;
+        };
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        if data.starts_with(end) {
+            reply.whole = true;
+            return reply;
+        }
+        if data.starts_with(r#"{"type":"error""#) || data.starts_with(r#"{"type":"withdrawn""#) {
+            reply.error = Some(data.to_owned());
+        }
+        // Where the server put deltas together, each still says when it was sent.
+        let sent: Vec<u64> = data.split('@').skip(1).step_by(2).filter_map(|sent| sent.parse().ok()).collect();
+        let came = lines.came;
+        reply.deltas.extend(sent.into_iter().map(|sent| (came, came.saturating_sub(sent))));
+    }
+}

@@ -1,0 +1,98 @@
+//! Streams of events in which nothing happens, held open.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::Lines;
+use crate::process::{Process, cpu};
+
+/// Streams of each session, as of people who look at the same one.
+const READERS: u64 = 10;
+/// Streams that are opened at the same time.
+const OPENING: u64 = 200;
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) streams: usize,
+    /// Streams that were refused, or closed before the end.
+    pub(crate) lost: usize,
+    /// Streams in which fewer heartbeats came than the time has room for.
+    pub(crate) silent: usize,
+    pub(crate) heartbeats: u64,
+    pub(crate) kib_per_session: f64,
+    pub(crate) kib_per_stream: f64,
+    /// Cores that the server used while it held them.
+    pub(crate) cores: f64,
+    /// Cores that the client used.
+    pub(crate) client: f64,
+    /// How long it took to open them all.
+    pub(crate) opened_in: Duration,
+}
+
+/// Opens so many streams and holds them for a time that must have room for this many heartbeats.
+pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
+    let sessions = streams.div_ceil(READERS);
+    let empty = server.rss_kib();
+    let mut ids = Vec::new();
+    for _ in 0..sessions {
+        ids.push(session(server).await);
+    }
+    let with_sessions = server.rss_kib();
+    let begun = Instant::now();
+    let mut open = Vec::new();
+    for first in (0..streams).step_by(OPENING as usize) {
+        let mut opening = JoinSet::new();
+        for number in first..streams.min(first + OPENING) {
+            let (to, path) = (server.address, format!("/api/sessions/{}/events", ids[(number / READERS) as usize]));
+            opening.spawn(async move {
+                let mut lines = Lines::ask(to, "GET", &path, "").await?;
+                lines.accepted().await.then_some(lines)
+            });
+        }
+        open.extend(opening.join_all().await.into_iter().flatten());
+    }
+    let opened_in = begun.elapsed();
+    let (opened, used, used_here) = (open.len(), server.cpu(), cpu("self"));
+    let held = Duration::from_secs(15) * beats + Duration::from_secs(2);
+    let until = Instant::now() + held;
+    let mut reading = JoinSet::new();
+    for lines in open {
+        reading.spawn(listen(lines, until));
+    }
+    // At the end, when the threads that opened the sessions' logs have gone.
+    tokio::time::sleep_until(until - Duration::from_millis(500)).await;
+    let with_streams = server.rss_kib();
+    let ends = reading.join_all().await;
+    let seconds = held.as_secs_f64();
+    Held {
+        streams: opened,
+        lost: streams as usize - ends.iter().flatten().count(),
+        silent: ends.iter().flatten().filter(|heard| **heard < beats).count(),
+        heartbeats: ends.iter().flatten().map(|heard| u64::from(*heard)).sum(),
+        kib_per_session: with_sessions.saturating_sub(empty) as f64 / sessions as f64,
+        kib_per_stream: with_streams.saturating_sub(with_sessions) as f64 / opened.max(1) as f64,
+        cores: (server.cpu() - used) / seconds,
+        client: (cpu("self") - used_here) / seconds,
+        opened_in,
+    }
+}
+
+/// The heartbeats that came until then; `None` if the stream ended.
+async fn listen(mut lines: Lines, until: Instant) -> Option<u32> {
+    let mut heard = 0;
+    while let Ok(line) = timeout_at(until, lines.next()).await {
+        heard += u32::from(line?.starts_with(':'));
+    }
+    Some(heard)
+}
+
+async fn session(server: &Process) -> String {
+    let mut lines = Lines::ask(server.address, "POST", "/api/sessions", "{}").await.unwrap();
+    assert!(lines.accepted().await, "no session");
+    let body = lines.rest().await;
+    let created: Value = serde_json::from_str(body.split_once("\r\n\r\n").unwrap().1).unwrap();
+    created["id"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,116 @@
+//! Many runs at the same time, through the server or of the mock directly.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::client::{Reply, reply};
+use crate::process::{Process, cpu};
+use crate::{clock, mock};
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) runs: u64,
+    /// Deltas per second, of each run.
+    pub(crate) rate: f64,
+    /// How long each run streams.
+    pub(crate) time: Duration,
+}
+
+/// Who is asked.
+pub(crate) struct Asked<'a> {
+    /// The server, and the directory to work in.
+    pub(crate) server: Option<(&'a Process, &'a str)>,
+    pub(crate) mock: &'a Process,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) load: Load,
+    /// Deltas that came per second while all runs streamed.
+    pub(crate) rate: f64,
+    pub(crate) failed: usize,
+    /// Why one of them failed.
+    pub(crate) why: Option<String>,
+    /// Of all deltas, in milliseconds, sorted.
+    delays: Vec<f64>,
+    /// What the server had in RAM while all runs streamed, above what it had before, in KiB per run.
+    pub(crate) kib_per_run: f64,
+    /// Cores used while all runs streamed, by the server, the mock and the client.
+    pub(crate) cores: [f64; 3],
+}
+
+impl Measured {
+    /// The delay that this part of all deltas stays within, in milliseconds; without deltas there is no such delay.
+    pub(crate) fn delay(&self, part: f64) -> f64 {
+        let at = (self.delays.len() as f64 * part) as usize;
+        self.delays.get(at.min(self.delays.len().saturating_sub(1))).copied().unwrap_or(f64::INFINITY)
+    }
+}
+
+/// The time in which runs begin, one after the other: a thousand take two seconds.
+fn ramp(runs: u64) -> Duration {
+    Duration::from_millis(2 * runs)
+}
+
+pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
+    let Load { runs, rate, time } = load;
+    let pause = Duration::from_secs_f64(1.0 / rate);
+    // Long enough for the first to stream still when the last has streamed for `time`.
+    let deltas = ((time + ramp(runs)).as_secs_f64() * rate) as u64;
+    let order = mock::order(pause, deltas);
+    let (to, path, body, end) = whom(asked, &order);
+    let used = || [asked.server.map_or(0.0, |(server, _)| server.cpu()), asked.mock.cpu(), cpu("self")];
+    let rss = || asked.server.map_or(0, |(server, _)| server.rss_kib());
+    let before = rss();
+    let mut replies = JoinSet::new();
+    for number in 0..runs {
+        let (path, body) = (path.to_owned(), body.clone());
+        replies.spawn(async move {
+            tokio::time::sleep(ramp(runs) * number as u32 / runs as u32).await;
+            reply(to, path.as_str(), &body, end).await
+        });
+    }
+    tokio::time::sleep(ramp(runs)).await;
+    let (cpu_before, since) = (used(), clock());
+    tokio::time::sleep(time.mul_f64(0.9)).await;
+    let (cpu_after, until, during) = (used(), clock(), rss());
+    let replies = replies.join_all().await;
+    let seconds = (until - since) as f64 / 1e9;
+    let good = |reply: &Reply| reply.whole && reply.error.is_none() && reply.deltas.len() as u64 == deltas;
+    let failed: Vec<&Reply> = replies.iter().filter(|reply| !good(reply)).collect();
+    let why = failed.first().map(|reply| format!("{:?} after {} of {deltas}", reply.error, reply.deltas.len()));
+    let all = replies.iter().flat_map(|reply| &reply.deltas);
+    let at_once = all.clone().filter(|(came, _)| (since..until).contains(came)).count();
+    let mut delays: Vec<f64> = all.map(|(_, delay)| *delay as f64 / 1e6).collect();
+    delays.sort_by(f64::total_cmp);
+    Measured {
+        load,
+        rate: at_once as f64 / seconds,
+        failed: failed.len(),
+        why,
+        delays,
+        kib_per_run: during.saturating_sub(before) as f64 / runs as f64,
+        cores: std::array::from_fn(|who| (cpu_after[who] - cpu_before[who]) / seconds),
+    }
+}
+
+/// Address, path and body of the request, and what its end begins with.
+fn whom(asked: &Asked<'_>, order: &str) -> (SocketAddr, &'static str, String, &'static str) {
+    match asked.server {
+        Some((server, dir)) => {
+            let model = json!({ "apiKey": "none", "model": "mock", "provider": "custom",
+                "baseUrl": format!("http://{}/v1", asked.mock.address) });
+            let body = json!({ "message": order, "workDir": dir, "llmConfig": model });
+            (server.address, "/api/agent-chat", body.to_string(), r#"{"type":"complete""#)
+        }
+        None => {
+            let body = json!({ "model": "mock", "stream": true, "messages": [{ "role": "user", "content": order }] });
+            (asked.mock.address, "/v1/chat/completions", body.to_string(), "[DONE]")
+        }
+    }
+}
