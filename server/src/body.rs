@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 
 use crate::config::Server;
@@ -126,6 +126,15 @@ pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
+/// A whole number, also if it is written `8.0`: for JSON they are the same.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    match number as u32 {
+        whole if f64::from(whole) == number => Ok(Some(whole)),
+        _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +155,17 @@ mod tests {
         let deep = "[".repeat(100_000);
         assert!(format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err()).contains("nested too deep"));
     }
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text));
+        for (text, number) in [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)] {
+            assert_eq!(read(text).unwrap(), number, "{text}");
+        }
+        for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
     #[test]
     fn no_bytes_are_an_empty_object_and_spaces_are_no_json() {
         let read = |text: &'static str| object::<serde_json::Value>(&Bytes::from_static(text.as_bytes()));

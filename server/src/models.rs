@@ -14,7 +14,7 @@ use loopwright_providers::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::body::or_default;
+use crate::body::{or_default, whole};
 
 /// Gives the models that agents use.
 pub trait Models: Send + Sync {
@@ -50,6 +50,7 @@ pub struct LlmConfig {
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f32>,
     /// The most tokens of a reply.
+    #[serde(deserialize_with = "whole")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     pub max_tokens: Option<u32>,
     /// Further headers for the model's server.
