@@ -29,8 +29,8 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
         builder = builder.token(token);
     }
     let server = builder.build().map_err(|why| StartError(why.to_string()))?;
-    let (mut interrupt, mut again, mut terminate) =
-        (Interrupt::listen()?, Interrupt::listen()?, Interrupt::terminate()?);
+    let (mut interrupt, mut terminate) = (Interrupt::listen()?, Interrupt::terminate()?);
+    let (ending, begun) = tokio::sync::oneshot::channel();
     let listener = TcpListener::bind(args.addr).await;
     let listener = listener.map_err(|why| StartError(format!("{} cannot be listened on: {why}.", args.addr)))?;
     let address = listener.local_addr().map_err(|why| StartError(format!("The address cannot be told: {why}.")))?;
@@ -40,7 +40,9 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
             () = interrupt.pressed() => {}
             () = terminate.pressed() => {}
         }
+        let again = Interrupt::listen(); // counts from here on
         print::tell("Ending: what goes on has ten seconds. Ctrl-C once more ends it at once.");
+        let _ = ending.send(again);
     };
     tokio::select! {
         served = loopwright_server::serve(listener, server, shutdown) => {
@@ -48,6 +50,11 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
             served.map_err(failed)?;
             Ok(0)
         }
-        () = async { again.pressed().await; again.pressed().await } => Ok(ABORTED),
+        () = async {
+            match begun.await {
+                Ok(Ok(mut again)) => again.pressed().await,
+                _ => std::future::pending().await,
+            }
+        } => Ok(ABORTED),
     }
 }

@@ -73,7 +73,8 @@ async fn chat(
     let (handle, _) =
         agent.map_err(|why| failed(&why))?.run(RunContext::new().memory(memory)).await.map_err(|why| failed(&why))?;
     let events = handle.prompt_stream(message).await.map_err(|why| failed(&why))?;
-    let frames = Running::new(handle, events, permit, observer, shared.metrics.open_stream()).into_sse();
+    let frames = Running::new(handle, events, permit, observer, shared.metrics.open_stream());
+    let frames = frames.into_sse();
     // A proxy that keeps text back would make one piece of what streams.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(([unbuffered, (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], frames).into_response())

@@ -83,11 +83,20 @@ fn public(envelope: &Envelope) -> Arc<Envelope> {
         AgentEvent::ExternalActionEnd { decision, .. } => match &**decision {
             Decision::ApproveWith(_) => *decision = Arc::new(Decision::ApproveWith(Value::Null)),
             Decision::Answer(_) => *decision = Arc::new(Decision::Answer(Value::Null)),
+            Decision::Result(output) => {
+                let mut output = output.clone();
+                output.details = None;
+                *decision = Arc::new(Decision::Result(output));
+            }
             _ => {}
         },
         AgentEvent::TurnEnd { message, tool_results, .. } => {
             *message = message.as_ref().map(public_message);
             *tool_results = tool_results.iter().map(public_message).collect();
+        }
+        AgentEvent::Compaction(done) => {
+            let done = Arc::make_mut(done);
+            done.error = done.error.as_ref().map(|_| "There is no summary.".into());
         }
         AgentEvent::AgentEnd(outcome) => {
             let outcome = Arc::make_mut(outcome);
@@ -151,5 +160,17 @@ mod tests {
         }
         assert!(told.contains("\"look\"") && told.contains("The tool failed.") && told.contains("agent_end"), "{told}");
         assert!(!told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn public_events_leave_out_what_is_handed_in_beside_the_text() {
+        let mut output = ToolOutput::text("shown");
+        output.details = Some(serde_json::json!("secret"));
+        let (session_id, run_id) = ("s".into(), Default::default());
+        let event =
+            AgentEvent::ExternalActionEnd { call: "c".into(), decision: Arc::new(Decision::Result(output)), by: None };
+        let told = public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event });
+        let told = serde_json::to_string(&told).unwrap();
+        assert!(told.contains("shown") && !told.contains("secret"), "{told}");
     }
 }

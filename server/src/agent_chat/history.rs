@@ -119,12 +119,17 @@ impl Entry {
     }
 }
 
+/// The most parts of one message: each result is looked for among its calls.
+const PARTS: usize = 1_000;
+
 /// The log so far, and a reply whose calls do not all have their results yet.
 #[derive(Default)]
 struct Log {
     items: Vec<Item>,
     messages: u64,
     ids: HashSet<CallId>,
+    /// The number of the next id that is made here.
+    next: u64,
     reply: Option<AssistantMessage>,
     calls: Vec<Call>,
 }
@@ -146,7 +151,7 @@ impl Log {
     fn assistant(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
         self.flush();
         let parts: Vec<Part> = match entry.parts.as_deref() {
-            Some(parts) => json_at(parts.get(), &format!("{path}/parts"))?,
+            Some(parts) => parts_of(parts.get(), &format!("{path}/parts"))?,
             None => {
                 let text: String = entry.content(path)?.iter().map(text_of).collect();
                 if text.is_empty() { Vec::new() } else { vec![Part::Text { text, signature: None }] }
@@ -204,12 +209,10 @@ impl Log {
 
     /// One more call in the reply, under an id that no other has.
     fn call(&mut self, told: Option<String>, name: Arc<str>, arguments: Arc<str>, signature: Option<Arc<str>>) {
-        let wanted = told.clone().filter(|id| !self.ids.contains(id.as_str()));
-        let mut number = self.ids.len();
-        let mut id: CallId = wanted.unwrap_or_else(|| format!("h{number}")).into();
-        while !self.ids.insert(id.clone()) {
-            number += 1;
-            id = format!("h{number}").into();
+        let mut id: CallId = told.as_deref().unwrap_or_default().into();
+        while id.is_empty() || !self.ids.insert(id.clone()) {
+            self.next += 1; // never back: taken names are passed over once for all calls
+            id = format!("h{}", self.next).into();
         }
         let call = ToolCall { id, name, arguments, signature };
         self.reply.get_or_insert_default().parts.push(Part::ToolCall(call.clone()));
@@ -246,6 +249,15 @@ impl Call {
     }
 }
 
+/// Parts of one message, as many as one may have.
+fn parts_of(json: &str, path: &str) -> Result<Vec<Part>, ApiError> {
+    let parts: Vec<Part> = json_at(json, path)?;
+    if parts.len() > PARTS {
+        return Err(ApiError::at(path, format!("One message has more than {PARTS} parts.")));
+    }
+    Ok(parts)
+}
+
 fn text_of(content: &Content) -> &str {
     match content {
         Content::Text { text } => text,
@@ -279,6 +291,27 @@ mod tests {
             Body::Custom(_) => "custom".into(),
         };
         context.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Ids that are taken are passed over once, so the work does not grow with the square of the calls.
+    #[test]
+    fn the_work_for_ids_is_bounded() {
+        let mut log = Log::default();
+        for number in 0..50_000 {
+            log.call(Some(format!("h{}", 50_000 + number)), "r".into(), "{}".into(), None);
+        }
+        (0..50_000).for_each(|_| log.call(Some("h60000".into()), "r".into(), "{}".into(), None));
+        assert_eq!((log.ids.len(), log.next), (100_000, 49_999 + 50_001));
+    }
+
+    #[test]
+    fn a_message_has_a_thousand_parts_at_most() {
+        let part = json!({ "type": "tool_call", "id": "c", "name": "r", "arguments": "{}" });
+        let history = |parts: usize| json!([{ "role": "assistant", "parts": vec![part.clone(); parts] }]).to_string();
+        let entries: Vec<Entry> = json_at(&history(PARTS), "").unwrap();
+        assert_eq!(items(&entries).unwrap().len(), 1 + PARTS);
+        let entries: Vec<Entry> = json_at(&history(PARTS + 1), "").unwrap();
+        assert!(items(&entries).is_err());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Running {
     frames: Frames,
     ready: VecDeque<Frame>,
     session: Option<Session>,
+    /// The last frame is out.
+    complete: bool,
     observer: Observer,
     _open: OpenStream,
 }
@@ -39,8 +41,8 @@ impl Running {
         observer: Observer,
         open: OpenStream,
     ) -> Self {
-        let session = Some(Session { handle, permit });
-        Running { events, frames: Frames::default(), ready: VecDeque::new(), session, observer, _open: open }
+        let (session, frames, ready) = (Some(Session { handle, permit }), Frames::default(), VecDeque::new());
+        Running { events, frames, ready, session, complete: false, observer, _open: open }
     }
 
     pub(crate) fn into_sse(self) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static> {
@@ -57,11 +59,14 @@ impl Stream for Running {
         loop {
             if let Some(frame) = this.ready.pop_front() {
                 if matches!(frame, Frame::Complete) {
-                    this.session = None; // the run is over
+                    this.complete = true;
+                    if this.frames.ended() {
+                        this.session = None; // else it is aborted with this stream
+                    }
                 }
                 return Poll::Ready(Some(frame));
             }
-            if this.session.is_none() {
+            if this.complete {
                 return Poll::Ready(None);
             }
             match this.events.poll_next_unpin(cx) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::bodies::Settings;
 use crate::agent_chat::system;
 use crate::config::Server;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 
 /// An agent with these settings.
 pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<GenericAgent, ApiError> {
@@ -17,8 +17,10 @@ pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<G
     // A session that another program has begun may have settings of another form: then it gets the server's own choices.
     let settings = settings.and_then(|settings| Settings::deserialize(settings).ok()).unwrap_or_default();
     let shared = server.shared();
-    let model =
-        shared.models.named(settings.model.as_deref()).map_err(|why| ApiError::from(why).with_path("/model"))?;
+    let model = shared.models.named(settings.model.as_deref()).map_err(|why| {
+        // Not 401: it is the server that has no key for this model, and no token of the client's mends that.
+        ApiError::new(Kind::BadRequest, why.message).with_path("/model")
+    })?;
     let workspace = shared.roots.workspace(settings.work_dir.unwrap_or_else(|| ".".into())).await?;
     let system = settings.system.unwrap_or_else(|| system(&workspace));
     let tools = coding_tools_with(workspace, shared.commands.clone());
