@@ -97,6 +97,7 @@ mod handle;
 mod hear;
 mod hooks;
 mod hub;
+mod ids;
 mod input;
 mod item;
 mod limits;

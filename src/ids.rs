@@ -1,0 +1,65 @@
+//! What calls, inputs, messages and runs of a session are named by.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Identifies one tool call. It is unique in its session: ids that a model uses again are
+/// renamed on arrival.
+pub type CallId = Arc<str>;
+
+/// The id of an input: the client's, or one made for it. The same id again changes nothing.
+pub type InputId = Arc<str>;
+
+/// Numbers a message of a session; written `m7`. A function of the session's log, so it is the
+/// same after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct MessageId(pub u64);
+
+/// Numbers a run of a session; written `r7`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct RunId(pub u64);
+
+macro_rules! numbered {
+    ($name:ident, $letter:literal) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = Cow::<'de, str>::deserialize(from)?;
+                let number = text.strip_prefix($letter).and_then(|n| n.parse().ok());
+                number.map($name).ok_or_else(|| {
+                    let wanted = concat!("an id such as \"", $letter, "7\"");
+                    serde::de::Error::invalid_value(serde::de::Unexpected::Str(&text), &wanted)
+                })
+            }
+        }
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": concat!("^", $letter, "[0-9]+$") })
+            }
+        }
+    };
+}
+
+numbered!(MessageId, "m");
+numbered!(RunId, "r");
