@@ -43,6 +43,14 @@ impl Live {
         serde_json::from_str(&self.get(&format!("/api/sessions/{id}"), "").response().unwrap().body).unwrap()
     }
 
+    /// A session with these settings, a browser that watches it, and a prompt in it.
+    fn prompted(&self, settings: &Value, message: &str) -> (String, Screen, Connection) {
+        let id = self.post("/api/sessions", settings)["id"].as_str().unwrap().to_owned();
+        let events = self.events(&id, 0);
+        self.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": message }));
+        (id, Screen::default(), events)
+    }
+
     /// A browser that has seen the events up to this one connects again.
     pub(crate) fn events(&self, id: &str, last: u64) -> Connection {
         let last = if last == 0 { String::new() } else { format!("Last-Event-ID: {last}\r\n") };
@@ -99,9 +107,7 @@ impl Screen {
 fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
-    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
-    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
-    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));
+    let (id, mut screen, mut events) = live.prompted(&json!({ "workDir": dir.path() }), "Talk");
     let mut request = model.request();
     request.begin();
     request.text("Once upon ");
@@ -133,9 +139,7 @@ fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
     let settings = json!({ "workDir": dir.path(), "autoApprove": ["execute_command"] });
-    let id = live.post("/api/sessions", &settings)["id"].as_str().unwrap().to_owned();
-    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
-    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Run it" }));
+    let (id, mut screen, mut events) = live.prompted(&settings, "Run it");
     let command = "echo once >> runs.txt; echo started; sleep 60";
     model.request().call(&[("execute_command", json!({ "command": command }))]);
     while !screen.outputs.contains("started") {
@@ -164,9 +168,7 @@ fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
 fn a_server_that_is_told_to_end_lets_the_run_end() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
-    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
-    let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
-    live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Talk" }));
+    let (id, mut screen, mut events) = live.prompted(&json!({ "workDir": dir.path() }), "Talk");
     let mut request = model.request();
     request.begin();
     request.text("Once ");
