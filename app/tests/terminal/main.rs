@@ -10,5 +10,6 @@ mod process;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
+mod svg;
 mod talk;
 mod tmux;
