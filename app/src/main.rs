@@ -15,6 +15,7 @@ mod serve;
 mod sessions;
 mod store;
 mod tools;
+mod tui;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,0 +1,3 @@
+//! The terminal interface.
+
+mod paint;
