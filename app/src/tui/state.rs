@@ -47,6 +47,8 @@ pub(crate) struct State {
     /// How the last run ended.
     last_end: Option<EndKind>,
     last_key: u64,
+    /// Where the transcript ended when the session that is being opened was asked for.
+    opening: usize,
     /// The popup was closed for this text.
     dismissed: Option<String>,
     /// Something was said in this session.
@@ -216,7 +218,7 @@ impl State {
         if opened.same {
             self.transcript.merge(&state.messages);
         } else {
-            self.transcript = Transcript::of(&state.messages);
+            self.transcript.begin(&state.messages, self.opening);
             self.prompt.forget();
             let said = state.messages.iter().filter(|message| message.role() == Role::User);
             said.for_each(|message| self.prompt.remember(user_text(message)));
@@ -245,6 +247,13 @@ impl State {
             effects.extend(self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty()));
         }
         effects
+    }
+
+    /// Another session is asked for, or this one with something else.
+    fn opening(&mut self, effect: Effect) -> Vec<Effect> {
+        self.opening = self.transcript.entries().len();
+        self.run = Run::Opening;
+        vec![effect]
     }
 
     /// Something was sent that a run comes of.

@@ -10,7 +10,7 @@ use crate::agent::{self, Allowed, Built, StartError};
 use crate::args::{Options, Which};
 use crate::sessions::place_of;
 use crate::store::{Session, fresh_name};
-use crate::tui::state::{Opened, Told, Tone};
+use crate::tui::state::{Opened, Told};
 
 /// Which session is to be opened.
 pub(super) enum Target {
@@ -164,7 +164,7 @@ impl Host {
     pub(super) async fn fork(&mut self, at: Option<MessageId>) {
         match self.try_fork(at).await {
             Ok(name) => self.open(Target::Named(name)).await,
-            Err(StartError(why)) => self.tell(Told::Notice(Tone::Error, why)),
+            Err(StartError(why)) => self.tell(Told::NotOpened { why, closed: self.open.is_none() }),
         }
     }
 

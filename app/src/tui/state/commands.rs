@@ -2,8 +2,8 @@
 
 use loopwright::{MessageId, ThinkingLevel};
 
-use super::State;
 use super::effect::{Effect, Scroll, Tone};
+use super::{Run, State};
 
 /// A command, and what it is for.
 pub(crate) struct Command {
@@ -68,16 +68,19 @@ impl State {
             ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.is_working() => {
                 self.say("The agent works: interrupt it with Esc first, or wait until it is done.")
             }
-            ("model", Some(name)) => vec![Effect::SwitchModel(name)],
+            ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.run == Run::Opening => {
+                self.say("A conversation is being opened: wait until it is there.")
+            }
+            ("model", Some(name)) => self.opening(Effect::SwitchModel(name)),
             ("thinking", level) => match level.as_deref().and_then(level_of) {
-                Some(level) => vec![Effect::SwitchThinking(level)],
+                Some(level) => self.opening(Effect::SwitchThinking(level)),
                 None => self.say("The levels of thinking are off, minimal, low, medium, high and xhigh."),
             },
-            ("sessions", name) => vec![Effect::Open(name)],
-            ("new", _) => vec![Effect::Open(None)],
-            ("fork", None) => vec![Effect::Fork(None)],
+            ("sessions", name) => self.opening(Effect::Open(name)),
+            ("new", _) => self.opening(Effect::Open(None)),
+            ("fork", None) => self.opening(Effect::Fork(None)),
             ("fork", Some(id)) => match id.trim_start_matches('m').parse() {
-                Ok(number) => vec![Effect::Fork(Some(MessageId(number)))],
+                Ok(number) => self.opening(Effect::Fork(Some(MessageId(number)))),
                 Err(_) => self.say("Write the number of a message after `/fork`, such as m7."),
             },
             _ => self.say(&format!("`/{name}` is not a command; /help tells what there is.")),

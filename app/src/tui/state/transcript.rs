@@ -33,11 +33,17 @@ struct Live {
 }
 
 impl Transcript {
-    /// Of a session as it was found.
-    pub(crate) fn of(messages: &[Arc<Message>]) -> Self {
-        let mut all = Transcript::default();
-        all.merge(messages);
-        all
+    /// Another session, as it was found. What was noted from block `since` on was about it, and stays.
+    pub(crate) fn begin(&mut self, messages: &[Arc<Message>], since: usize) {
+        let noted = self.entries.split_off(since.min(self.entries.len()));
+        // Ids go on: a view may have kept what it made of the others.
+        *self = Transcript { next: self.next, ..Transcript::default() };
+        self.merge(messages);
+        for entry in noted {
+            if let Kind::Notice(tone, text) = entry.kind {
+                self.notice(tone, text);
+            }
+        }
     }
 
     /// Takes in those of a session that are not in it yet.
