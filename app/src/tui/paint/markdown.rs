@@ -27,10 +27,13 @@ use super::theme::Theme;
 
 /// So many bytes of one unit are laid out together.
 const LIMIT: usize = 16 * 1024;
+/// In this part of it, and then in twice as much, the end of a unit is looked for.
+const FIRST: usize = 32;
 
 /// A text in Markdown, and the lines that it makes in a column of a width.
 pub(crate) struct Markdown {
     width: usize,
+    limit: usize,
     text: String,
     finished: bool,
     theme: Theme,
@@ -40,7 +43,7 @@ pub(crate) struct Markdown {
     /// How many of the lines are settled.
     settled: usize,
     place: Place,
-    /// The bytes that parsers and highlighters were given, since the last start.
+    /// The bytes that parsers were given since it began anew: what it costs.
     work: u64,
 }
 
@@ -49,6 +52,7 @@ impl Markdown {
     pub(crate) fn new(width: u16) -> Self {
         Markdown {
             width: usize::from(width.max(1)),
+            limit: LIMIT,
             text: String::new(),
             finished: false,
             theme: Theme::plain(),
@@ -69,8 +73,8 @@ impl Markdown {
             return &self.lines;
         }
         if !goes_on || self.finished {
-            let width = u16::try_from(self.width).unwrap_or(u16::MAX);
-            *self = Markdown { theme: theme.clone(), warm, ..Markdown::new(width) };
+            let new = Markdown::new(0);
+            *self = Markdown { width: self.width, limit: self.limit, theme: theme.clone(), warm, ..new };
         }
         self.finished = finished;
         let known = self.text.len();
@@ -88,26 +92,29 @@ impl Markdown {
             return self.settle_code();
         }
         let rest = &self.text[self.place.at..];
-        let window = &rest[..rest.floor_char_boundary(LIMIT)];
-        let whole_lines = window.rfind('\n').map_or(0, |end| end + 1);
-        let source = self.place.source(&window[..whole_lines]);
-        let found = units(&source, self.place.number());
-        let work = source.len();
-        let settled = match &found[..] {
+        let mut size = (self.limit / FIRST).max(1);
+        loop {
+            let window = &rest[..rest.floor_char_boundary(size)];
+            let whole_lines = window.rfind('\n').map_or(0, |end| end + 1);
+            let source = self.place.source(&window[..whole_lines]);
+            let found = units(&source, self.place.number());
+            self.work += source.len() as u64;
             // Program text is laid out by the line as soon as it begins.
-            [.., last] if found.len() > 1 || matches!(last.kind, Kind::Fence(_)) => {
+            if found.len() > 1 || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_))) {
+                self.work += source.len() as u64;
                 self.place.put(&source, &found, found.len() - 1, self.width, &self.theme, &mut self.lines);
-                true
+                return true;
             }
-            _ if rest.len() >= LIMIT => {
-                let (window, theme) = (window.to_owned(), self.theme.clone());
-                self.place.cut(&window, whole_lines, self.width, &theme, &mut self.lines);
-                true
+            if rest.len() < size {
+                return false;
             }
-            _ => false,
-        };
-        self.count(if settled { 3 * work } else { work });
-        settled
+            if size >= self.limit {
+                self.work += 2 * window.len() as u64;
+                self.place.cut(window, whole_lines, self.width, &self.theme, &mut self.lines);
+                return true;
+            }
+            size = (2 * size).min(self.limit);
+        }
     }
 
     /// Lays out the lines of program text that are whole, and the beginning of a long one.
@@ -130,8 +137,7 @@ impl Markdown {
         } else if !fence.could_close(rest) {
             code.begin(fence.within(rest), theme, lines);
         }
-        let work = place.at - from;
-        self.count(work);
+        self.work += (place.at - from) as u64;
         closed
     }
 
@@ -139,27 +145,21 @@ impl Markdown {
     fn tail(&mut self) {
         let rest = &self.text[self.place.at..];
         let mut place = self.place.clone();
-        let work = match &mut place.open {
+        match &mut place.open {
             Open::Code(fence, code) => {
                 let line = rest.trim_end_matches('\r');
                 let held_back = if self.finished { fence.closes(line) } else { fence.could_close(line) };
                 if !held_back && !line.is_empty() {
                     code.line(fence.within(line), &self.theme, &mut self.lines);
                 }
-                0
             }
             _ => {
                 let source = place.source(rest);
                 let found = units(&source, place.number());
+                self.work += 2 * source.len() as u64;
                 place.put(&source, &found, found.len(), self.width, &self.theme, &mut self.lines);
                 place.end_paragraph(&mut self.lines);
-                2 * source.len()
             }
-        };
-        self.count(work);
-    }
-
-    fn count(&mut self, work: usize) {
-        self.work += work as u64;
+        }
     }
 }

@@ -150,7 +150,11 @@ impl Place {
         let cut = if whole_lines > 0 { whole_lines } else { cut_anywhere(window) };
         let head = match (first, &self.open) {
             (Some(Kind::Table), Open::Table(head)) => Some(head.clone()),
-            (Some(Kind::Table), _) => Some(window.split_inclusive('\n').take(2).collect()),
+            (Some(Kind::Table), _) => {
+                let start = found.first().map_or(0, |table| table.start);
+                let lines = || window.get(start..whole_lines).unwrap_or_default().split_inclusive('\n');
+                (lines().count() > 1).then(|| lines().take(2).collect())
+            }
             _ => None,
         };
         let source = self.source(&window[..cut]).into_owned();

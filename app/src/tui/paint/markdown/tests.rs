@@ -49,3 +49,191 @@ fn nasty_looks() {
         insta::assert_snapshot!(format!("nasty_{n:02}"), format!("{text}\n⇒\n{}", shown(text, 40)));
     }
 }
+
+/// Numbers that look random, and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % most
+    }
+}
+
+fn limited(width: u16, limit: usize) -> Markdown {
+    Markdown { limit, ..Markdown::new(width) }
+}
+
+/// Hands the text over in pieces; in between and at the end the lines are those of a text that came at once.
+fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
+    let theme = Theme::ansi();
+    let mut parts = limited(width, limit);
+    let mut to = 0;
+    while to < text.len() {
+        to = text.ceil_char_boundary((to + 1 + dice.below(2 * limit.min(40))).min(text.len()));
+        let lines = parts.update(&text[..to], false, &theme);
+        let mut fresh = limited(width, limit);
+        let at_once = fresh.update(&text[..to], false, &theme);
+        assert_eq!(lines, at_once, "width {width}, limit {limit}, {:?}", &text[..to]);
+    }
+    let lines = parts.update(text, true, &theme);
+    assert_eq!(lines, limited(width, limit).update(text, true, &theme), "width {width}, limit {limit}, {text:?}");
+    for line in lines {
+        assert!(line.width() <= usize::from(width), "width {width}, limit {limit}, {line:?} of {text:?}");
+        assert!(!line.to_string().contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+    }
+}
+
+#[test]
+fn however_a_text_comes_its_lines_are_the_same() {
+    load();
+    let dice = &mut Dice(7);
+    let all = NASTY.concat();
+    for text in NASTY.iter().copied().chain([all.as_str()]) {
+        for (width, limit) in [(1, 64), (3, 16), (7, LIMIT), (20, 128), (40, 48), (80, LIMIT)] {
+            check_splits(text, width, limit, dice);
+        }
+    }
+}
+
+/// Marks of all kinds thrown together, at all widths.
+#[test]
+fn no_text_is_too_nasty() {
+    const WORDS: &[&str] = &[
+        "word",
+        "a longer run of words",
+        "\n",
+        "\n",
+        "\n\n",
+        " ",
+        "  ",
+        "    ",
+        "\t",
+        "- ",
+        "* ",
+        "+",
+        "1. ",
+        "23) ",
+        "> ",
+        ">",
+        "```",
+        "```rust\n",
+        "~~~",
+        "`",
+        "``",
+        "| a | b |\n|---|--:|\n",
+        "| c | d |\n",
+        "|",
+        "---\n",
+        "===\n",
+        "# ",
+        "## ",
+        "*",
+        "**",
+        "_",
+        "~~",
+        "[x]: /url\n",
+        "[x]",
+        "[t](http://u.example)",
+        "![i](p)",
+        "<div>",
+        "</div>\n",
+        "<!--",
+        "-->",
+        "<br>",
+        "<http://a.example>",
+        "&amp;",
+        "&",
+        "\\",
+        "\r",
+        "\r\n",
+        "\0",
+        "\x1b[1m",
+        "\u{202e}",
+        "漢字",
+        "👩‍👩‍👧‍👦",
+        "🇩🇪🇫",
+        "e\u{301}",
+        "\u{301}",
+        "\u{200d}",
+        "\u{fe0f}",
+        "❤\u{fe0f}",
+        "لا",
+        "ᄀᄀᄀ각",
+        "क्षि",
+        "\u{a0}",
+        "\u{2028}",
+        "- [x] ",
+        "0123456789012345678901234567890123456789",
+        "fn f() { \"",
+        "/*",
+    ];
+    load();
+    let dice = &mut Dice(42);
+    for round in 0..200 {
+        let text: String = (0..dice.below(60)).map(|_| WORDS[dice.below(WORDS.len())]).collect();
+        let limit = [8, 33, 100, LIMIT][dice.below(4)];
+        check_splits(&text, 1 + round % 120, limit, dice);
+    }
+}
+
+/// C160: Markdown that streams in 100,000 pieces is parsed a few times over, not once for each frame.
+#[test]
+fn a_long_answer_is_parsed_a_few_times_in_all() {
+    load();
+    let sixty = "and so it goes on and on, one word after another, up to here";
+    let answers = [
+        ("a block of code", format!("```\n{}", "let x = 1; // of many\n".repeat(27_300))),
+        ("one paragraph", format!("{sixty} ").repeat(9_800)),
+        ("one paragraph of lines", format!("{sixty}\n").repeat(9_800)),
+        ("a list", "- an item of a list in 30 bytes\n".repeat(20_000)),
+        ("a numbered list", "1. an item with `code`\n\n   and text\n".repeat(16_000)),
+        ("a table", format!("| a | b |\n|---|---|\n{}", "| some cell | another cell |\n".repeat(20_000))),
+        ("a quote", "> a line of a quote, and no end\n".repeat(19_000)),
+        ("one line of code", format!("```js\n{}", "function(){var x=1};".repeat(30_000))),
+        ("no spaces", "abcdefghij".repeat(60_000)),
+        ("many blocks", format!("# Head\n{sixty}\n\n- a\n- b\n\n```\ncode\n```\n").repeat(5_500)),
+    ];
+    for (name, text) in answers {
+        let (frames, theme) = (100, Theme::ansi());
+        let mut markdown = Markdown::new(80);
+        for frame in 1..=frames {
+            markdown.update(&text[..text.len() * frame / frames], frame == frames, &theme);
+        }
+        let bound = 4 * text.len() + frames * 4 * LIMIT;
+        assert!(markdown.work < bound as u64, "{name}: {} of {} bytes", markdown.work, text.len());
+        assert!(markdown.lines.len() > 5_000, "{name}: {} lines", markdown.lines.len());
+    }
+}
+
+/// Not a test of right or wrong: prints how long 600 KB take in 100 frames, which is what they take at full speed.
+#[test]
+#[ignore = "measures; run it with --release --nocapture"]
+fn how_long_it_takes() {
+    let start = std::time::Instant::now();
+    load();
+    println!("languages: {:?}", start.elapsed());
+    let code = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/chat.rs")).unwrap();
+    let answers = [
+        ("rust", format!("```rust\n{}", code.repeat(600_000 / code.len()))),
+        ("plain code", format!("```\n{}", code.repeat(600_000 / code.len()))),
+        ("paragraph", "some words and *emphasis* here and there, and `code`. ".repeat(11_000)),
+        ("list", "- an item of a list in 30 bytes\n".repeat(20_000)),
+    ];
+    for (name, text) in answers {
+        let theme = Theme::ansi();
+        for frames in [100, 1_000] {
+            let mut markdown = Markdown::new(80);
+            let (start, mut longest) = (std::time::Instant::now(), std::time::Duration::ZERO);
+            for frame in 1..=frames {
+                let start = std::time::Instant::now();
+                let to = text.floor_char_boundary(text.len() * frame / frames);
+                markdown.update(&text[..to], frame == frames, &theme);
+                longest = longest.max(start.elapsed());
+            }
+            println!("{name}: {frames} frames in {:?}, the longest {longest:?}", start.elapsed());
+        }
+    }
+}
