@@ -7,8 +7,10 @@
 mod code;
 mod flow;
 mod highlight;
+mod markdown;
 mod theme;
 
 pub(crate) use self::flow::wrap;
 pub(crate) use self::highlight::{is_warm, warm_up};
+pub(crate) use self::markdown::Markdown;
 pub(crate) use self::theme::Theme;

@@ -108,6 +108,8 @@ impl Flow {
     }
 
     fn push_line(&mut self, line: &str, style: Style) {
+        // It would make the letter before it wider, which has its place already.
+        let line = line.trim_start_matches('\u{fe0f}');
         self.begun |= !line.is_empty();
         for grapheme in line.graphemes(true) {
             match grapheme {
