@@ -2,7 +2,6 @@
 //!
 //! Whatever the text, no line is wider than asked for, and none has a control character or a mark in it that turns
 //! the order of letters round.
-#![cfg_attr(not(test), expect(dead_code, reason = "the view, which paints with it, comes with the next change"))]
 
 mod code;
 mod flow;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::stub::{Markdown, tool};
-use crate::tui::paint::{Theme, wrap};
+use super::stub::tool;
+use crate::tui::paint::{Markdown, Theme, wrap};
 use crate::tui::state::{Entry, Kind, Said, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
@@ -35,15 +35,6 @@ enum Painted {
     Markdown(Box<Markdown>),
 }
 
-impl Painted {
-    fn lines(&self) -> &[Line<'static>] {
-        match self {
-            Painted::Lines(lines) => lines,
-            Painted::Markdown(text) => text.lines(),
-        }
-    }
-}
-
 impl Layouts {
     /// A frame begins.
     pub(super) fn begin(&mut self) {
@@ -66,20 +57,21 @@ impl Layouts {
             }
         };
         let laid = Laid { revision: entry.revision, width, open, frame: self.frame, painted };
-        self.laid.entry(entry.id).insert_entry(laid).into_mut().painted.lines()
+        match (&mut self.laid.entry(entry.id).insert_entry(laid).into_mut().painted, &entry.kind) {
+            (Painted::Lines(lines), _) => lines,
+            // It knows itself what of it is to be laid out anew.
+            (Painted::Markdown(text), Kind::Text(said)) => text.update(said.text(), said.is_whole(), theme),
+            (Painted::Markdown(_), _) => &[],
+        }
     }
 }
 
 fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, theme: &Theme) -> Painted {
     match &entry.kind {
-        Kind::Text(said) => {
-            let mut text = match old {
-                Some(Painted::Markdown(text)) => text,
-                _ => Box::new(Markdown::new(width)),
-            };
-            text.update(said.text(), said.is_whole(), theme);
-            Painted::Markdown(text)
-        }
+        Kind::Text(_) => match old {
+            Some(Painted::Markdown(text)) => Painted::Markdown(text),
+            _ => Painted::Markdown(Box::new(Markdown::new(width))),
+        },
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
         Kind::Tool(call) => Painted::Lines(tool(call, width, open, theme)),
