@@ -15,6 +15,7 @@ mod serve;
 mod sessions;
 mod store;
 mod tools;
+mod tui;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::agent::StartError;
-use crate::args::{Cli, Command};
+use crate::args::{ChatArgs, Cli, Command};
 
 /// Events and requests are made on one thread and dropped on another, which it does well.
 #[global_allocator]
@@ -37,13 +38,13 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Serve(args)) => start(serve::serve(&args)),
         Some(Command::Models(args)) => models::models(&args),
-        Some(Command::Chat(args)) => start(chat::chat(&args)),
+        Some(Command::Chat(args)) => talk(args),
         Some(Command::Actions(args)) => start(actions::actions(&args)),
         Some(Command::Approve(args)) => start(actions::approve(&args)),
         Some(Command::Deny(args)) => start(actions::deny(&args)),
         Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),
-        None => start(chat::chat(&cli.chat)),
+        None => talk(cli.chat),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -52,6 +53,11 @@ fn main() -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// A conversation: on the whole screen where there is one, else line by line.
+fn talk(args: ChatArgs) -> Result<u8, StartError> {
+    if !args.plain && tui::is_possible() { start(tui::tui(args)) } else { start(chat::chat(&args)) }
 }
 
 /// Runs a front end on this thread and the agent on two others. So an agent never stands still

@@ -96,7 +96,7 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
 }
 
 /// The length of the log up to this message of the conversation.
-fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
+pub(crate) fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
     let brings = |item: &Item| item.message().is_some_and(|message| message.id == id);
     let at = items.iter().position(brings)?;
     let said = match &items[at] {
@@ -179,7 +179,8 @@ fn new_file() -> std::fs::OpenOptions {
     options
 }
 
-fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
+/// Writes a file that is not there yet.
+pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
     let open = new_file().open(file);
     open.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|why| StartError(format!("{} cannot be written: {why}.", file.display())))

@@ -1,0 +1,149 @@
+//! The terminal: taken over, drawn on in one piece, and given back whatever happens.
+
+mod complaints;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
+    PushKeyboardEnhancementFlags,
+};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+
+pub(crate) use self::complaints::Complaints;
+
+/// The terminal while it is ours. Dropping it gives it back.
+pub(crate) struct Screen {
+    terminal: Terminal<CrosstermBackend<Out>>,
+    taken: Taken,
+}
+
+/// Whether the terminal is ours; shared with the panic hook.
+#[derive(Clone)]
+struct Taken {
+    is: Arc<AtomicBool>,
+    complaints: Arc<Complaints>,
+}
+
+impl Screen {
+    /// Takes the terminal over. From here on a panic of this thread gives it back before it is told of.
+    pub(crate) fn take(complaints: Complaints) -> io::Result<Self> {
+        let taken = Taken { is: Arc::default(), complaints: Arc::new(complaints) };
+        taken.take()?;
+        let (ours, this) = (taken.clone(), std::thread::current().id());
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // That of a tool is told of by its result; only this thread's ends the process.
+            if std::thread::current().id() == this {
+                ours.give_back();
+            }
+            before(panic);
+        }));
+        let terminal = match Terminal::new(CrosstermBackend::new(Out::default())) {
+            Ok(terminal) => terminal,
+            Err(why) => {
+                taken.give_back();
+                return Err(why);
+            }
+        };
+        Ok(Screen { terminal, taken })
+    }
+
+    /// Gives the terminal back for now.
+    pub(crate) fn give_back(&mut self) {
+        self.taken.give_back();
+    }
+
+    /// Takes it again, and draws everything anew the next time.
+    pub(crate) fn take_again(&mut self) -> io::Result<()> {
+        self.taken.is.store(false, Ordering::SeqCst);
+        self.taken.take()?;
+        self.terminal.clear()
+    }
+
+    /// Columns and lines.
+    pub(crate) fn size(&self) -> (u16, u16) {
+        self.terminal.size().map_or((80, 24), |size| (size.width, size.height))
+    }
+
+    /// Draws a frame: what has changed of it goes out in one write.
+    pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(drop)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.taken.give_back();
+    }
+}
+
+impl Taken {
+    fn take(&self) -> io::Result<()> {
+        enable_raw_mode()?;
+        self.is.store(true, Ordering::SeqCst);
+        let mut out = io::stdout();
+        execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
+        if enhances() {
+            execute!(out, PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES))?;
+        }
+        // A wheel would otherwise come as arrow keys, which mean something else here.
+        write!(out, "\x1b[?1007l")?;
+        out.flush()?;
+        self.complaints.catch();
+        Ok(())
+    }
+
+    /// Gives the terminal back, if it is ours. If it cannot be written to, there is nobody to see it.
+    fn give_back(&self) {
+        if !self.is.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let mut out = io::stdout();
+        if enhances() {
+            let _ = execute!(out, PopKeyboardEnhancementFlags);
+        }
+        let _ = write!(out, "\x1b[?1007h");
+        let _ = execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
+        let _ = disable_raw_mode();
+        self.complaints.release();
+    }
+}
+
+/// Whether the terminal may be asked to tell more keys apart. Most ignore it where they cannot; the console of Linux
+/// takes it for something else.
+fn enhances() -> bool {
+    cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term != "linux")
+}
+
+/// Standard output, which is written to once a frame.
+#[derive(Default)]
+struct Out(Vec<u8>);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut frame = Vec::with_capacity(self.0.len() + 16);
+        queue!(frame, BeginSynchronizedUpdate)?;
+        frame.append(&mut self.0);
+        queue!(frame, EndSynchronizedUpdate)?;
+        let mut out = io::stdout().lock();
+        out.write_all(&frame)?;
+        out.flush()
+    }
+}
