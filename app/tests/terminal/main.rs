@@ -10,6 +10,7 @@ mod process;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
+#[allow(dead_code)]
 mod svg;
 mod talk;
 mod tmux;
