@@ -5,6 +5,8 @@ mod effects;
 mod paint;
 mod screen;
 mod signals;
+#[cfg(test)]
+mod stage;
 mod state;
 mod view;
 

@@ -22,7 +22,7 @@ pub(super) fn time(seconds: u64) -> String {
 /// The lines, an empty one before them; none if nothing goes on.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    if let Some(line) = working(state, theme) {
+    if let Some(line) = working(state, theme, width) {
         lines.push(Line::default());
         lines.push(line);
     }
@@ -46,10 +46,11 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
     lines
 }
 
-fn working(state: &State, theme: &Theme) -> Option<Line<'static>> {
+fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     let spinner = SPINNER[(state.now / 100 % SPINNER.len() as u64) as usize];
     let (what, since) = match &state.run {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
+        Run::Working { since, .. } if state.dialog.waiting() > 0 => ("Waiting for you".to_owned(), Some(*since)),
         Run::Working { since, doing, .. } => (words(doing), Some(*since)),
         Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Rest => return None,
@@ -57,8 +58,12 @@ fn working(state: &State, theme: &Theme) -> Option<Line<'static>> {
     let mut line = vec![Span::styled(format!("{spinner} "), theme.accent), Span::styled(what, theme.text)];
     if let Some(since) = since {
         let seconds = state.now.saturating_sub(since) / 1000;
-        let hint = if state.prompt.is_empty() { " · Esc interrupts" } else { "" };
-        line.push(Span::styled(format!("  {}{hint}", time(seconds)), theme.dim));
+        line.push(Span::styled(format!("  {}", time(seconds)), theme.dim));
+        let hint = " · Esc interrupts";
+        let used: usize = line.iter().map(Span::width).sum();
+        if state.dialog.waiting() == 0 && used + hint.len() < usize::from(width) {
+            line.push(Span::styled(hint, theme.dim));
+        }
     }
     Some(Line::from(line))
 }

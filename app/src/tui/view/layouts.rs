@@ -12,6 +12,9 @@ use crate::tui::state::{Entry, Kind, Said, Thought, Tone, ToolEntry, user_text};
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
 
+/// Prose is not laid out wider than this: the eye loses its line.
+const COLUMN: u16 = 110;
+
 /// Laid-out blocks by their ids.
 #[derive(Default)]
 pub(super) struct Layouts {
@@ -47,6 +50,7 @@ impl Layouts {
 
     /// The lines of this block.
     pub(super) fn lines(&mut self, entry: &Entry, width: u16, open: (bool, bool), theme: &Theme) -> &[Line<'static>] {
+        let width = if matches!(entry.kind, Kind::Tool(_)) { width } else { width.min(COLUMN) };
         let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) { open.0 } else { open.1 });
         let old = self.laid.remove(&entry.id).filter(|old| old.width == width && old.open == open);
         let painted = match old {
