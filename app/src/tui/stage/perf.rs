@@ -34,7 +34,7 @@ async fn a_long_session_is_laid_out_where_it_is_seen() {
     let history = long_history(10_000);
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
     let began = Instant::now();
-    stage.state.transcript.begin(&history, usize::MAX);
+    stage.state.transcript.begin(&history, "", usize::MAX);
     let first = stage.screen();
     let opened = began.elapsed();
     assert!(first.contains("Message 9999"), "{first}");
@@ -92,7 +92,7 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
 #[tokio::test]
 async fn what_is_read_stays_where_it_is() {
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
-    stage.state.transcript.begin(&long_history(40), usize::MAX);
+    stage.state.transcript.begin(&long_history(40), "", usize::MAX);
     stage.buffer();
     stage.press(KeyCode::PageUp).await;
     let before = stage.screen();

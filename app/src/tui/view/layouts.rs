@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::stub::tool;
 use crate::tui::paint::{Markdown, Theme, wrap};
-use crate::tui::state::{Entry, Kind, Said, Thought, Tone, ToolEntry, user_text};
+use crate::tui::state::{Entry, Kind, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
@@ -77,17 +77,30 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, theme: &Th
             _ => Painted::Markdown(Box::new(Markdown::new(width))),
         },
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
+        Kind::Welcome(root) => Painted::Lines(welcome(root, theme)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
         Kind::Tool(call) => Painted::Lines(tool(call, width, open, theme)),
         Kind::Notice(tone, text) => {
             let style = match tone {
                 Tone::Quiet => theme.dim,
-                Tone::Loud => theme.warning,
+                Tone::Loud => theme.text,
                 Tone::Error => theme.error,
             };
             Painted::Lines(wrap(text, width, style))
         }
     }
+}
+
+/// How a new conversation begins.
+pub(super) fn welcome(root: &str, theme: &Theme) -> Vec<Line<'static>> {
+    let name = Span::styled("loopwright", theme.accent.add_modifier(Modifier::BOLD));
+    vec![
+        Line::default(),
+        Line::from(vec![name, Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim)]),
+        Line::from(Span::styled(root.to_owned(), theme.dim)),
+        Line::default(),
+        Line::from(Span::styled("@ names a file · / gives a command · /help tells more", theme.dim)),
+    ]
 }
 
 /// The lines of a thought that are seen while it goes on and is folded.
@@ -122,7 +135,7 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
 pub(super) fn mark(entry: &Entry, theme: &Theme) -> Span<'static> {
     match &entry.kind {
         Kind::User(_) => Span::styled("›", theme.accent),
-        Kind::Text(Said::Streaming(_) | Said::Whole(..)) => Span::raw(" "),
+        Kind::Text(_) | Kind::Welcome(_) => Span::raw(" "),
         Kind::Thinking(_) => Span::styled("·", theme.dim),
         Kind::Tool(call) => tool_mark(call, theme),
         Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),
