@@ -8,6 +8,8 @@ mod keys;
 mod popup;
 mod prompt;
 mod status;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
 use std::sync::Arc;

@@ -67,7 +67,7 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
         }
     }
     println!("100,000 deltas with 200 frames: {:?}", began.elapsed());
-    assert_eq!(stage.state.transcript.entries().len(), 1);
+    assert_eq!(stage.state.transcript.entries().len(), 2, "how it began, and the reply");
     assert!(stage.screen().contains("word and"));
     let output = |text: String| AgentEvent::ToolExecutionUpdate {
         call: "c".into(),

@@ -19,20 +19,14 @@ pub(super) fn time(seconds: u64) -> String {
     }
 }
 
-/// The lines, an empty one before them; none if nothing goes on.
+/// The lines, an empty one before them.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    if let Some(line) = working(state, theme, width) {
-        lines.push(Line::default());
-        lines.push(line);
-    }
+    let mut lines = vec![Line::default()];
+    lines.extend(working(state, theme, width));
     let (steering, later) = &state.queues;
     let queued: Vec<(&str, &String)> =
         steering.iter().map(|text| ("next", text)).chain(later.iter().map(|text| ("later", text))).collect();
     let more = queued.len().saturating_sub(QUEUED);
-    if lines.is_empty() && !queued.is_empty() {
-        lines.push(Line::default());
-    }
     for (when, text) in queued.into_iter().take(QUEUED) {
         let room = width.saturating_sub(12).max(8);
         let first = wrap(text, room, Style::default()).into_iter().next().unwrap_or_default();
