@@ -5,6 +5,8 @@ mod effects;
 mod paint;
 mod screen;
 mod signals;
+#[cfg(test)]
+mod stage;
 mod state;
 mod view;
 
@@ -140,7 +142,11 @@ impl Ui {
                 }
                 Some(line) = complained.recv() => {
                     self.changed();
-                    self.state.told(Told::Notice(Tone::Loud, line))
+                    let told = match line.strip_prefix("loopwright: ") {
+                        Some(why) => Told::Notice(Tone::Error, why.to_owned()),
+                        None => Told::Notice(Tone::Loud, line),
+                    };
+                    self.state.told(told)
                 }
                 _ = tick.tick(), if self.state.moves() => {
                     self.stale |= self.state.tick(SystemAmbient.now());

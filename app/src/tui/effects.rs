@@ -102,7 +102,7 @@ impl Host {
 }
 
 /// Says it to the session. What comes back is told.
-async fn say(handle: AgentHandle, effect: Effect, news: mpsc::UnboundedSender<News>) -> Option<Told> {
+pub(crate) async fn say(handle: AgentHandle, effect: Effect, news: mpsc::UnboundedSender<News>) -> Option<Told> {
     let undelivered = |text: String, ends: bool| move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends };
     match effect {
         Effect::Prompt(text) => {

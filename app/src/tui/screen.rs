@@ -11,7 +11,7 @@ use crossterm::event::{
     PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
     enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
@@ -66,7 +66,10 @@ impl Screen {
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
         self.taken.is.store(false, Ordering::SeqCst);
         self.taken.take()?;
-        self.terminal.clear()
+        // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader take the answer.
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(Out::default()))?;
+        Ok(())
     }
 
     /// Columns and lines.

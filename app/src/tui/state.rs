@@ -8,6 +8,8 @@ mod keys;
 mod popup;
 mod prompt;
 mod status;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
 use std::sync::Arc;
@@ -218,7 +220,7 @@ impl State {
         if opened.same {
             self.transcript.merge(&state.messages);
         } else {
-            self.transcript.begin(&state.messages, self.opening);
+            self.transcript.begin(&state.messages, &opened.root.to_string_lossy(), self.opening);
             self.prompt.forget();
             let said = state.messages.iter().filter(|message| message.role() == Role::User);
             said.for_each(|message| self.prompt.remember(user_text(message)));

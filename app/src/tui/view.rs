@@ -108,7 +108,7 @@ impl View {
             let hint = match () {
                 () if state.dialog.waiting() > 0 => "Tab goes back to what waits for your answer",
                 () if state.is_working() => "Steer it, or Alt+Enter for later",
-                () => "What is to be done?",
+                () => "Type what you want done",
             };
             let hint = Line::from(Span::styled(hint, self.theme.dim));
             frame.buffer_mut().set_line(place.x, place.y, &hint, place.width);
@@ -134,4 +134,12 @@ pub(super) fn draw_writing(prompt: &super::state::Prompt, frame: &mut Frame<'_>,
 pub(super) fn rule(frame: &mut Frame<'_>, area: Rect, style: Style) {
     let line = Line::from(Span::styled("─".repeat(area.width.into()), style));
     frame.buffer_mut().set_line(area.x, area.y, &line, area.width);
+}
+
+#[cfg(test)]
+impl View {
+    /// How many blocks were laid out so far.
+    pub(super) fn laid_out(&self) -> u64 {
+        self.layouts.made
+    }
 }

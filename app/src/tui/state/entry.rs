@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     Tool(Box<ToolEntry>),
     /// Something that the application says.
     Notice(Tone, String),
+    /// How a new conversation begins: the directory.
+    Welcome(String),
 }
 
 /// Text of a reply.

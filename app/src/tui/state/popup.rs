@@ -70,6 +70,7 @@ impl Popup {
         let found = match what {
             What::Command => commands(&written),
             What::Level => levels(&written),
+            What::Argument(Source::Models) => models(listed, &written),
             What::Argument(_) | What::File => listed.map(|all| matching(all, &written)).unwrap_or_default(),
         };
         let waits = what.source().is_some() && listed.is_none();
@@ -86,6 +87,15 @@ impl Popup {
     pub(crate) fn down(&mut self) {
         self.chosen = if self.chosen + 1 < self.found.len() { self.chosen + 1 } else { 0 };
     }
+}
+
+/// Models that are known, and what was written if it could be one that is not.
+fn models(known: Option<&Vec<Choice>>, written: &str) -> Vec<Choice> {
+    let mut found = known.map(|all| matching(all, written)).unwrap_or_default();
+    if written.contains('/') && found.first().is_none_or(|first| first.value != written) {
+        found.insert(0, Choice::new(written, "as written"));
+    }
+    found
 }
 
 fn commands(written: &str) -> Vec<Choice> {
@@ -113,15 +123,18 @@ fn score(choice: &Choice, written: &str) -> Option<u32> {
     }
     let value = choice.value.to_lowercase();
     let last = value.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    if last.starts_with(written) || value.starts_with(written) {
+    if value == written {
         return Some(0);
     }
-    if value.contains(written) {
+    if last.starts_with(written) || value.starts_with(written) {
         return Some(1);
     }
-    if choice.note.to_lowercase().contains(written) {
+    if value.contains(written) {
         return Some(2);
     }
+    if choice.note.to_lowercase().contains(written) {
+        return Some(3);
+    }
     let mut letters = value.chars();
-    written.chars().all(|wanted| letters.any(|letter| letter == wanted)).then_some(3)
+    written.chars().all(|wanted| letters.any(|letter| letter == wanted)).then_some(4)
 }

@@ -34,11 +34,14 @@ struct Live {
 
 impl Transcript {
     /// Another session, as it was found. What was noted from block `since` on was about it, and stays.
-    pub(crate) fn begin(&mut self, messages: &[Arc<Message>], since: usize) {
+    pub(crate) fn begin(&mut self, messages: &[Arc<Message>], root: &str, since: usize) {
         let noted = self.entries.split_off(since.min(self.entries.len()));
         // Ids go on: a view may have kept what it made of the others.
         *self = Transcript { next: self.next, ..Transcript::default() };
         self.merge(messages);
+        if messages.is_empty() {
+            self.push(None, Kind::Welcome(root.to_owned()));
+        }
         for entry in noted {
             if let Kind::Notice(tone, text) = entry.kind {
                 self.notice(tone, text);

@@ -19,20 +19,14 @@ pub(super) fn time(seconds: u64) -> String {
     }
 }
 
-/// The lines, an empty one before them; none if nothing goes on.
+/// The lines, an empty one before them.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    if let Some(line) = working(state, theme) {
-        lines.push(Line::default());
-        lines.push(line);
-    }
+    let mut lines = vec![Line::default()];
+    lines.extend(working(state, theme, width));
     let (steering, later) = &state.queues;
     let queued: Vec<(&str, &String)> =
         steering.iter().map(|text| ("next", text)).chain(later.iter().map(|text| ("later", text))).collect();
     let more = queued.len().saturating_sub(QUEUED);
-    if lines.is_empty() && !queued.is_empty() {
-        lines.push(Line::default());
-    }
     for (when, text) in queued.into_iter().take(QUEUED) {
         let room = width.saturating_sub(12).max(8);
         let first = wrap(text, room, Style::default()).into_iter().next().unwrap_or_default();
@@ -46,10 +40,11 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
     lines
 }
 
-fn working(state: &State, theme: &Theme) -> Option<Line<'static>> {
+fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     let spinner = SPINNER[(state.now / 100 % SPINNER.len() as u64) as usize];
     let (what, since) = match &state.run {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
+        Run::Working { since, .. } if state.dialog.waiting() > 0 => ("Waiting for you".to_owned(), Some(*since)),
         Run::Working { since, doing, .. } => (words(doing), Some(*since)),
         Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Rest => return None,
@@ -57,8 +52,12 @@ fn working(state: &State, theme: &Theme) -> Option<Line<'static>> {
     let mut line = vec![Span::styled(format!("{spinner} "), theme.accent), Span::styled(what, theme.text)];
     if let Some(since) = since {
         let seconds = state.now.saturating_sub(since) / 1000;
-        let hint = if state.prompt.is_empty() { " · Esc interrupts" } else { "" };
-        line.push(Span::styled(format!("  {}{hint}", time(seconds)), theme.dim));
+        line.push(Span::styled(format!("  {}", time(seconds)), theme.dim));
+        let hint = " · Esc interrupts";
+        let used: usize = line.iter().map(Span::width).sum();
+        if state.dialog.waiting() == 0 && used + hint.len() < usize::from(width) {
+            line.push(Span::styled(hint, theme.dim));
+        }
     }
     Some(Line::from(line))
 }

@@ -7,10 +7,13 @@ use ratatui::text::{Line, Span};
 
 use super::stub::tool;
 use crate::tui::paint::{Markdown, Theme, wrap};
-use crate::tui::state::{Entry, Kind, Said, Thought, Tone, ToolEntry, user_text};
+use crate::tui::state::{Entry, Kind, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
+
+/// Prose is not laid out wider than this: the eye loses its line.
+const COLUMN: u16 = 110;
 
 /// Laid-out blocks by their ids.
 #[derive(Default)]
@@ -47,6 +50,7 @@ impl Layouts {
 
     /// The lines of this block.
     pub(super) fn lines(&mut self, entry: &Entry, width: u16, open: (bool, bool), theme: &Theme) -> &[Line<'static>] {
+        let width = if matches!(entry.kind, Kind::Tool(_)) { width } else { width.min(COLUMN) };
         let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) { open.0 } else { open.1 });
         let old = self.laid.remove(&entry.id).filter(|old| old.width == width && old.open == open);
         let painted = match old {
@@ -73,17 +77,30 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, theme: &Th
             _ => Painted::Markdown(Box::new(Markdown::new(width))),
         },
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
+        Kind::Welcome(root) => Painted::Lines(welcome(root, theme)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
         Kind::Tool(call) => Painted::Lines(tool(call, width, open, theme)),
         Kind::Notice(tone, text) => {
             let style = match tone {
                 Tone::Quiet => theme.dim,
-                Tone::Loud => theme.warning,
+                Tone::Loud => theme.text,
                 Tone::Error => theme.error,
             };
             Painted::Lines(wrap(text, width, style))
         }
     }
+}
+
+/// How a new conversation begins.
+pub(super) fn welcome(root: &str, theme: &Theme) -> Vec<Line<'static>> {
+    let name = Span::styled("loopwright", theme.accent.add_modifier(Modifier::BOLD));
+    vec![
+        Line::default(),
+        Line::from(vec![name, Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim)]),
+        Line::from(Span::styled(root.to_owned(), theme.dim)),
+        Line::default(),
+        Line::from(Span::styled("@ names a file · / gives a command · /help tells more", theme.dim)),
+    ]
 }
 
 /// The lines of a thought that are seen while it goes on and is folded.
@@ -118,7 +135,7 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
 pub(super) fn mark(entry: &Entry, theme: &Theme) -> Span<'static> {
     match &entry.kind {
         Kind::User(_) => Span::styled("›", theme.accent),
-        Kind::Text(Said::Streaming(_) | Said::Whole(..)) => Span::raw(" "),
+        Kind::Text(_) | Kind::Welcome(_) => Span::raw(" "),
         Kind::Thinking(_) => Span::styled("·", theme.dim),
         Kind::Tool(call) => tool_mark(call, theme),
         Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),

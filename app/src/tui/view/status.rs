@@ -20,7 +20,7 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     let mut left = Vec::new();
     if let Some(model) = &status.model {
         let short = model.id.rsplit('/').next().unwrap_or(&model.id);
-        left.push(if width < 60 { short.to_owned() } else { model.id.to_string() });
+        left.push(if width < 60 && model.id.len() > 20 { short.to_owned() } else { model.id.to_string() });
     }
     if status.thinking != ThinkingLevel::Off {
         left.push(format!("thinks {}", level(status.thinking)));

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::View;
-use super::layouts::mark;
+use super::layouts::{mark, welcome};
 use crate::tui::state::{Entry, Kind, Scroll, State};
 
 /// Where one has scrolled to.
@@ -34,7 +34,11 @@ impl View {
         }
         let entries = state.transcript.entries();
         if entries.is_empty() {
-            return welcome(state, &self.theme, buffer, area);
+            let lines = welcome(&state.status.root.to_string_lossy(), &self.theme);
+            for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+                buffer.set_line(area.x + 2, y, line, area.width - 2);
+            }
+            return;
         }
         let end = self.spot_at_bottom(state, area);
         let top = match self.spot(state) {
@@ -164,16 +168,4 @@ impl View {
 fn gap(entries: &[Entry], at: usize) -> usize {
     let is_tool = |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));
     usize::from(at > 0 && !(is_tool(at) && is_tool(at - 1)))
-}
-
-fn welcome(state: &State, theme: &crate::tui::paint::Theme, buffer: &mut Buffer, area: Rect) {
-    let lines = [
-        Line::from(Span::styled("loopwright", theme.accent)),
-        Line::from(Span::styled(state.status.root.display().to_string(), theme.dim)),
-        Line::default(),
-        Line::from(Span::styled("@ names a file, / gives a command, /help tells more", theme.dim)),
-    ];
-    for (line, y) in lines.iter().zip(area.y + 1..area.bottom()) {
-        buffer.set_line(area.x + 2, y, line, area.width - 2);
-    }
 }
