@@ -8,13 +8,13 @@ use crate::server::{Exchange, Server};
 use crate::tmux::{Screen, Terminal};
 
 /// What stands in an empty prompt.
-const READY: &str = "What is to be done?";
+const READY: &str = "Type what you want done";
 
 /// A project, a model, and a terminal in which a chat with it has begun.
 pub(crate) struct Talk {
-    pub(crate) dir: TempDir,
-    pub(crate) model: Server,
     pub(crate) terminal: Terminal,
+    pub(crate) model: Server,
+    pub(crate) dir: TempDir,
 }
 
 impl Talk {

@@ -103,7 +103,7 @@ impl Terminal {
             let left = deadline.saturating_duration_since(Instant::now());
             // The shell and tmux itself may change the screen without a word to the watcher.
             let _ = self.written.recv_timeout(left.min(Duration::from_millis(200)));
-            assert!(!left.is_zero(), "it never came to pass that {what}; there was:\n{screen}");
+            assert!(!left.is_zero(), "it never came to pass that {what}");
         }
     }
 
@@ -136,6 +136,9 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("What was seen last:\n{}", self.screen());
+        }
         let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").status(); // it may have ended
         let _ = self.watcher.kill();
         let _ = self.watcher.wait();
