@@ -150,3 +150,37 @@ impl Write for Out {
         out.flush()
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Not a test by itself: what the next one runs on a terminal of its own.
+    #[test]
+    #[ignore = "needs a terminal"]
+    fn panics() {
+        let (complaints, _lines) = Complaints::new().unwrap();
+        let mut screen = Screen::take(complaints).unwrap();
+        eprintln!("complained of");
+        screen.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
+        panic!("the view has failed");
+    }
+
+    /// C135: a panic gives the terminal back before it is told of. What others write to standard error meanwhile is not
+    /// written across the screen.
+    #[test]
+    fn a_panic_gives_the_terminal_back_first() {
+        let this = std::env::current_exe().unwrap();
+        let run = format!("stty cols 80 rows 24; {} --exact tui::screen::tests::panics --ignored --nocapture", this.display());
+        let mut script = Command::new("script");
+        let done = script.args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {text:?}"));
+        let order = ["\x1b[?1049h", "drawn", "\x1b[?2004l", "\x1b[?1049l", "\x1b[?25h", "the view has failed"].map(at);
+        assert!(order.is_sorted(), "{text:?}");
+        assert!(!text.contains("complained of"), "{text:?}");
+        assert_eq!(text.matches("\x1b[?1049l").count(), 1, "once is enough: {text:?}");
+    }
+}

@@ -18,4 +18,5 @@ mod serve_faults;
 mod serve_sessions;
 mod server;
 mod sessions;
+mod terminal;
 mod tools;

@@ -166,7 +166,7 @@ impl Drop for Process {
 }
 
 impl Output {
-    fn of(mut source: impl Read + Send + 'static) -> Output {
+    pub(crate) fn of(mut source: impl Read + Send + 'static) -> Output {
         let (to_test, chunks) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];

@@ -141,6 +141,7 @@ impl State {
         }
         let said = said.to_owned();
         self.prompt.take();
+        self.last_key = 0; // whoever has sent something waits for what comes
         let mut effects = match () {
             () if later => vec![Effect::FollowUp(said)],
             () if self.is_working() || self.dialog.waiting() > 0 => vec![Effect::Steer(said)],
