@@ -55,6 +55,8 @@ pub(crate) struct State {
     dismissed: Option<String>,
     /// Something was said in this session.
     pub(crate) spoke: bool,
+    /// What is in the prompt goes out as soon as somebody can hear it.
+    eager: bool,
 }
 
 impl State {
@@ -247,6 +249,9 @@ impl State {
         for action in &state.pending_actions {
             self.transcript.asked(action);
             effects.extend(self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty()));
+        }
+        if std::mem::take(&mut self.eager) && self.dialog.waiting() == 0 {
+            effects.extend(self.send(false));
         }
         effects
     }

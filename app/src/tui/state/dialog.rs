@@ -1,6 +1,6 @@
 //! Calls that wait for the user: each is shown, and the answer made of keys.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -18,7 +18,9 @@ const DEAF: u64 = 400;
 /// The calls that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Dialog {
+    /// As they would run; the arguments of some are the user's.
     actions: Vec<ExternalAction>,
+    changed: HashSet<CallId>,
     /// How many have been asked since none waited.
     asked: usize,
     pub(crate) mode: Mode,
@@ -63,6 +65,10 @@ impl Dialog {
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.asked + 1 - self.actions.len().min(self.asked), self.asked)
     }
+    /// Whether this call has the user's arguments.
+    pub(crate) fn is_changed(&self, call: &CallId) -> bool {
+        self.changed.contains(call)
+    }
     /// What this call would do to a file, if that is known.
     pub(crate) fn preview(&self, call: &CallId) -> Option<&Result<String, String>> {
         self.previews.get(call)
@@ -85,8 +91,7 @@ impl Dialog {
         if self.actions.len() == 1 {
             self.put();
         }
-        let edits = action.need.is_none() && matches!(&*action.name, "edit_file" | "write_file");
-        if edits { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
+        preview(action)
     }
 
     /// A call waits no longer.
@@ -94,6 +99,7 @@ impl Dialog {
         let first = self.current().is_some_and(|action| action.call == *call);
         self.actions.retain(|action| action.call != *call);
         self.previews.remove(call);
+        self.changed.remove(call);
         if first {
             self.put();
         }
@@ -118,11 +124,23 @@ impl Dialog {
             (self.problem, self.sent, self.aside) = (Some(why), false, false);
         }
     }
-    /// Arguments come back from the editor.
+    /// Arguments come back from the editor. The call is asked about again, as it would run now.
     pub(crate) fn edited(&mut self, call: &CallId, json: &str) -> Vec<Effect> {
-        match self.current() {
-            Some(action) if action.call == *call => self.run_with(json),
-            _ => Vec::new(),
+        let Some(action) = self.actions.first_mut().filter(|action| action.call == *call) else { return Vec::new() };
+        match serde_json::from_str::<Value>(json) {
+            Ok(arguments) => {
+                if *action.arguments != arguments {
+                    action.arguments = Arc::new(arguments);
+                    self.changed.insert(call.clone());
+                    self.previews.remove(call);
+                }
+                (self.mode, self.problem) = (Mode::Choose, None);
+                preview(action)
+            }
+            Err(why) => {
+                self.problem = Some(format!("The new arguments are not JSON: {why}."));
+                Vec::new()
+            }
         }
     }
     /// There is no editor: the arguments are edited here.
@@ -195,7 +213,7 @@ impl Dialog {
     fn choose(&mut self, key: KeyCode) -> Vec<Effect> {
         let Some(action) = self.current() else { return Vec::new() };
         match key {
-            KeyCode::Char('y' | 'Y') => self.decide(Decision::Approve),
+            KeyCode::Char('y' | 'Y') => self.decide(self.as_shown(action)),
             KeyCode::Char('n' | 'N') => {
                 self.mode = Mode::Reason(Prompt::default());
                 Vec::new()
@@ -212,11 +230,20 @@ impl Dialog {
         }
     }
 
+    /// That it may run as it is shown.
+    fn as_shown(&self, action: &ExternalAction) -> Decision {
+        if self.is_changed(&action.call) {
+            Decision::ApproveWith((*action.arguments).clone())
+        } else {
+            Decision::Approve
+        }
+    }
+
     /// This tool unasked from here on: all of its calls that wait run.
     fn always(&mut self) -> Vec<Effect> {
         let Some(name) = self.current().map(|action| action.name.clone()) else { return Vec::new() };
         let same = self.actions.iter().filter(|action| action.name == name && action.need.is_none());
-        let run = same.map(|action| approve(action, Decision::Approve));
+        let run = same.map(|action| approve(action, self.as_shown(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;
         effects
@@ -228,21 +255,11 @@ impl Dialog {
         match self.mode {
             Mode::Choose => Vec::new(),
             Mode::Reason(_) => self.decide(Decision::Deny(if said.is_empty() { NO } else { said }.into())),
-            Mode::Edit(_) => self.run_with(said),
+            Mode::Edit(_) => {
+                let (call, json) = (self.current().map(|action| action.call.clone()), said.to_owned());
+                call.map(|call| self.edited(&call, &json)).unwrap_or_default()
+            }
             Mode::Answer(_) => self.decide(answer(said)),
-        }
-    }
-
-    fn run_with(&mut self, json: &str) -> Vec<Effect> {
-        match serde_json::from_str::<Value>(json) {
-            Ok(arguments) if self.current().is_some_and(|action| *action.arguments == arguments) => {
-                self.decide(Decision::Approve)
-            }
-            Ok(arguments) => self.decide(Decision::ApproveWith(arguments)),
-            Err(why) => {
-                self.problem = Some(format!("The new arguments are not JSON: {why}."));
-                Vec::new()
-            }
         }
     }
 
@@ -252,6 +269,12 @@ impl Dialog {
         (self.sent, self.problem) = (true, None);
         vec![decided]
     }
+}
+
+/// What is to be found out before it is asked about: the diff of an edit.
+fn preview(action: &ExternalAction) -> Vec<Effect> {
+    let edits = action.need.is_none() && matches!(&*action.name, "edit_file" | "write_file");
+    if edits { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
 }
 
 fn approve(action: &ExternalAction, decision: Decision) -> Effect {

@@ -21,7 +21,7 @@ impl State {
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
         }
-        self.leaving = None;
+        (self.leaving, self.eager) = (None, false);
         match key.code {
             KeyCode::Char('z') if control => return vec![Effect::Suspend],
             KeyCode::Char('o') if control => return self.toggle(),
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Enter, or Alt+Enter.
-    fn send(&mut self, later: bool) -> Vec<Effect> {
+    pub(super) fn send(&mut self, later: bool) -> Vec<Effect> {
         let text = self.prompt.text();
         let said = text.trim();
         if said.is_empty() {
@@ -137,6 +137,7 @@ impl State {
             return self.command(&name, &rest);
         }
         if matches!(self.run, Run::Opening | Run::Closed) {
+            self.eager = matches!(self.run, Run::Opening);
             return Vec::new(); // it stays in the prompt until somebody can hear it
         }
         let said = said.to_owned();

@@ -108,6 +108,7 @@ fn writing(dialog: &Dialog) -> Option<&Prompt> {
 
 fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'static> {
     let what = match &action.need {
+        None if dialog.is_changed(&action.call) => format!("Run {} with your changes?", action.name),
         None => format!("Run {}?", action.name),
         Some(need) => format!("{} needs: {}", action.name, need.kind),
     };
@@ -174,7 +175,7 @@ fn answers(dialog: &Dialog, theme: &Theme, width: u16) -> Line<'static> {
         Mode::Choose if width < 50 => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", "always")],
         Mode::Choose => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", "always"), ("Esc", "later")],
         Mode::Reason(_) => &[("Enter", "no, for this reason"), ("Esc", "back")],
-        Mode::Edit(_) => &[("Ctrl+S", "run it so"), ("Esc", "back")],
+        Mode::Edit(_) => &[("Ctrl+S", "done"), ("Esc", "back")],
         Mode::Answer(_) => &[("Enter", "answer"), ("Ctrl+X", "refuse"), ("Esc", "later")],
     };
     let mut spans = Vec::new();
