@@ -11,8 +11,8 @@ const PAPER: &str = "#16181d";
 const INK: &str = "#d5d9e0";
 /// The sixteen colours of a terminal.
 const COLOURS: [&str; 16] = [
-    "#16181d", "#e0707a", "#8fbf6f", "#d9b36c", "#6fa8dc", "#bd8fd8", "#62b8b8", "#c5cad3", "#6b7280", "#ef8a92", "#a6d189",
-    "#e5c890", "#8caaee", "#ca9ee6", "#81c8be", "#ffffff",
+    "#16181d", "#e0707a", "#8fbf6f", "#d9b36c", "#6fa8dc", "#bd8fd8", "#62b8b8", "#c5cad3", "#6b7280", "#ef8a92",
+    "#a6d189", "#e5c890", "#8caaee", "#ca9ee6", "#81c8be", "#ffffff",
 ];
 
 /// How text looks.
@@ -91,7 +91,10 @@ impl Look {
         }
         if let Some(paper) = paper.filter(|_| !text.is_empty()) {
             let (y, height) = (top, CELL.1);
-            let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" fill=\"{paper}\"/>");
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" fill=\"{paper}\"/>"
+            );
         }
         if text.trim().is_empty() {
             return;

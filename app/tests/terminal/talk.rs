@@ -46,9 +46,7 @@ impl Talk {
     /// Leaves, and gives what the shell is told to go on with.
     pub(crate) fn leave(&self) -> String {
         self.terminal.keys(&["C-d"]);
-        let screen = self.terminal.until("goes on with this conversation");
-        let line = screen.lines.iter().find(|line| line.contains("goes on with this")).unwrap();
-        line.split('`').nth(1).unwrap().to_owned()
+        self.terminal.left()
     }
 }
 

@@ -107,6 +107,12 @@ impl Terminal {
         }
     }
 
+    /// Waits until the chat has ended, and gives the command that goes on with it.
+    pub(crate) fn left(&self) -> String {
+        let text = self.until("goes on with this conversation").lines.concat();
+        text.rsplit("goes on with").nth(1).unwrap().rsplit('`').nth(1).unwrap().to_owned()
+    }
+
     /// The process that runs in the shell.
     pub(crate) fn running(&self) -> String {
         let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);

@@ -88,7 +88,8 @@ impl State {
     }
 
     fn help(&mut self) {
-        let line = |command: &Command| format!("{:<15}{}", format!("/{} {}", command.name, command.takes), command.help);
+        let line =
+            |command: &Command| format!("{:<15}{}", format!("/{} {}", command.name, command.takes), command.help);
         let commands: Vec<String> = COMMANDS.iter().map(line).collect();
         self.transcript.notice(Tone::Quiet, format!("{KEYS}\n\n{}", commands.join("\n")));
     }

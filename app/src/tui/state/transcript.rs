@@ -189,11 +189,16 @@ impl Transcript {
                 self.put_back(after);
             }
             Update::Text { block, delta } => {
-                self.block(message, *block, || Kind::Text(Said::Streaming(String::new())), |kind| {
-                    if let Kind::Text(Said::Streaming(text)) = kind {
-                        text.push_str(delta);
-                    }
-                });
+                self.block(
+                    message,
+                    *block,
+                    || Kind::Text(Said::Streaming(String::new())),
+                    |kind| {
+                        if let Kind::Text(Said::Streaming(text)) = kind {
+                            text.push_str(delta);
+                        }
+                    },
+                );
             }
             Update::Thinking { block, delta } => {
                 let new = || Kind::Thinking(Thought { said: Said::Streaming(String::new()), time: Some((time, time)) });
@@ -208,11 +213,16 @@ impl Transcript {
                 self.block(message, *block, || Kind::Tool(Box::new(ToolEntry::new(name.clone()))), |_| {});
             }
             Update::ToolCall { block, delta } => {
-                self.block(message, *block, || Kind::Tool(Box::new(ToolEntry::new("".into()))), |kind| {
-                    if let Kind::Tool(tool) = kind {
-                        tool.raw.push_str(delta);
-                    }
-                });
+                self.block(
+                    message,
+                    *block,
+                    || Kind::Tool(Box::new(ToolEntry::new("".into()))),
+                    |kind| {
+                        if let Kind::Tool(tool) = kind {
+                            tool.raw.push_str(delta);
+                        }
+                    },
+                );
             }
             _ => {}
         }
