@@ -5,11 +5,13 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "the view, which paints with it, comes with the next change"))]
 
 mod code;
+mod diff;
 mod flow;
 mod highlight;
 mod markdown;
 mod theme;
 
+pub(crate) use self::diff::{changes, diff};
 pub(crate) use self::flow::wrap;
 pub(crate) use self::highlight::{is_warm, warm_up};
 pub(crate) use self::markdown::Markdown;
