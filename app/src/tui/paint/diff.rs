@@ -31,7 +31,9 @@ pub(crate) fn changes(before: &str, after: &str, context: usize, width: u16, the
 
 /// How one part of a text became the other, with all that stayed; the numbers of its lines are not known.
 pub(super) fn replacement(before: &str, after: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let unified = unified(before, after, before.len());
+    // That neither ends with the end of a line is as it should be, and not worth a remark.
+    let end = if before.ends_with('\n') || after.ends_with('\n') { "" } else { "\n" };
+    let unified = unified(&format!("{before}{end}"), &format!("{after}{end}"), before.len());
     let rows: Vec<_> = rows(&unified).into_iter().filter(|row| !matches!(row, Row::Hunk(_))).collect();
     paint(&rows, width, false, theme)
 }
@@ -241,6 +243,7 @@ mod tests {
         assert_eq!(lines, "@@ -3,3 +3,3 @@\n3   c\n4 - d\n4 + D\n5   e\n");
         assert_eq!(changes("same", "same", 3, 50, &Theme::ansi()), []);
         let lines = shown(&replacement("a\nb\n", "a\nb\r\n", 50, &Theme::ansi()));
+        assert_eq!(shown(&replacement("a", "b", 50, &Theme::ansi())), "- a\n+ b\n");
         assert_eq!(lines, "  a\n- b\n+ b⟦\u{fffd}⟧\n");
     }
 
