@@ -18,7 +18,7 @@ use loopwright::{AgentEvent, Body, EndKind, Envelope, Limit, Message, Role, RunC
 
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Scroll, Source, Told, Tone};
-pub(crate) use self::entry::{Entry, Kind, Phase, Said, Thought, ToolEntry, user_text};
+pub(crate) use self::entry::{Entry, Kind, Phase, Thought, ToolEntry, user_text};
 pub(crate) use self::popup::{Known, Popup, What};
 pub(crate) use self::prompt::Prompt;
 pub(crate) use self::status::{Doing, Run, Status};

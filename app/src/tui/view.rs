@@ -5,7 +5,6 @@ mod dialog;
 mod layouts;
 mod popup;
 mod status;
-mod stub;
 mod transcript;
 
 use ratatui::Frame;
