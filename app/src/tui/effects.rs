@@ -103,7 +103,8 @@ impl Host {
 
 /// Says it to the session. What comes back is told.
 pub(crate) async fn say(handle: AgentHandle, effect: Effect, news: mpsc::UnboundedSender<News>) -> Option<Told> {
-    let undelivered = |text: String, ends: bool| move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends };
+    let undelivered =
+        |text: String, ends: bool| move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends };
     match effect {
         Effect::Prompt(text) => {
             let sent = handle.send(InputEvent::UserRequest(text.as_str().into())).await;
@@ -111,9 +112,7 @@ pub(crate) async fn say(handle: AgentHandle, effect: Effect, news: mpsc::Unbound
         }
         Effect::Steer(text) => handle.steer(text.as_str()).await.err().map(undelivered(text, false)),
         Effect::FollowUp(text) => handle.follow_up(text.as_str()).await.err().map(undelivered(text, false)),
-        Effect::Continue => {
-            handle.send(InputEvent::Continue(None)).await.err().map(undelivered(String::new(), true))
-        }
+        Effect::Continue => handle.send(InputEvent::Continue(None)).await.err().map(undelivered(String::new(), true)),
         Effect::TakeBack => match handle.clear_queues().await {
             Ok(texts) => Some(Told::TakenBack(texts)),
             Err(why) => Some(undelivered(String::new(), false)(why)),

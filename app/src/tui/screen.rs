@@ -11,8 +11,8 @@ use crossterm::event::{
     PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
-    enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
@@ -173,7 +173,10 @@ mod tests {
     #[test]
     fn a_panic_gives_the_terminal_back_first() {
         let this = std::env::current_exe().unwrap();
-        let run = format!("stty cols 80 rows 24; {} --exact tui::screen::tests::panics --ignored --nocapture", this.display());
+        let run = format!(
+            "stty cols 80 rows 24; {} --exact tui::screen::tests::panics --ignored --nocapture",
+            this.display()
+        );
         let mut script = Command::new("script");
         let done = script.args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").output().unwrap();
         let text = String::from_utf8_lossy(&done.stdout);

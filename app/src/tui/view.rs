@@ -60,11 +60,8 @@ impl View {
             frame.buffer_mut().set_line(area.x, area.y, &text, area.width);
             return;
         }
-        let bottom = if state.dialog.is_open() {
-            self.dialog_lines(state, area)
-        } else {
-            self.prompt_height(state, area)
-        };
+        let bottom =
+            if state.dialog.is_open() { self.dialog_lines(state, area) } else { self.prompt_height(state, area) };
         let popup = popup::height(state, area.height.saturating_sub(bottom + 3));
         let activity = activity::lines(state, &self.theme, area.width);
         let room = area.height.saturating_sub(bottom + popup + 1 + 3);

@@ -17,10 +17,9 @@ fn editor() -> Option<OsString> {
 pub(crate) fn edit(call: CallId, json: String) -> Told {
     match editor() {
         None => Told::NoEditor { call, json },
-        Some(editor) => run(&editor, &json).map_or_else(
-            |why| Told::Notice(Tone::Error, why),
-            |json| Told::Edited { call, json },
-        ),
+        Some(editor) => {
+            run(&editor, &json).map_or_else(|why| Told::Notice(Tone::Error, why), |json| Told::Edited { call, json })
+        }
     }
 }
 

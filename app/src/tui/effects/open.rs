@@ -189,7 +189,8 @@ impl Host {
         let Some(Open { handle, mut end, spoke }) = self.open.take() else { return };
         drop(handle);
         while end.next().await.is_some() {}
-        if let Some(session) = self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none()) {
+        if let Some(session) = self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none())
+        {
             let _ = session.store.delete(&session.name).await; // an empty one more does no harm
         }
     }
@@ -210,11 +211,7 @@ impl Host {
     }
 }
 
-async fn start(
-    session: &Session,
-    built: Built,
-    same: bool,
-) -> Result<(Opened, AgentHandle, EventStream), StartError> {
+async fn start(session: &Session, built: Built, same: bool) -> Result<(Opened, AgentHandle, EventStream), StartError> {
     let info: Option<SessionInfo> = session.store.session(&session.name).await.ok();
     let (usage, cost) = info.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let context = session.context(&built).await?;

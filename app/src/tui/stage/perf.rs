@@ -17,7 +17,8 @@ fn delta(text: &str) -> Envelope {
 
 fn long_history(messages: u64) -> Vec<Arc<Message>> {
     let one = |id: u64| {
-        let text = format!("Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = {id};\n```");
+        let text =
+            format!("Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = {id};\n```");
         let parts = vec![Part::Text { text: text.clone(), signature: None }];
         match id % 2 {
             0 => Message::new(MessageId(id), UserMessage::from(text)),

@@ -88,7 +88,8 @@ async fn thoughts_folded_and_open() {
 #[tokio::test]
 async fn a_call_that_runs_and_its_result() {
     let gate = Gate::new();
-    let call = Script::new().say("I shall look.").call("c1", "search_files", r#"{"pattern": "fn main", "path": "src"}"#);
+    let call =
+        Script::new().say("I shall look.").call("c1", "search_files", r#"{"pattern": "fn main", "path": "src"}"#);
     let tool = TestTool::new("search_files").waits(&gate);
     let mut stage = Stage::new(USUAL, [call, Script::text("Found it.")], |agent| agent.tool(tool)).await;
     stage.enter("Find main").await;
@@ -158,7 +159,8 @@ async fn commands_are_offered() {
 
 #[tokio::test]
 async fn a_model_that_fails() {
-    let reply = Script::error(ModelErrorKind::Auth, "The key was refused by test: set TEST_API_KEY to one that is valid.");
+    let reply =
+        Script::error(ModelErrorKind::Auth, "The key was refused by test: set TEST_API_KEY to one that is valid.");
     let mut stage = Stage::new(NARROW, [reply], plain).await;
     stage.enter("Hello").await;
     stage.run_end().await;

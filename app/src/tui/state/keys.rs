@@ -84,8 +84,7 @@ impl State {
     // ---- the prompt ------------------------------------------------------------------------------
 
     fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let (control, alt) =
-            (key.modifiers.contains(KeyModifiers::CONTROL), key.modifiers.contains(KeyModifiers::ALT));
+        let (control, alt) = (key.modifiers.contains(KeyModifiers::CONTROL), key.modifiers.contains(KeyModifiers::ALT));
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let empty = self.prompt.is_empty();
         match key.code {

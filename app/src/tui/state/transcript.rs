@@ -67,9 +67,12 @@ impl Transcript {
         self.entries.get_mut(at)
     }
 
-    /// A line of the application.
+    /// A line of the application. What has just been said is not said again.
     pub(crate) fn notice(&mut self, tone: Tone, text: impl Into<String>) {
-        self.push(None, Kind::Notice(tone, text.into()));
+        let text = text.into();
+        if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text) {
+            self.push(None, Kind::Notice(tone, text));
+        }
     }
 
     /// Takes in what an event tells.
@@ -189,11 +192,16 @@ impl Transcript {
                 self.put_back(after);
             }
             Update::Text { block, delta } => {
-                self.block(message, *block, || Kind::Text(Said::Streaming(String::new())), |kind| {
-                    if let Kind::Text(Said::Streaming(text)) = kind {
-                        text.push_str(delta);
-                    }
-                });
+                self.block(
+                    message,
+                    *block,
+                    || Kind::Text(Said::Streaming(String::new())),
+                    |kind| {
+                        if let Kind::Text(Said::Streaming(text)) = kind {
+                            text.push_str(delta);
+                        }
+                    },
+                );
             }
             Update::Thinking { block, delta } => {
                 let new = || Kind::Thinking(Thought { said: Said::Streaming(String::new()), time: Some((time, time)) });
@@ -208,11 +216,16 @@ impl Transcript {
                 self.block(message, *block, || Kind::Tool(Box::new(ToolEntry::new(name.clone()))), |_| {});
             }
             Update::ToolCall { block, delta } => {
-                self.block(message, *block, || Kind::Tool(Box::new(ToolEntry::new("".into()))), |kind| {
-                    if let Kind::Tool(tool) = kind {
-                        tool.raw.push_str(delta);
-                    }
-                });
+                self.block(
+                    message,
+                    *block,
+                    || Kind::Tool(Box::new(ToolEntry::new("".into()))),
+                    |kind| {
+                        if let Kind::Tool(tool) = kind {
+                            tool.raw.push_str(delta);
+                        }
+                    },
+                );
             }
             _ => {}
         }

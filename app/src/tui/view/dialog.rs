@@ -95,7 +95,12 @@ impl View {
         }
         y = y.max(inner.bottom().saturating_sub(below)) + u16::from(area.height > 6);
         if let Some(problem) = &dialog.problem {
-            frame.buffer_mut().set_line(inner.x, y, &Line::from(Span::styled(problem.clone(), theme.error)), inner.width);
+            frame.buffer_mut().set_line(
+                inner.x,
+                y,
+                &Line::from(Span::styled(problem.clone(), theme.error)),
+                inner.width,
+            );
             y += 1;
         }
         if let Some(text) = text {
