@@ -117,7 +117,8 @@ impl State {
             AgentEvent::ToolExecutionStart { name, .. } => self.doing(Doing::Running(name.clone())),
             AgentEvent::ToolExecutionEnd { call, .. } => {
                 self.dialog.close(call);
-                self.doing(Doing::Asking);
+                let running = self.transcript.running().cloned();
+                self.doing(running.map_or(Doing::Asking, Doing::Running));
             }
             AgentEvent::ExternalAction(action) => {
                 return self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty());

@@ -140,6 +140,7 @@ impl State {
         }
         let said = said.to_owned();
         self.prompt.take();
+        self.selected = None;
         self.last_key = 0; // whoever has sent something waits for what comes
         let mut effects = match () {
             () if later => vec![Effect::FollowUp(said)],

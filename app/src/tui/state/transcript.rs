@@ -1,5 +1,8 @@
 //! The transcript: a fold of events into blocks. A delta costs no more than its own length.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -73,6 +76,15 @@ impl Transcript {
         if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text) {
             self.push(None, Kind::Notice(tone, text));
         }
+    }
+
+    /// The call that runs, the last one if there are several.
+    pub(crate) fn running(&self) -> Option<&Arc<str>> {
+        let of_turn = self.entries.iter().rev().take_while(|entry| !matches!(entry.kind, Kind::User(_)));
+        of_turn
+            .filter_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None })
+            .find(|tool| tool.phase == Phase::Running)
+            .map(|tool| &tool.name)
     }
 
     /// Takes in what an event tells.
