@@ -142,8 +142,11 @@ impl Ui {
                         }
                     }
                 }
-                Some(line) = complained.recv() => {
+                Some(mut line) = complained.recv() => {
                     self.changed();
+                    while let Ok(next) = complained.try_recv() {
+                        line = format!("{line}\n{next}");
+                    }
                     let told = match line.strip_prefix("loopwright: ") {
                         Some(why) => Told::Notice(Tone::Error, why.to_owned()),
                         None => Told::Notice(Tone::Loud, line),

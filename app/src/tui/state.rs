@@ -24,6 +24,9 @@ pub(crate) use self::prompt::Prompt;
 pub(crate) use self::status::{Doing, Run, Status};
 pub(crate) use self::transcript::Transcript;
 
+/// What can be done where no conversation is open.
+const CLOSED: &str = "No conversation is open: /model chooses a model, /sessions a conversation, /new begins one.";
+
 /// Everything that is shown.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -192,6 +195,9 @@ impl State {
             Told::NotOpened { why, closed } => {
                 self.transcript.notice(Tone::Error, why);
                 self.run = if closed { Run::Closed } else { Run::Rest };
+                if closed {
+                    self.transcript.notice(Tone::Loud, CLOSED);
+                }
             }
             Told::Notice(tone, text) => self.transcript.notice(tone, text),
             Told::Undelivered { text, why, ends } => {

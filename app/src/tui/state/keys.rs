@@ -2,9 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::effect::{Effect, Scroll};
+use super::effect::{Effect, Scroll, Tone};
 use super::popup::{Popup, What, wanted};
-use super::{Choice, Run, Source, State, user_text};
+use super::{CLOSED, Choice, Run, Source, State, user_text};
 use crate::tui::state::Kind;
 
 /// How long the second Ctrl-C may take, in milliseconds.
@@ -135,8 +135,14 @@ impl State {
             self.prompt.remember(text);
             return self.command(&name, &rest);
         }
-        if matches!(self.run, Run::Opening | Run::Closed) {
-            return Vec::new(); // it stays in the prompt until somebody can hear it
+        // It stays in the prompt until somebody can hear it.
+        match self.run {
+            Run::Opening => return Vec::new(),
+            Run::Closed => {
+                self.transcript.notice(Tone::Loud, CLOSED);
+                return Vec::new();
+            }
+            Run::Rest | Run::Working { .. } => {}
         }
         let said = said.to_owned();
         self.prompt.take();
