@@ -14,6 +14,7 @@ mod transcript;
 
 use std::sync::Arc;
 
+use crossterm::event::KeyCode;
 use loopwright::{AgentEvent, Body, EndKind, Envelope, Limit, Message, Role, RunCause, RunOutcome, Update};
 
 pub(crate) use self::dialog::{Dialog, Mode};
@@ -51,7 +52,10 @@ pub(crate) struct State {
     known: Known,
     /// How the last run ended.
     last_end: Option<EndKind>,
+    /// When something was typed into the prompt.
     last_key: u64,
+    /// The last key, and when it was pressed.
+    pressed: Option<(KeyCode, u64)>,
     /// Where the transcript ended when the session that is being opened was asked for.
     opening: usize,
     /// The popup was closed for this text.
