@@ -104,7 +104,7 @@ impl State {
             KeyCode::Char('d') if control && empty => return vec![Effect::Quit],
             KeyCode::Esc if self.selected.take().is_some() => {}
             KeyCode::Esc => return self.stop(),
-            KeyCode::Tab if empty && self.dialog.waiting() > 0 => self.dialog.aside = false,
+            KeyCode::Tab if self.dialog.waiting() > 0 => self.dialog.aside = false,
             KeyCode::Tab => {}
             KeyCode::Up if alt => return self.select(-1),
             KeyCode::Down if alt => return self.select(1),
