@@ -24,7 +24,7 @@ use self::effects::{Hands, News};
 use self::paint::Theme;
 use self::screen::{Complaints, Screen};
 use self::signals::{Heard, Signals};
-use self::state::{Effect, State, Told, Tone};
+use self::state::{Effect, Run, State, Told, Tone};
 use self::view::View;
 use crate::agent::StartError;
 use crate::args::ChatArgs;
@@ -36,8 +36,9 @@ const FRAME: Duration = Duration::from_micros(16_667);
 const TICK: Duration = Duration::from_millis(100);
 /// The most events that are taken in before keys are looked at again.
 const DRAIN: usize = 512;
-/// How long leaving may take.
+/// How long leaving may take, and how long where somebody else wants it.
 const LEAVING: Duration = Duration::from_secs(3);
+const HURRY: Duration = Duration::from_millis(300);
 
 /// Whether there is a screen to show it on.
 pub(crate) fn is_possible() -> bool {
@@ -58,8 +59,9 @@ pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
     ui.screen.give_back();
     let name = match &code {
         Ok(0) => timeout(LEAVING, hands.leave()).await.ok().flatten(),
-        // Nobody has time: what goes on is interrupted, and can be gone on with.
-        _ => ui.state.status.session.clone().filter(|_| ui.state.status.kept && ui.state.spoke),
+        _ if !ui.state.spoke => timeout(HURRY, hands.leave()).await.ok().flatten(),
+        // What goes on is interrupted, and can be gone on with.
+        _ => ui.state.status.session.clone().filter(|_| ui.state.status.kept),
     };
     if let Some(name) = name {
         print::tell(&format!("`loopwright --session {}` goes on with this conversation.", print::quoted(&name)));
@@ -140,8 +142,11 @@ impl Ui {
                         }
                     }
                 }
-                Some(line) = complained.recv() => {
+                Some(mut line) = complained.recv() => {
                     self.changed();
+                    while let Ok(next) = complained.try_recv() {
+                        line = format!("{line}\n{next}");
+                    }
                     let told = match line.strip_prefix("loopwright: ") {
                         Some(why) => Told::Notice(Tone::Error, why.to_owned()),
                         None => Told::Notice(Tone::Loud, line),
@@ -169,8 +174,12 @@ impl Ui {
     fn events(&mut self, first: Option<Arc<Envelope>>, events: &mut Option<EventStream>) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
-            *events = None; // the session was let go of: another is being opened, or that is told
-            return Vec::new();
+            *events = None;
+            if self.state.run == Run::Opening {
+                return Vec::new(); // it was let go of for another
+            }
+            let why = "The session has ended: /sessions opens it again.".to_owned();
+            return self.state.told(Told::NotOpened { why, closed: true });
         };
         let mut effects = self.state.event(&first);
         for _ in 1..DRAIN {

@@ -14,15 +14,19 @@ mod transcript;
 
 use std::sync::Arc;
 
+use crossterm::event::KeyCode;
 use loopwright::{AgentEvent, Body, EndKind, Envelope, Limit, Message, Role, RunCause, RunOutcome, Update};
 
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Scroll, Source, Told, Tone};
-pub(crate) use self::entry::{Entry, Kind, Phase, Said, Thought, ToolEntry, user_text};
+pub(crate) use self::entry::{Entry, Kind, Phase, Thought, ToolEntry, user_text};
 pub(crate) use self::popup::{Known, Popup, What};
 pub(crate) use self::prompt::Prompt;
 pub(crate) use self::status::{Doing, Run, Status};
 pub(crate) use self::transcript::Transcript;
+
+/// What can be done where no conversation is open.
+const CLOSED: &str = "No conversation is open: /model chooses a model, /sessions a conversation, /new begins one.";
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -48,7 +52,10 @@ pub(crate) struct State {
     known: Known,
     /// How the last run ended.
     last_end: Option<EndKind>,
+    /// When something was typed into the prompt.
     last_key: u64,
+    /// The last key, and when it was pressed.
+    pressed: Option<(KeyCode, u64)>,
     /// Where the transcript ended when the session that is being opened was asked for.
     opening: usize,
     /// The popup was closed for this text.
@@ -119,7 +126,8 @@ impl State {
             AgentEvent::ToolExecutionStart { name, .. } => self.doing(Doing::Running(name.clone())),
             AgentEvent::ToolExecutionEnd { call, .. } => {
                 self.dialog.close(call);
-                self.doing(Doing::Asking);
+                let running = self.transcript.running().cloned();
+                self.doing(running.map_or(Doing::Asking, Doing::Running));
             }
             AgentEvent::ExternalAction(action) => {
                 return self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty());
@@ -193,6 +201,9 @@ impl State {
             Told::NotOpened { why, closed } => {
                 self.transcript.notice(Tone::Error, why);
                 self.run = if closed { Run::Closed } else { Run::Rest };
+                if closed {
+                    self.transcript.notice(Tone::Loud, CLOSED);
+                }
             }
             Told::Notice(tone, text) => self.transcript.notice(tone, text),
             Told::Undelivered { text, why, ends } => {

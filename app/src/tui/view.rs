@@ -5,7 +5,6 @@ mod dialog;
 mod layouts;
 mod popup;
 mod status;
-mod stub;
 mod transcript;
 
 use ratatui::Frame;
@@ -103,7 +102,7 @@ impl View {
         frame.buffer_mut().set_line(area.x, place.y, &mark, 1);
         if state.prompt.is_empty() {
             let hint = match () {
-                () if state.dialog.waiting() > 0 => "Tab goes back to what waits for your answer",
+                () if state.dialog.waiting() > 0 => "Tell it something else instead",
                 () if state.is_working() => "Steer it, or Alt+Enter for later",
                 () => "Type what you want done",
             };

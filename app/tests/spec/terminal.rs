@@ -40,6 +40,7 @@ impl Terminal {
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_loopwright")]).args(args).current_dir(dir.path()).env_clear();
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).env("TERM", "xterm");
+        command.env("EDITOR", "sed -i s/Alpha/OMEGA/").env("PATH", "/usr/bin:/bin");
         let end = || other.try_clone().unwrap();
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
@@ -122,7 +123,8 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
     terminal.screen.until("interrupted:");
 }
 
-/// C133: a call is confirmed on the screen; the edit is shown as the diff that it would make.
+/// C133: a call is confirmed on the screen, as it is or as it was edited in `$EDITOR`, to which the terminal is handed; an
+/// edit is shown as the diff that it would make.
 #[test]
 fn an_edit_is_shown_and_confirmed() {
     let project = project();
@@ -140,6 +142,14 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
+    request.call(&[("edit_file", edit)]);
+    terminal.screen.until("edit_file?");
+    terminal.types("e"); // the editor is `sed`
+    terminal.screen.until(GIVEN_BACK);
+    terminal.screen.until(TAKEN);
+    let request = server.request();
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
     request.say("Done.");
     terminal.screen.until("Done.");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use loopwright::CallId;
 
-use crate::tui::state::{Told, Tone};
+use crate::tui::state::Told;
 
 /// The editor that the user has chosen, if any.
 fn editor() -> Option<OsString> {
@@ -17,9 +17,10 @@ fn editor() -> Option<OsString> {
 pub(crate) fn edit(call: CallId, json: String) -> Told {
     match editor() {
         None => Told::NoEditor { call, json },
-        Some(editor) => {
-            run(&editor, &json).map_or_else(|why| Told::Notice(Tone::Error, why), |json| Told::Edited { call, json })
-        }
+        Some(editor) => match run(&editor, &json) {
+            Ok(json) => Told::Edited { call, json },
+            Err(why) => Told::Refused { call, why },
+        },
     }
 }
 

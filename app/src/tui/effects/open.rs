@@ -80,8 +80,7 @@ impl Host {
         let _ = self.news.send(News::Told(told));
     }
     pub(super) fn tell_closed(&self) {
-        let why = "No conversation is open: choose a model with /model, or a conversation with /sessions or /new.";
-        self.tell(Told::NotOpened { why: why.into(), closed: true });
+        self.tell(Told::NotOpened { why: "That needs a conversation.".into(), closed: true });
     }
 
     /// Opens a session in the place of the one that is open. Where it cannot be, that is told.

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use loopwright::ExternalAction;
 use serde_json::Value;
-use similar::TextDiff;
 
 use super::News;
 use super::open::Host;
+use crate::tui::paint::unified;
 use crate::tui::state::Told;
 
 /// The largest file that is compared, in bytes.
@@ -38,7 +38,7 @@ fn preview(root: &Path, tool: &str, arguments: &Value) -> Result<String, String>
         )?,
     };
     let old = unix(&old.unwrap_or_default());
-    Ok(TextDiff::from_lines(old.as_str(), unix(&new).as_str()).unified_diff().context_radius(3).to_string())
+    Ok(unified(&old, &unix(&new), 3))
 }
 
 /// As `edit_file` does it; it has the last word.

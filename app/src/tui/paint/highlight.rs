@@ -12,9 +12,14 @@ use super::theme::Theme;
 
 /// Longer lines, in bytes, are left plain: machines write them, and they would take long.
 pub(super) const LONGEST: usize = 1_000;
+/// After so many bytes of one text the rest is left plain, so that a very long one does not hold up all else.
+const MOST: usize = 64 * 1024;
+
+/// The style of something in a theme.
+type Role = fn(&Theme) -> Style;
 
 /// The style of what has a scope; the first that fits counts.
-const ROLES: &[(&str, fn(&Theme) -> Style)] = &[
+const ROLES: &[(&str, Role)] = &[
     ("comment", |t| t.comment),
     ("punctuation.definition.comment", |t| t.comment),
     ("string", |t| t.string),
@@ -97,7 +102,7 @@ static LANGUAGES: OnceLock<Languages> = OnceLock::new();
 
 struct Languages {
     set: SyntaxSet,
-    roles: Vec<(Scope, fn(&Theme) -> Style)>,
+    roles: Vec<(Scope, Role)>,
 }
 
 /// Begins to load the languages, on a thread of its own.
@@ -128,13 +133,15 @@ pub(super) fn load() {
 pub(super) struct Highlighter {
     /// None if it is plain.
     state: Option<(ParseState, ScopeStack)>,
+    /// How many bytes are still to be highlighted at most.
+    left: usize,
 }
 
 impl Highlighter {
     /// For a language by the name or the extension that people write after a fence, such as `rust` or `py`.
     pub(super) fn new(language: &str) -> Self {
         let state = LANGUAGES.get().and_then(|languages| find(&languages.set, language));
-        Highlighter { state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())) }
+        Highlighter { state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())), left: MOST }
     }
 
     /// For a file of this name.
@@ -149,10 +156,12 @@ impl Highlighter {
         if line.len() > LONGEST {
             return plain();
         }
-        match self.tokens(line, theme) {
+        let left = self.left.checked_sub(line.len());
+        self.left = left.unwrap_or(0);
+        match left.and_then(|_| self.tokens(line, theme)) {
             Some(pieces) => pieces,
             None => {
-                // It has no language, or the language's rules fail on this line and would again.
+                // It is too long, or has no language, or the language's rules fail on this line and would again.
                 self.state = None;
                 plain()
             }
@@ -272,6 +281,9 @@ mod tests {
         let long = "x".repeat(LONGEST + 1);
         assert_eq!(state.line(&long, &theme), [Piece::styled(long.clone(), theme.text)]);
         assert_eq!(state.line("b */", &theme)[0].style, theme.comment);
+        let mut long = Highlighter::new("rs");
+        let coloured = |_: &usize| long.line("let x = 1;", &theme).len() > 1;
+        assert_eq!((0..10_000).take_while(coloured).count(), MOST / 10);
         for line in ["let é = '漢';", "\"unclosed", "}}}", "", "\t \0\u{202e}"] {
             let text: String = state.line(line, &theme).iter().map(|piece| piece.content.as_ref()).collect();
             assert_eq!(text, line);

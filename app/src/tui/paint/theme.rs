@@ -51,7 +51,6 @@ impl Theme {
         let plain = Self::plain();
         Theme {
             accent: Style::new().fg(Color::Cyan),
-            user: plain.user.fg(Color::Blue),
             heading: plain.heading.fg(Color::Cyan),
             code: Style::new().fg(Color::Magenta),
             link: plain.link.fg(Color::Blue),

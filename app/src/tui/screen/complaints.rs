@@ -1,6 +1,6 @@
 //! What is written to standard error while the screen is ours: it would be written across it.
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 
 use tokio::sync::mpsc;
 
@@ -16,6 +16,7 @@ impl Complaints {
         let (send, lines) = mpsc::unbounded_channel();
         #[cfg(unix)]
         {
+            use std::io::{BufRead, BufReader};
             use std::os::fd::AsFd;
             if !std::io::IsTerminal::is_terminal(&io::stderr()) {
                 return Ok((Complaints { ends: None }, lines));

@@ -182,3 +182,33 @@ async fn a_screen_that_is_too_small() {
     let mut stage = Stage::new((19, 5), [], plain).await;
     assert_snapshot!(stage.screen());
 }
+
+#[tokio::test]
+async fn a_long_call_is_scrolled() {
+    let content: String = (1..=60).map(|line| format!("line {line} of the file\n")).collect();
+    let arguments = json!({ "path": "long.txt", "content": content });
+    let reply = Script::calls([("c1", "write_file", arguments)]);
+    let mut stage = Stage::new(USUAL, [reply], |agent| agent.tool(asks("write_file"))).await;
+    stage.enter("Write it").await;
+    stage.run_end().await;
+    stage.wait(Duration::from_secs(1));
+    assert_snapshot!("a_long_call", stage.screen());
+    stage.press(KeyCode::PageDown).await;
+    stage.press(KeyCode::Down).await;
+    assert_snapshot!("a_long_call_further_down", stage.screen());
+    stage.press(KeyCode::End).await;
+    assert_snapshot!("a_long_call_at_its_end", stage.screen());
+    stage.press(KeyCode::Esc).await;
+    assert_snapshot!("a_call_set_aside", stage.screen());
+}
+
+#[tokio::test]
+async fn a_session_that_is_opened_again_asks_again() {
+    let call = Script::new().think("Carefully.", None).call("c1", "execute_command", "{\"command\": \"make\"}");
+    let mut stage = Stage::new(USUAL, [call], |agent| agent.tool(asks("execute_command"))).await;
+    stage.enter("Build it").await;
+    stage.run_end().await;
+    let mut stage = Stage::before(USUAL, stage.rig.restart().await);
+    stage.open(ModelInfo::new("test/scripted")).await;
+    assert_snapshot!(stage.screen());
+}

@@ -34,16 +34,16 @@ pub(crate) const COMMANDS: [Command; 12] = [
 ];
 
 const KEYS: &str = "\
-Enter          send; while the agent works, steer it
-Alt+Enter      while it works: say it when the agent is done; otherwise a new line
-Ctrl+J  \\Enter  a new line
-Up             what was sent before; takes back what waits in the queue
-Esc            interrupt the agent
-Ctrl+C         clear the line or interrupt; twice: leave
-Ctrl+O         open or close results; Alt+Up and Alt+Down choose one
-Ctrl+T         open or close thoughts
-PgUp  PgDn     scroll; End goes back to the end
-@  /           complete a file, a command";
+Enter            send; while the agent works, steer it
+Alt+Enter        while it works: say it when the agent is done; otherwise a new line
+Ctrl+J  \\Enter   a new line
+Up               what was sent before; takes back what waits in the queue
+Esc              interrupt the agent
+Ctrl+C           clear the line or interrupt; twice: leave
+Ctrl+O           open or close results; Alt+Up and Alt+Down choose one
+Ctrl+T           open or close thoughts
+PgUp  PgDn       scroll; End goes back to the end
+@  /             complete a file, a command";
 
 impl State {
     /// Does what a line with a `/` asks for.
@@ -89,7 +89,7 @@ impl State {
 
     fn help(&mut self) {
         let line =
-            |command: &Command| format!("{:<15}{}", format!("/{} {}", command.name, command.takes), command.help);
+            |command: &Command| format!("{:<17}{}", format!("/{} {}", command.name, command.takes), command.help);
         let commands: Vec<String> = COMMANDS.iter().map(line).collect();
         self.transcript.notice(Tone::Quiet, format!("{KEYS}\n\n{}", commands.join("\n")));
     }

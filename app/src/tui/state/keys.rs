@@ -2,11 +2,13 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::effect::{Effect, Scroll};
+use super::effect::{Effect, Scroll, Tone};
 use super::popup::{Popup, What, wanted};
-use super::{Choice, Run, Source, State, user_text};
+use super::{CLOSED, Choice, Mode, Run, Source, State, user_text};
 use crate::tui::state::Kind;
 
+/// A key that comes again after so many milliseconds was pressed again.
+const HELD: u64 = 150;
 /// How long the second Ctrl-C may take, in milliseconds.
 const TWICE: u64 = 1_500;
 
@@ -16,7 +18,7 @@ impl State {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
-        self.last_key = self.now;
+        let repeated = self.pressed.replace((key.code, self.now));
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
@@ -32,8 +34,14 @@ impl State {
             _ => {}
         }
         if self.dialog.is_open() {
+            // A key that is held down answers one call, not all that come.
+            let held = repeated.is_some_and(|(code, at)| code == key.code && self.now < at.saturating_add(HELD));
+            if held && matches!(self.dialog.mode, Mode::Choose) && matches!(key.code, KeyCode::Char(_)) {
+                return Vec::new();
+            }
             return self.dialog.key(key, self.now, self.writing_width());
         }
+        self.last_key = self.now;
         let done = self.popup_key(key).unwrap_or_else(|| self.prompt_key(key));
         let mut effects = done;
         effects.extend(self.complete());
@@ -96,7 +104,7 @@ impl State {
             KeyCode::Char('d') if control && empty => return vec![Effect::Quit],
             KeyCode::Esc if self.selected.take().is_some() => {}
             KeyCode::Esc => return self.stop(),
-            KeyCode::Tab if empty && self.dialog.waiting() > 0 => self.dialog.aside = false,
+            KeyCode::Tab if self.dialog.waiting() > 0 => self.dialog.aside = false,
             KeyCode::Tab => {}
             KeyCode::Up if alt => return self.select(-1),
             KeyCode::Down if alt => return self.select(1),
@@ -135,12 +143,21 @@ impl State {
             self.prompt.remember(text);
             return self.command(&name, &rest);
         }
-        if matches!(self.run, Run::Opening | Run::Closed) {
-            self.eager = matches!(self.run, Run::Opening);
-            return Vec::new(); // it stays in the prompt until somebody can hear it
+        // It stays in the prompt until somebody can hear it.
+        match self.run {
+            Run::Opening => {
+                self.eager = true;
+                return Vec::new();
+            }
+            Run::Closed => {
+                self.transcript.notice(Tone::Loud, CLOSED);
+                return Vec::new();
+            }
+            Run::Rest | Run::Working { .. } => {}
         }
         let said = said.to_owned();
         self.prompt.take();
+        self.selected = None;
         self.last_key = 0; // whoever has sent something waits for what comes
         let mut effects = match () {
             () if later => vec![Effect::FollowUp(said)],

@@ -1,6 +1,6 @@
 //! Where the user writes: a text of many lines, with what was sent before.
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -96,7 +96,15 @@ impl Prompt {
 
     /// Any other key.
     pub(crate) fn key(&mut self, key: KeyEvent) {
-        self.area.input(key);
+        match key.code {
+            // As in a shell; the area would undo.
+            KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => {
+                self.area.delete_line_by_head();
+            }
+            _ => {
+                self.area.input(key);
+            }
+        }
     }
 
     /// A line up, or what was sent before.

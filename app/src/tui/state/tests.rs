@@ -142,6 +142,17 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     key(&mut state, KeyCode::Esc);
     assert!(!state.dialog.is_open() && state.dialog.waiting() == 1);
 
+    // A key that is held down answers once.
+    let mut state = working();
+    asked(&mut state, &[action("c1", "diff"), action("c2", "diff")]);
+    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
+    state.dialog.close(&"c1".into());
+    for _ in 0..10 {
+        state.now += 30;
+        assert_eq!(state.key(KeyEvent::from(KeyCode::Char('y'))), []);
+    }
+    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
+
     // Somebody has typed a moment ago.
     let mut state = working();
     state.key(KeyEvent::from(KeyCode::Backspace));

@@ -1,5 +1,8 @@
 //! The transcript: a fold of events into blocks. A delta costs no more than its own length.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -67,9 +70,21 @@ impl Transcript {
         self.entries.get_mut(at)
     }
 
-    /// A line of the application.
+    /// A line of the application. What has just been said is not said again.
     pub(crate) fn notice(&mut self, tone: Tone, text: impl Into<String>) {
-        self.push(None, Kind::Notice(tone, text.into()));
+        let text = text.into();
+        if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text) {
+            self.push(None, Kind::Notice(tone, text));
+        }
+    }
+
+    /// The call that runs, the last one if there are several.
+    pub(crate) fn running(&self) -> Option<&Arc<str>> {
+        let of_turn = self.entries.iter().rev().take_while(|entry| !matches!(entry.kind, Kind::User(_)));
+        of_turn
+            .filter_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None })
+            .find(|tool| tool.phase == Phase::Running)
+            .map(|tool| &tool.name)
     }
 
     /// Takes in what an event tells.

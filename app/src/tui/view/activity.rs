@@ -10,12 +10,12 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// The most lines of messages that wait.
 const QUEUED: usize = 4;
 
-/// `12 s`, `3 min 5 s`.
+/// `7s`, `1m 05s` or `2h 03m`.
 pub(super) fn time(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m {seconds:02}s"),
+        (hours, minutes, _) => format!("{hours}h {minutes:02}m"),
     }
 }
 
@@ -44,7 +44,18 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     let spinner = SPINNER[(state.now / 100 % SPINNER.len() as u64) as usize];
     let (what, since) = match &state.run {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
-        Run::Working { since, .. } if state.dialog.waiting() > 0 => ("Waiting for you".to_owned(), Some(*since)),
+        _ if state.dialog.is_open() => return None,
+        Run::Rest | Run::Working { .. } if state.dialog.waiting() > 0 => {
+            let waits = match state.dialog.waiting() {
+                1 => "A call waits for your answer".to_owned(),
+                n => format!("{n} calls wait for your answer"),
+            };
+            return Some(Line::from(vec![
+                Span::styled("? ", theme.warning),
+                Span::styled(waits, theme.text),
+                Span::styled(" · Tab", theme.dim),
+            ]));
+        }
         Run::Working { since, doing, .. } => (words(doing), Some(*since)),
         Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Rest => return None,
@@ -55,7 +66,7 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
         line.push(Span::styled(format!("  {}", time(seconds)), theme.dim));
         let hint = " · Esc interrupts";
         let used: usize = line.iter().map(Span::width).sum();
-        if state.dialog.waiting() == 0 && used + hint.len() < usize::from(width) {
+        if used + hint.len() < usize::from(width) {
             line.push(Span::styled(hint, theme.dim));
         }
     }

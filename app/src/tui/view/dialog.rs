@@ -7,13 +7,16 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::{View, draw_writing, rule};
-use crate::tui::paint::{Theme, wrap};
+use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 
-/// How far the dialog is scrolled.
+/// How far the dialog is scrolled, and what is in it.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     call: Option<CallId>,
+    /// What was laid out: for this width, with or without a diff.
+    laid: (u16, bool),
+    lines: Vec<Line<'static>>,
     top: usize,
     /// The last line that can be the first one.
     most: usize,
@@ -40,13 +43,24 @@ impl Place {
 
 impl View {
     /// The lines that it takes: at most two thirds of the screen.
-    pub(super) fn dialog_lines(&self, state: &State, area: Rect) -> u16 {
+    pub(super) fn dialog_lines(&mut self, state: &State, area: Rect) -> u16 {
         let Some(action) = state.dialog.current() else { return 0 };
-        let body = body(&state.dialog, action, area.width - 4, &self.theme).len();
+        self.lay_out(&state.dialog, action, area.width - 4);
+        let body = self.dialog.lines.len();
         let writing = writing(&state.dialog).map_or(0, |text| text.height(area.width - 4).clamp(1, 8));
         let rest = 5 + writing + u16::from(state.dialog.problem.is_some());
         let most = (area.height * 2 / 3).max(rest + 1).min(area.height.saturating_sub(1));
         u16::try_from(body).unwrap_or(u16::MAX).saturating_add(rest).min(most)
+    }
+
+    fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16) {
+        let laid = (width, dialog.preview(&action.call).is_some());
+        let same = self.dialog.call.as_ref() == Some(&action.call);
+        if !same || self.dialog.laid != laid {
+            let lines = body(dialog, action, width, &self.theme);
+            let top = if same { self.dialog.top } else { 0 };
+            self.dialog = Place { call: Some(action.call.clone()), laid, lines, top, most: 0, rows: 0 };
+        }
     }
 
     /// Draws it: what is asked, the arguments as far as they fit, the answers.
@@ -64,10 +78,7 @@ impl View {
             + text.map_or(0, |text| text.height(inner.width).clamp(1, 8))
             + u16::from(area.height > 6);
         let rows = usize::from(inner.bottom().saturating_sub(y + below));
-        let lines = body(dialog, action, inner.width, theme);
-        if self.dialog.call.as_ref() != Some(&action.call) {
-            self.dialog = Place { call: Some(action.call.clone()), ..Place::default() };
-        }
+        let lines = &self.dialog.lines;
         let hides = lines.len() > rows;
         let shown = if hides { rows.saturating_sub(1) } else { rows };
         (self.dialog.most, self.dialog.rows) = (lines.len().saturating_sub(shown), shown);
@@ -137,41 +148,24 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
             if let Some(path) = action.arguments.get("path").and_then(Value::as_str) {
                 lines.extend(wrap(path, width, theme.text));
             }
-            lines.extend(wrap(diff, width, theme.text));
+            lines.extend(paint::diff(diff, width, theme));
         }
         Some(Err(why)) => {
             lines.extend(wrap(why, width, theme.warning));
-            lines.extend(value(&action.arguments, width, theme));
+            lines.extend(arguments(&action.name, &action.arguments, width, theme));
         }
-        None => lines.extend(value(&action.arguments, width, theme)),
+        None => lines.extend(arguments(&action.name, &action.arguments, width, theme)),
     }
     lines
 }
 
+/// What a tool needs, as it tells it.
 fn value(value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     match value {
-        Value::Object(fields) => fields.iter().flat_map(|(name, value)| field(name, value, width, theme)).collect(),
         Value::Null => Vec::new(),
         Value::String(text) => wrap(text, width, theme.text),
-        other => wrap(&serde_json::to_string_pretty(other).unwrap_or_default(), width, theme.text),
+        other => arguments("", other, width, theme),
     }
-}
-
-fn field(name: &str, value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default(),
-    };
-    let short = !text.contains('\n') && text.chars().count() + name.chars().count() + 2 <= usize::from(width);
-    if short {
-        return vec![Line::from(vec![Span::styled(format!("{name}  "), theme.dim), Span::styled(text, theme.text)])];
-    }
-    let mut lines = vec![Line::from(Span::styled(name.to_owned(), theme.dim))];
-    lines.extend(wrap(&text, width.saturating_sub(2), theme.text).into_iter().map(|mut line| {
-        line.spans.insert(0, Span::raw("  "));
-        line
-    }));
-    lines
 }
 
 fn answers(dialog: &Dialog, theme: &Theme, width: u16) -> Line<'static> {

@@ -1,13 +1,14 @@
 //! Blocks as they were laid out, for as long as they stay as they are.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use loopwright::Progress;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::stub::tool;
-use crate::tui::paint::{Markdown, Theme, wrap};
-use crate::tui::state::{Entry, Kind, Thought, Tone, ToolEntry, user_text};
+use crate::tui::paint::{Markdown, Theme, ToolLook, ToolPhase, is_warm, tool, wrap};
+use crate::tui::state::{Entry, Kind, Phase, State, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
@@ -26,6 +27,8 @@ pub(super) struct Layouts {
 }
 
 struct Laid {
+    /// For how many seconds the call has been running, and whether program text could be highlighted.
+    moment: (Option<u64>, bool),
     revision: u32,
     width: u16,
     open: bool,
@@ -49,18 +52,21 @@ impl Layouts {
     }
 
     /// The lines of this block.
-    pub(super) fn lines(&mut self, entry: &Entry, width: u16, open: (bool, bool), theme: &Theme) -> &[Line<'static>] {
-        let width = if matches!(entry.kind, Kind::Tool(_)) { width } else { width.min(COLUMN) };
-        let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) { open.0 } else { open.1 });
+    pub(super) fn lines(&mut self, entry: &Entry, width: u16, state: &State, theme: &Theme) -> &[Line<'static>] {
+        let (width, usual, moment) = match &entry.kind {
+            Kind::Tool(call) => (width, state.open.0, (elapsed(call, state.now).filter(|_| runs(call)), is_warm())),
+            _ => (width.saturating_sub(2).min(COLUMN), state.open.1, (None, false)),
+        };
+        let open = entry.open.unwrap_or(usual);
         let old = self.laid.remove(&entry.id).filter(|old| old.width == width && old.open == open);
         let painted = match old {
-            Some(old) if old.revision == entry.revision => old.painted,
+            Some(old) if (old.revision, old.moment) == (entry.revision, moment) => old.painted,
             old => {
                 self.made += 1;
-                paint(entry, old.map(|old| old.painted), width, open, theme)
+                paint(entry, old.map(|old| old.painted), width, open, state.now, theme)
             }
         };
-        let laid = Laid { revision: entry.revision, width, open, frame: self.frame, painted };
+        let laid = Laid { moment, revision: entry.revision, width, open, frame: self.frame, painted };
         match (&mut self.laid.entry(entry.id).insert_entry(laid).into_mut().painted, &entry.kind) {
             (Painted::Lines(lines), _) => lines,
             // It knows itself what of it is to be laid out anew.
@@ -70,16 +76,16 @@ impl Layouts {
     }
 }
 
-fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, theme: &Theme) -> Painted {
+fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, theme: &Theme) -> Painted {
     match &entry.kind {
         Kind::Text(_) => match old {
             Some(Painted::Markdown(text)) => Painted::Markdown(text),
             _ => Painted::Markdown(Box::new(Markdown::new(width))),
         },
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
-        Kind::Welcome(root) => Painted::Lines(welcome(root, theme)),
+        Kind::Welcome(root) => Painted::Lines(welcome(root, width, theme)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
-        Kind::Tool(call) => Painted::Lines(tool(call, width, open, theme)),
+        Kind::Tool(call) => Painted::Lines(tool_lines(call, width, open, now, theme)),
         Kind::Notice(tone, text) => {
             let style = match tone {
                 Tone::Quiet => theme.dim,
@@ -92,15 +98,14 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, theme: &Th
 }
 
 /// How a new conversation begins.
-pub(super) fn welcome(root: &str, theme: &Theme) -> Vec<Line<'static>> {
+pub(super) fn welcome(root: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let name = Span::styled("loopwright", theme.accent.add_modifier(Modifier::BOLD));
-    vec![
-        Line::default(),
-        Line::from(vec![name, Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim)]),
-        Line::from(Span::styled(root.to_owned(), theme.dim)),
-        Line::default(),
-        Line::from(Span::styled("@ names a file · / gives a command · /help tells more", theme.dim)),
-    ]
+    let version = Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim);
+    let mut lines = vec![Line::default(), Line::from(vec![name, version])];
+    lines.extend(wrap(root, width, theme.dim));
+    lines.push(Line::default());
+    lines.extend(wrap("@ names a file · / gives a command · /help tells more", width, theme.dim));
+    lines
 }
 
 /// The lines of a thought that are seen while it goes on and is folded.
@@ -131,25 +136,56 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
     lines
 }
 
-/// The mark before a block, and whether it is one that stands for something to be seen to.
-pub(super) fn mark(entry: &Entry, theme: &Theme) -> Span<'static> {
-    match &entry.kind {
-        Kind::User(_) => Span::styled("›", theme.accent),
-        Kind::Text(_) | Kind::Welcome(_) => Span::raw(" "),
-        Kind::Thinking(_) => Span::styled("·", theme.dim),
-        Kind::Tool(call) => tool_mark(call, theme),
-        Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),
-        Kind::Notice(..) => Span::styled("·", theme.dim),
-    }
+fn runs(call: &ToolEntry) -> bool {
+    call.phase == Phase::Running
 }
 
-fn tool_mark(call: &ToolEntry, theme: &Theme) -> Span<'static> {
-    use crate::tui::state::Phase;
-    match (call.phase, call.result()) {
-        (Phase::Done, Some(result)) if result.is_error() => Span::styled("✗", theme.error),
-        (Phase::Done, _) => Span::styled("✓", theme.ok),
-        (Phase::Asking, _) => Span::styled("?", theme.warning),
-        (Phase::Running, _) => Span::styled("●", theme.accent),
-        _ => Span::styled("○", theme.dim),
-    }
+/// For how many seconds it has been running, or ran.
+fn elapsed(call: &ToolEntry, now: u64) -> Option<u64> {
+    let until = if runs(call) { now } else { call.ended? };
+    Some(until.saturating_sub(call.began?) / 1000)
+}
+
+fn tool_lines(call: &ToolEntry, width: u16, open: bool, now: u64, theme: &Theme) -> Vec<Line<'static>> {
+    let phase = match (call.phase, call.result()) {
+        (_, Some(result)) => ToolPhase::Done(result.status),
+        (Phase::Writing, None) => ToolPhase::Writing,
+        (Phase::Running, None) => ToolPhase::Running,
+        _ => ToolPhase::Waiting,
+    };
+    let mut tail: Vec<String> = call.tail.lines().rev().take(8).map(str::to_owned).collect();
+    tail.reverse();
+    tail.extend(call.progress.as_ref().map(progress));
+    let arguments = call.value();
+    let look = ToolLook {
+        name: &call.name,
+        arguments: arguments.as_deref(),
+        raw: &call.raw,
+        phase,
+        elapsed: elapsed(call, now).map(Duration::from_secs),
+        tail: &tail,
+        result: call.result(),
+        open,
+    };
+    tool(&look, width, theme)
+}
+
+/// `3 of 10: what it does`.
+fn progress(progress: &Progress) -> String {
+    let done = match progress.total {
+        Some(total) => format!("{} of {total}", progress.done),
+        None => progress.done.to_string(),
+    };
+    if progress.message.is_empty() { done } else { format!("{done}: {}", progress.message) }
+}
+
+/// The mark before a block; a call has its own.
+pub(super) fn mark(entry: &Entry, theme: &Theme) -> Option<Span<'static>> {
+    Some(match &entry.kind {
+        Kind::User(_) => Span::styled("›", theme.accent),
+        Kind::Thinking(_) => Span::styled("·", theme.dim),
+        Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),
+        Kind::Notice(..) => Span::styled("·", theme.dim),
+        Kind::Text(_) | Kind::Welcome(_) | Kind::Tool(_) => return None,
+    })
 }

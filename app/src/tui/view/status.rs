@@ -23,7 +23,7 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
         left.push(if width < 60 && model.id.len() > 20 { short.to_owned() } else { model.id.to_string() });
     }
     if status.thinking != ThinkingLevel::Off {
-        left.push(format!("thinks {}", level(status.thinking)));
+        left.push(format!("thinking {}", level(status.thinking)));
     }
     if let Some(session) = status.session.as_ref().filter(|_| width >= 60) {
         left.push(if status.kept { session.to_string() } else { "not kept".into() });
@@ -79,12 +79,12 @@ fn fit(left: &mut Vec<String>, right: &mut Vec<(String, Style)>, width: usize) {
 
 fn level(level: ThinkingLevel) -> &'static str {
     match level {
-        ThinkingLevel::Off => "not",
-        ThinkingLevel::Minimal => "minimally",
-        ThinkingLevel::Low => "little",
-        ThinkingLevel::Medium => "some",
-        ThinkingLevel::High => "much",
-        ThinkingLevel::XHigh => "most",
+        ThinkingLevel::Off => "off",
+        ThinkingLevel::Minimal => "minimal",
+        ThinkingLevel::Low => "low",
+        ThinkingLevel::Medium => "medium",
+        ThinkingLevel::High => "high",
+        ThinkingLevel::XHigh => "xhigh",
     }
 }
 

@@ -34,7 +34,7 @@ impl View {
         }
         let entries = state.transcript.entries();
         if entries.is_empty() {
-            let lines = welcome(&state.status.root.to_string_lossy(), &self.theme);
+            let lines = welcome(&state.status.root.to_string_lossy(), area.width - 3, &self.theme);
             for (line, y) in lines.iter().zip(area.y..area.bottom()) {
                 buffer.set_line(area.x + 2, y, line, area.width - 2);
             }
@@ -55,14 +55,15 @@ impl View {
             let entry = &entries[spot.at];
             let gap = gap(entries, spot.at);
             let chosen = state.selected == Some(entry.id);
-            let sign = if chosen { Span::styled("▌", self.theme.accent) } else { mark(entry, &self.theme) };
-            let lines = self.layouts.lines(entry, area.width - 3, state.open, &self.theme);
+            let sign = if chosen { Some(Span::styled("▌", self.theme.accent)) } else { mark(entry, &self.theme) };
+            let inset = if matches!(entry.kind, Kind::Tool(_)) { 0 } else { 2 };
+            let lines = self.layouts.lines(entry, area.width - 1, state, &self.theme);
             while y < area.y + rows && spot.line < lines.len() + gap {
                 if let Some(line) = spot.line.checked_sub(gap).and_then(|at| lines.get(at)) {
-                    if spot.line == gap || chosen {
-                        buffer.set_span(area.x, y, &sign, 1);
+                    buffer.set_line(area.x + inset, y, line, area.width - inset);
+                    if let Some(sign) = sign.as_ref().filter(|_| spot.line == gap || chosen) {
+                        buffer.set_span(area.x, y, sign, 1);
                     }
-                    buffer.set_line(area.x + 2, y, line, area.width - 2);
                 }
                 (y, spot.line) = (y + 1, spot.line + 1);
             }
@@ -100,7 +101,7 @@ impl View {
         };
         let end = self.spot_at_bottom(state, area);
         let from = self.spot(state).unwrap_or(end);
-        let to = self.moved(state, from, by, area.width - 3);
+        let to = self.moved(state, from, by, area.width - 1);
         self.position = match entries.get(to.at) {
             Some(entry) if (to.at, to.line) < (end.at, end.line) => Position::At { id: entry.id, line: to.line },
             _ => Position::Bottom,
@@ -112,9 +113,9 @@ impl View {
         let Some(at) = state.transcript.position(id) else { return };
         let end = self.spot_at_bottom(state, area);
         let top = self.spot(state).unwrap_or(end);
-        let last = self.moved(state, top, i32::from(area.height).saturating_sub(3), area.width - 3);
+        let last = self.moved(state, top, i32::from(area.height).saturating_sub(3), area.width - 1);
         if at < top.at || at > last.at || (at == top.at && top.line > 1) {
-            let to = self.moved(state, Spot { at, line: 0 }, -2, area.width - 3);
+            let to = self.moved(state, Spot { at, line: 0 }, -2, area.width - 1);
             let id = state.transcript.entries()[to.at].id;
             self.position = Position::At { id, line: to.line };
         }
@@ -129,14 +130,14 @@ impl View {
     /// The first line that is seen where the last one is at the bottom.
     fn spot_at_bottom(&mut self, state: &State, area: Rect) -> Spot {
         let end = Spot { at: state.transcript.entries().len(), line: 0 };
-        self.moved(state, end, -i32::from(area.height), area.width - 3)
+        self.moved(state, end, -i32::from(area.height), area.width - 1)
     }
 
     /// So many lines on from there, or back; not further than the beginning and the last line.
     fn moved(&mut self, state: &State, from: Spot, by: i32, width: u16) -> Spot {
         let entries = state.transcript.entries();
         let mut height = |at: usize| {
-            let lines = entries.get(at).map(|entry| self.layouts.lines(entry, width, state.open, &self.theme).len());
+            let lines = entries.get(at).map(|entry| self.layouts.lines(entry, width, state, &self.theme).len());
             lines.map_or(0, |lines| lines + gap(entries, at))
         };
         let Spot { mut at, mut line } = from;

@@ -179,7 +179,7 @@ fn no_text_is_too_nasty() {
     }
 }
 
-/// C160: Markdown that streams in 100,000 pieces is parsed a few times over, not once for each frame.
+/// What streams in is parsed a few times over in all, not once for each frame.
 #[test]
 fn a_long_answer_is_parsed_a_few_times_in_all() {
     load();
@@ -189,12 +189,12 @@ fn a_long_answer_is_parsed_a_few_times_in_all() {
         ("one paragraph", format!("{sixty} ").repeat(9_800)),
         ("one paragraph of lines", format!("{sixty}\n").repeat(9_800)),
         ("a list", "- an item of a list in 30 bytes\n".repeat(20_000)),
-        ("a numbered list", "1. an item with `code`\n\n   and text\n".repeat(16_000)),
-        ("a table", format!("| a | b |\n|---|---|\n{}", "| some cell | another cell |\n".repeat(20_000))),
-        ("a quote", "> a line of a quote, and no end\n".repeat(19_000)),
+        ("a numbered list", "1. an item with `code`\n\n   and text\n".repeat(5_000)),
+        ("a table", format!("| a | b |\n|---|---|\n{}", "| some cell | another cell |\n".repeat(6_000))),
+        ("a quote", "> a line of a quote, and no end\n".repeat(6_000)),
         ("one line of code", format!("```js\n{}", "function(){var x=1};".repeat(30_000))),
-        ("no spaces", "abcdefghij".repeat(60_000)),
-        ("many blocks", format!("# Head\n{sixty}\n\n- a\n- b\n\n```\ncode\n```\n").repeat(5_500)),
+        ("no spaces", "abcdefghij".repeat(20_000)),
+        ("many blocks", format!("# Head\n{sixty}\n\n- a\n- b\n\n```\ncode\n```\n").repeat(2_000)),
     ];
     for (name, text) in answers {
         let (frames, theme) = (100, Theme::ansi());
@@ -204,36 +204,6 @@ fn a_long_answer_is_parsed_a_few_times_in_all() {
         }
         let bound = 4 * text.len() + frames * 4 * LIMIT;
         assert!(markdown.work < bound as u64, "{name}: {} of {} bytes", markdown.work, text.len());
-        assert!(markdown.lines.len() > 5_000, "{name}: {} lines", markdown.lines.len());
-    }
-}
-
-/// Not a test of right or wrong: prints how long 600 KB take in 100 frames, which is what they take at full speed.
-#[test]
-#[ignore = "measures; run it with --release --nocapture"]
-fn how_long_it_takes() {
-    let start = std::time::Instant::now();
-    load();
-    println!("languages: {:?}", start.elapsed());
-    let code = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/chat.rs")).unwrap();
-    let answers = [
-        ("rust", format!("```rust\n{}", code.repeat(600_000 / code.len()))),
-        ("plain code", format!("```\n{}", code.repeat(600_000 / code.len()))),
-        ("paragraph", "some words and *emphasis* here and there, and `code`. ".repeat(11_000)),
-        ("list", "- an item of a list in 30 bytes\n".repeat(20_000)),
-    ];
-    for (name, text) in answers {
-        let theme = Theme::ansi();
-        for frames in [100, 1_000] {
-            let mut markdown = Markdown::new(80);
-            let (start, mut longest) = (std::time::Instant::now(), std::time::Duration::ZERO);
-            for frame in 1..=frames {
-                let start = std::time::Instant::now();
-                let to = text.floor_char_boundary(text.len() * frame / frames);
-                markdown.update(&text[..to], frame == frames, &theme);
-                longest = longest.max(start.elapsed());
-            }
-            println!("{name}: {frames} frames in {:?}, the longest {longest:?}", start.elapsed());
-        }
+        assert!(markdown.lines.len() > 2_000, "{name}: {} lines", markdown.lines.len());
     }
 }
