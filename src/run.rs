@@ -61,7 +61,7 @@ impl Task {
         }
         let (ending, stop) = self.drive().await;
         let Some(stop) = stop else { return self.end(ending).await };
-        for wish in std::mem::take(&mut self.session.wishes) {
+        for wish in std::mem::take(&mut self.session.compacting.wishes) {
             self.session.answer(wish, Err(InputError::NotCompacted("the run was aborted".into())));
         }
         let _ = self.session.flush().await; // an input on its way into the log has its id already
