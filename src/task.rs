@@ -207,7 +207,7 @@ impl Task {
 
     /// What was asked for and no request came for: a run of its own each, where there is something to compact.
     async fn compact_at_rest(&mut self) {
-        while let Some(wish) = self.session.wishes.pop_front() {
+        while let Some(wish) = self.session.compacting.wishes.pop_front() {
             let instructions = wish.instructions.clone();
             let refused = |why: &str| Err(InputError::NotCompacted(why.into()));
             let told = if self.session.fold.batch.is_some() {
@@ -227,14 +227,14 @@ impl Task {
 
     /// A run that compacts; gives what it has replaced.
     async fn compact_for(&mut self, instructions: Option<Arc<str>>) -> Result<Vec<Arc<Compaction>>, InputError> {
-        self.session.told = None;
+        self.session.compacting.told = None;
         self.run(Some(RunCause::Compact { instructions })).await;
         let why = match self.session.fold.outcome.as_ref().filter(|_| !self.stuck) {
             None => "the session's memory failed",
             Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
         };
         let why = InputError::NotCompacted(why.into());
-        self.session.told.take().unwrap_or(Err(why))
+        self.session.compacting.told.take().unwrap_or(Err(why))
     }
 
     /// An abort or a reset of what is open at rest.
