@@ -1,6 +1,6 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, the answer to a call that waits
-//! with `approve` and `deny`, what was said with `sessions`, a server with `serve`, `models` to choose from, one tool with
-//! `tools call`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with `actions`, and the answer
+//! to it with `approve` and `deny`; what was said with `sessions`; a server with `serve`; `models` to choose from; one tool
+//! with `tools call`.
 
 mod actions;
 mod agent;

@@ -1,6 +1,6 @@
 //! `loopwright models`: what is known of models, and where the user's own list is.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use loopwright_providers::{Catalogue, Facts, Provider};
@@ -49,12 +49,7 @@ pub(crate) fn models(args: &ModelsArgs) -> Result<u8, StartError> {
     }
     let text = if args.json { lines(&found) } else { table(&found) };
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(why) if why.kind() != ErrorKind::BrokenPipe => {
-            Err(StartError(format!("Standard output takes no more text: {why}.")))
-        }
-        _ => Ok(0), // whoever has seen enough closes the pipe
-    }
+    print::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// One object per line; what is not known is null.

@@ -4,9 +4,14 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{AgentEvent, Compaction, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
+use loopwright::{
+    AgentEvent, Ambient, Compaction, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, SystemAmbient,
+    Update,
+};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::agent::StartError;
 
 /// Characters of a call's arguments, or of a result, that a line shows.
 const WIDTH: usize = 160;
@@ -168,6 +173,28 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
     say(&format!("{text}{end}"))
 }
 
+/// How long ago a time in milliseconds since 1970 was.
+pub(crate) fn age(time: u64) -> String {
+    let seconds = SystemAmbient.now().saturating_sub(time) / 1000;
+    match seconds {
+        _ if time == 0 => "-".into(),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The exit code where standard output took the text, or whoever read it has seen enough.
+pub(crate) fn printed(done: io::Result<()>) -> Result<u8, StartError> {
+    match done {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(StartError(format!("Standard output takes no more text: {why}.")))
+        }
+        _ => Ok(0),
+    }
+}
+
 /// A call that waits, with all of its arguments: nobody should approve what they were not shown.
 pub(crate) fn call(action: &ExternalAction) -> String {
     format!("{} {}", action.name, json(&action.arguments))
@@ -221,7 +248,7 @@ fn short(text: &str) -> Cow<'_, str> {
 }
 
 /// With a full stop.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{text}{end}")
 }

@@ -30,7 +30,6 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
     let built = agent::build(&options, &Allowed::default()).await?;
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
-    let (name, kept) = (session.name.clone(), session.kept);
     let refused = |why| StartError(format!("The prompt was not taken: {why}."));
     let state = handle.state().await.map_err(refused)?;
     match prompt {
@@ -50,7 +49,7 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
     }
     let shown = show(handle, events, interrupt, args.json).await?;
     if !shown.open.is_empty() && !args.json {
-        tell_open(&shown.open, kept.then_some(&*name));
+        tell_open(&shown.open, session.kept.then_some(&*session.name));
     }
     Ok(shown.code)
 }

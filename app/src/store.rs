@@ -15,11 +15,9 @@ const VARIABLE: &str = "LOOPWRIGHT_STORE";
 
 impl From<MemoryError> for StartError {
     fn from(error: MemoryError) -> Self {
-        let text = error.to_string();
-        let (first, end) = (text.chars().next(), if text.ends_with('.') { "" } else { "." });
-        StartError(
-            first.into_iter().flat_map(char::to_uppercase).chain(text.chars().skip(1)).chain(end.chars()).collect(),
-        )
+        let text = print::sentence(&error.to_string());
+        let first = text.chars().next().into_iter().flat_map(char::to_uppercase);
+        StartError(first.chain(text.chars().skip(1)).collect())
     }
 }
 
@@ -57,40 +55,25 @@ pub(crate) struct Session {
 impl Session {
     /// The one that the command line means.
     pub(crate) async fn choose(which: &Which) -> Result<Self, StartError> {
-        if which.no_session {
-            return Self::new(Arc::new(InMemoryStore::new()), false).await;
-        }
-        let store = open(&which.at)?;
-        if which.latest {
-            let latest = store.sessions().await?.into_iter().next();
-            let info =
-                latest.ok_or_else(|| StartError("There is no session to go on with: leave --continue out.".into()))?;
-            return Ok(Session { store, name: info.id.clone(), info: Some(info), kept: true });
-        }
-        match which.session.as_deref() {
-            Some(name) => match store.session(name).await {
-                Ok(info) => Ok(Session { store, name: name.into(), info: Some(info), kept: true }),
-                Err(MemoryError::NoSession(_)) => Ok(Session { store, name: name.into(), info: None, kept: true }),
-                Err(why) => Err(why.into()),
+        let store = if which.no_session { Arc::new(InMemoryStore::new()) } else { open(&which.at)? };
+        let info = match which.session.as_deref() {
+            Some(name) => find(&*store, name).await?,
+            None if which.latest => match store.sessions().await?.into_iter().next() {
+                None => return Err(StartError("There is no session to go on with: leave --continue out.".into())),
+                latest => latest,
             },
-            None => Self::new(store, true).await,
-        }
+            None => None,
+        };
+        let name = match &info {
+            Some(info) => info.id.clone(),
+            None => name_or_fresh(which.session.as_deref(), &*store).await?.into(),
+        };
+        Ok(Session { store, name, info, kept: !which.no_session })
     }
 
-    /// One that must be there.
-    pub(crate) async fn there(store: Arc<dyn MemoryStore>, name: &str) -> Result<Self, StartError> {
-        let info = store.session(name).await.map_err(|why| match why {
-            MemoryError::NoSession(_) => {
-                StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."))
-            }
-            why => why.into(),
-        })?;
-        Ok(Session { store, name: name.into(), info: Some(info), kept: true })
-    }
-
-    async fn new(store: Arc<dyn MemoryStore>, kept: bool) -> Result<Self, StartError> {
-        let name = fresh_name(&*store).await?.into();
-        Ok(Session { store, name, info: None, kept })
+    /// One that is there.
+    pub(crate) fn known(store: Arc<dyn MemoryStore>, info: SessionInfo) -> Self {
+        Session { store, name: info.id.clone(), info: Some(info), kept: true }
     }
 
     /// The options, with those that the session was started with where they say nothing.
@@ -115,14 +98,30 @@ impl Session {
     }
 }
 
-/// A name that no session has.
-pub(crate) async fn fresh_name(store: &dyn MemoryStore) -> Result<String, StartError> {
+/// What is known of a session, if it is there.
+async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<SessionInfo>, StartError> {
+    match store.session(name).await {
+        Ok(info) => Ok(Some(info)),
+        Err(MemoryError::NoSession(_)) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// What is known of a session that must be there.
+pub(crate) async fn known(store: &dyn MemoryStore, name: &str) -> Result<SessionInfo, StartError> {
+    let none = || StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."));
+    find(store, name).await?.ok_or_else(none)
+}
+
+/// The name that was given, else one that no session has.
+pub(crate) async fn name_or_fresh(given: Option<&str>, store: &dyn MemoryStore) -> Result<String, StartError> {
+    if let Some(name) = given {
+        return Ok(name.to_owned());
+    }
     loop {
         let name = format!("s{:08x}", SystemAmbient.random() as u32);
-        match store.session(&name).await {
-            Err(MemoryError::NoSession(_)) => return Ok(name),
-            Err(why) => return Err(why.into()),
-            Ok(_) => {}
+        if find(store, &name).await?.is_none() {
+            return Ok(name);
         }
     }
 }
