@@ -44,6 +44,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) system: Option<String>,
+    /// Leave out what AGENTS.md in the directory says to agents; otherwise it is the end of the system prompt.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_agents_md: Option<bool>,
     /// How much the model thinks before it answers; off if not given.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +83,7 @@ impl Options {
             models: self.models.or(saved.models),
             place: self.place.over(saved.place),
             system: self.system.or(saved.system),
+            no_agents_md: self.no_agents_md.or(saved.no_agents_md),
             thinking: self.thinking.or(saved.thinking),
             pattern: self.pattern.or(saved.pattern),
             tool_choice: self.tool_choice.or(saved.tool_choice),
