@@ -103,7 +103,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
         pattern = Arc::new(FirstCall::new(first, pattern));
     }
     let choice = model::choose(options).await?;
-    if let Some(note) = &choice.note {
+    if let (Some(note), false) = (&choice.note, options.quiet) {
         print::tell(note);
     }
     let model = options.model.clone().unwrap_or_else(|| choice.model.info().id.to_string());

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::options::{Approve, Options, Pattern, Place};
+#[cfg(test)]
+pub(crate) use self::options::Thinking;
+pub(crate) use self::options::{Approve, Options, Pattern, Place, without_key};
 pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::sessions::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which};
 use crate::agent::StartError;
@@ -26,6 +28,9 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) chat: ChatArgs,
+    /// Read no loopwright.toml, neither yours nor the project's.
+    #[arg(long, global = true)]
+    pub(crate) no_config: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +58,12 @@ pub(crate) enum Command {
     /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps conversations; `/` is a
     /// page to use them. Whoever reaches it can run commands here, so other machines reach it only with a token.
     Serve(ServeArgs),
+    /// Show the settings in force, and where each comes from.
+    ///
+    /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or ~/.config/loopwright; another
+    /// with LOOPWRIGHT_CONFIG), the project's (in the directory that --root names), environment variables such as
+    /// LOOPWRIGHT_MODEL, what a session keeps, flags.
+    Config(ConfigArgs),
     /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
     ///
     /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
@@ -116,6 +127,20 @@ pub(crate) struct ChatArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Print each setting as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What is in force when this session goes on.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: StoreAt,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
     /// Only those with this in their name, such as `anthropic` or `haiku`, whatever the case.
     #[arg(value_name = "FILTER", default_value = "", hide_default_value = true)]
@@ -125,6 +150,15 @@ pub(crate) struct ModelsArgs {
     pub(crate) json: bool,
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Where the tools work.
+    pub(crate) fn place(&mut self) -> &mut Place {
+        match self {
+            Tools::List { place, .. } | Tools::Call { place, .. } => place,
+        }
+    }
 }
 
 impl RunArgs {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use loopwright::{Ambient, InMemoryStore, MemoryError, MemoryStore, RunContext, SessionInfo, SystemAmbient};
 use loopwright_memory::{Jsonl, Sqlite};
+use serde::Deserialize;
 
 use crate::agent::{Built, StartError};
 use crate::args::{Options, StoreAt, Which};
+use crate::config::named_in_environment;
 use crate::print;
-
-/// The environment variable with the place.
-const VARIABLE: &str = "LOOPWRIGHT_STORE";
 
 impl From<MemoryError> for StartError {
     fn from(error: MemoryError) -> Self {
@@ -21,21 +20,21 @@ impl From<MemoryError> for StartError {
     }
 }
 
-/// The store at the place that was asked for, else that of the environment, else the usual one.
+/// The store at the place that was asked for, else the usual one.
 pub(crate) fn open(at: &StoreAt) -> Result<Arc<dyn MemoryStore>, StartError> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let usual = || {
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local").join("share")))?;
-        Some(data.join("loopwright").join("sessions.db"))
-    };
-    let Some(path) = at.store.clone().or_else(|| set(VARIABLE)).or_else(usual) else {
-        let why = format!(
-            "There is no place to keep sessions in, since HOME is not set: give one with --store PATH or {VARIABLE}, or keep \
-             nothing with --no-session."
-        );
-        return Err(StartError(why));
+    let Some(path) = at.store.clone().or_else(usual_place) else {
+        let why = "There is no place to keep sessions in, since HOME is not set: give one with --store PATH or \
+                   LOOPWRIGHT_STORE, or keep nothing with --no-session.";
+        return Err(StartError(why.into()));
     };
     Ok(if is_directory(&path) { Arc::new(Jsonl::open(&path)?) } else { Arc::new(Sqlite::open(&path)?) })
+}
+
+/// Where sessions are kept if nobody says otherwise.
+pub(crate) fn usual_place() -> Option<PathBuf> {
+    let data = named_in_environment("XDG_DATA_HOME");
+    let data = data.or_else(|| Some(named_in_environment("HOME")?.join(".local").join("share")))?;
+    Some(data.join("loopwright").join("sessions.db"))
 }
 
 fn is_directory(path: &Path) -> bool {
@@ -76,16 +75,14 @@ impl Session {
         Session { store, name: info.id.clone(), info: Some(info), kept: true }
     }
 
-    /// The options, with those that the session was started with where they say nothing.
+    /// The options, with those that the session was started with where they say nothing, and with what is configured
+    /// where neither does.
     pub(crate) fn options(&self, given: &Options) -> Result<Options, StartError> {
-        let Some(kept) = self.info.as_ref().and_then(|info| info.settings.as_deref()) else { return Ok(given.clone()) };
-        let kept: Options = serde::Deserialize::deserialize(kept).map_err(|why| {
-            StartError(format!("The options that session `{}` was started with cannot be read: {why}.", self.name))
-        })?;
-        if let Some(freedoms) = given.kept_freedoms(&kept) {
+        let kept = self.info.as_ref().map(kept_options).transpose()?.unwrap_or_default();
+        if let (Some(freedoms), false) = (given.kept_freedoms(&kept), given.quiet) {
             print::show(&freedoms);
         }
-        Ok(given.clone().over(kept))
+        given.config.under(given.clone().over(kept))
     }
 
     /// Opens it for this agent. What had to be mended is told.
@@ -96,6 +93,14 @@ impl Session {
         }
         Ok(RunContext::new().session(self.name.clone()).shared_memory(memory).settings(built.settings.clone()))
     }
+}
+
+/// The options that a session was started with.
+pub(crate) fn kept_options(info: &SessionInfo) -> Result<Options, StartError> {
+    let Some(kept) = info.settings.as_deref() else { return Ok(Options::default()) };
+    Options::deserialize(kept).map_err(|why| {
+        StartError(format!("The options that session `{}` was started with cannot be read: {why}.", info.id))
+    })
 }
 
 /// What is known of a session, if it is there.

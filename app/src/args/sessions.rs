@@ -168,6 +168,21 @@ pub(crate) enum Sessions {
     },
 }
 
+impl Sessions {
+    /// Where the sessions are kept.
+    pub(crate) fn at(&mut self) -> &mut StoreAt {
+        match self {
+            Sessions::List { at, .. }
+            | Sessions::Show { at, .. }
+            | Sessions::Search { at, .. }
+            | Sessions::Export { at, .. }
+            | Sessions::Import { at, .. }
+            | Sessions::Delete { at, .. }
+            | Sessions::Fork { at, .. } => at,
+        }
+    }
+}
+
 /// `m7`, as `sessions show` has it.
 fn message(text: &str) -> Result<MessageId, String> {
     let number = text.strip_prefix('m').and_then(|number| number.parse().ok());

@@ -4,6 +4,7 @@
 
 mod agents_md;
 mod chat;
+mod config;
 mod confirmation;
 mod exit_codes;
 mod guard;
