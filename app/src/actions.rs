@@ -7,10 +7,10 @@ use loopwright::{ActionResult, Decision, InputEvent, PendingAction, PendingFilte
 use serde_json::Value;
 
 use crate::agent::{self, Allowed, StartError};
-use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs};
+use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Options};
 use crate::interrupt::Interrupt;
 use crate::print;
-use crate::run::{show, tell_open};
+use crate::run::{Told, show, tell_open};
 use crate::store::{self, Session};
 
 /// Nothing waits.
@@ -80,7 +80,8 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
         )));
     }
     let session = Session::known(store, info);
-    let options = session.options(&args.options)?;
+    let told = Told::of(args.json, args.speech);
+    let options = session.options(&Options { quiet: !told.notes(), ..args.options.clone() })?;
     let built = agent::build(&options, &Allowed::default()).await?;
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
@@ -90,8 +91,8 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
     }
     let taken = handle.send(InputEvent::ExternalActionResult(result)).await;
     taken.map_err(|why| StartError(format!("The answer was not taken: {why}.")))?;
-    let shown = show(handle, events, interrupt, args.json).await?;
-    if !args.json && !shown.open.is_empty() {
+    let shown = show(handle, events, interrupt, told).await?;
+    if told.calls() && !shown.open.is_empty() {
         tell_open(&shown.open, Some(&args.session));
     }
     Ok(shown.code)

@@ -14,6 +14,7 @@ mod print;
 mod run;
 mod serve;
 mod sessions;
+mod stdin;
 mod store;
 mod tools;
 

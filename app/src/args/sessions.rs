@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use loopwright::MessageId;
 
+use super::Speech;
 use super::options::Options;
 
 /// Where sessions are kept.
@@ -64,6 +65,8 @@ pub(crate) struct AnswerArgs {
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     #[command(flatten)]
     pub(crate) at: StoreAt,
     #[command(flatten)]

@@ -14,6 +14,7 @@ mod model;
 mod models;
 mod process;
 mod prompt;
+mod scripts;
 mod serve;
 mod serve_attacks;
 mod serve_faults;
