@@ -71,6 +71,20 @@ pub(crate) enum Command {
     /// Look at the tools, and run one without a model.
     #[command(subcommand)]
     Tools(Tools),
+    /// Print a script that completes this command line in a shell.
+    ///
+    /// For bash, `source <(loopwright completions bash)` in ~/.bashrc.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands.
+    Man {
+        /// The directory to write a page of each command into.
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

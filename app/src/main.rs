@@ -1,6 +1,6 @@
 //! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with `actions`, and the answer
 //! to it with `approve` and `deny`; what was said with `sessions`; a server with `serve`; `models` to choose from; one tool
-//! with `tools call`.
+//! with `tools call`; what is set with `config`; and for shells and manuals `completions` and `man`.
 
 mod actions;
 mod agent;
@@ -14,6 +14,7 @@ mod print;
 mod run;
 mod serve;
 mod sessions;
+mod shell;
 mod stdin;
 mod store;
 mod tools;
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
 /// Fills in what flags do not say and the environment or the user's file does; what a project's file or a session says
 /// is added when the directory is known ([`store::Session::options`]).
 fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
+    if let Some(Command::Completions { .. } | Command::Man { .. }) = &cli.command {
+        return Ok(()); // there may be no user yet
+    }
     let config = Config::load(cli.no_config)?;
     let (options, at) = match &mut cli.command {
         None => (Some(&mut cli.chat.options), Some(&mut cli.chat.which.at)),
@@ -60,6 +64,7 @@ fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
         Some(Command::Deny(args)) => (Some(&mut args.answer.options), Some(&mut args.answer.at)),
         Some(Command::Actions(args)) => (None, Some(&mut args.at)),
         Some(Command::Sessions(what)) => (None, Some(what.at())),
+        Some(Command::Completions { .. } | Command::Man { .. }) => return Ok(()),
         Some(Command::Config(args)) => (Some(&mut args.options), None), // it tells what is a flag and what is not
         Some(Command::Models(args)) => {
             config.under_models(&mut args.models);
@@ -86,6 +91,8 @@ fn dispatch(cli: Cli) -> Result<u8, StartError> {
         Some(Command::Serve(args)) => start(serve::serve(&args)),
         Some(Command::Config(args)) => start(config::config(&args)),
         Some(Command::Models(args)) => models::models(&args),
+        Some(Command::Completions { shell }) => shell::completions(shell),
+        Some(Command::Man { directory }) => shell::man(directory.as_deref()),
         Some(Command::Chat(args)) => start(chat::chat(&args)),
         Some(Command::Actions(args)) => start(actions::actions(&args)),
         Some(Command::Approve(args)) => start(actions::approve(&args)),

@@ -21,4 +21,5 @@ mod serve_faults;
 mod serve_sessions;
 mod server;
 mod sessions;
+mod shell;
 mod tools;
