@@ -12,6 +12,7 @@ mod http;
 mod json;
 mod model;
 mod models;
+mod outputs;
 mod process;
 mod prompt;
 mod scripts;
