@@ -44,6 +44,10 @@ impl Layer {
         self.0.insert(key.name, (value, source));
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     fn value<T: serde::de::DeserializeOwned>(&self, key: &str) -> Option<T> {
         T::deserialize(&self.0.get(key)?.0).ok()
     }

@@ -45,8 +45,11 @@ impl File<'_> {
         for (name, value) in entries {
             let at = name.span().start;
             let name = format!("{prefix}{}", name.into_inner());
-            if name == "serve" && matches!(value.get_ref(), DeValue::Table(_)) {
-                let DeValue::Table(table) = value.into_inner() else { continue };
+            if name == "serve" {
+                let DeValue::Table(table) = value.into_inner() else {
+                    let why = "`serve` must be a table: write [serve] on a line of its own, and its settings below.";
+                    return Err(self.wrong(at, why));
+                };
                 self.table(table, "serve.", layer)?;
                 continue;
             }
@@ -55,6 +58,11 @@ impl File<'_> {
             };
             if let (Some(risk), Whose::Project { own }) = (key.risk, self.whose) {
                 return Err(self.wrong(at, &not_here(key, risk, own)));
+            }
+            if ["readable", "writable", "unconfined"].contains(&key.name) && both(layer, key, value.get_ref()) {
+                let why = "commands that are `unconfined` can read and write all that you can: leave that out, or \
+                           `readable` and `writable`.";
+                return Err(self.wrong(at, why));
             }
             let kind = value.get_ref().type_str();
             let read = Value::deserialize(ValueDeserializer::from(value)).ok();
@@ -74,6 +82,14 @@ impl File<'_> {
 
     fn wrong(&self, at: usize, what: &str) -> StartError {
         StartError(format!("{}:{}: {what}", self.path.display(), self.line(at)))
+    }
+}
+
+/// Whether commands would be unconfined and confined with exceptions, as flags cannot say either.
+fn both(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
+    match key.name {
+        "unconfined" => value.as_bool() == Some(true) && ["readable", "writable"].iter().any(|key| layer.has(key)),
+        _ => layer.value("unconfined") == Some(true),
     }
 }
 
@@ -129,7 +145,9 @@ mod tests {
             ("thinking = \"hard\"", ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh."),
             ("[serve]\naddr = \"here\"", ":2: `serve.addr` must be an address and a port"),
             ("[serve]\nadr = \"here\"", ":2: there is no setting `serve.adr`; did you mean `serve.addr`?"),
-            ("serve = 1", ":1: there is no setting `serve`"),
+            ("serve = 1", ":1: `serve` must be a table: write [serve]"),
+            ("unconfined = true\nreadable = [\"/a\"]", ":2: commands that are `unconfined` can read"),
+            ("writable = \"/a\"\nunconfined = true", ":2: commands that are `unconfined` can read"),
             ("[agents]\nx = 1", ":1: there is no setting `agents`"),
             (
                 "openai_api_key = \"sk-x\"",
@@ -141,6 +159,15 @@ mod tests {
             let why = told(text, Whose::User);
             assert!(why.contains(says) && !why.contains('\n') && !why.contains("sk-x"), "{text:?}: {why}");
         }
+    }
+
+    #[test]
+    fn the_readmes_example_is_one() {
+        let readme = include_str!("../../../README.md");
+        let block = readme.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
+        let layer = read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Whose::User).unwrap();
+        assert!(layer.has("approve") && layer.has("serve.max_runs"));
+        read("unconfined = false\nreadable = [\"/a\"]", Path::new("/p/loopwright.toml"), Whose::User).unwrap();
     }
 
     /// C114: a project's `loopwright.toml` can give away neither rights nor keys: each such setting is an error that names

@@ -56,11 +56,12 @@ struct Row {
 }
 
 fn row(name: &'static str, layers: &[&Layer], force: &Layer) -> Row {
+    let set = layers.iter().find_map(|layer| layer.0.get(name));
     let of_agent = name != "store" && !name.starts_with("serve.");
-    let set = layers.iter().find_map(|layer| layer.0.get(name)).filter(|_| !of_agent || force.0.contains_key(name));
-    let (value, source) = match set {
-        Some((value, source)) => (value.clone(), Some(source.clone())),
-        None => (built_in(name), None),
+    let value = if of_agent { force.0.get(name) } else { set }.map(|(value, _)| value.clone());
+    let (value, source) = match (value, set) {
+        (Some(value), Some((_, source))) => (value, Some(source.clone())),
+        _ => (built_in(name), None),
     };
     let value = match value {
         Value::String(url) if name == "base_url" => json!(without_key(&url)),

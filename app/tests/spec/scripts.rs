@@ -55,6 +55,15 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     let last: Value = serde_json::from_str(exit.out.lines().last().unwrap()).unwrap();
     assert_eq!((exit.code, &last["type"], &last["value"]), (0, &json!("agent_end"), &json!({ "sheep": 3 })));
 
+    let run = Process::start(&project, &[&args[..], &["--session", "s"]].concat());
+    server.request().call(&[("write_file", json!({ "path": "a.txt", "content": "hi" }))]);
+    let exit = run.end();
+    assert_eq!((exit.code, exit.out.as_str()), (3, ""), "{exit:?}");
+    let approve = Process::start(&project, &["approve", "-q", "s", "call_0"]);
+    server.request().say("```\n{\"sheep\": 4}\n```");
+    let exit = approve.end();
+    assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "{\"sheep\":4}\n", ""));
+
     for (text, says) in
         [("{", "it is not JSON"), ("{\"type\": \"sheep\"}", "the output schema is not valid"), ("3", "not valid")]
     {
