@@ -1,5 +1,8 @@
 //! `loopwright serve`: the agent over HTTP, until Ctrl-C or SIGTERM.
 
+use std::io::ErrorKind;
+use std::time::Duration;
+
 use loopwright_server::{Named, Server};
 use tokio::net::TcpListener;
 
@@ -19,6 +22,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
         named = named.default_model(model, args.base_url.clone());
     }
     let mut builder = Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
+    builder = builder.grace(Duration::from_secs(args.grace.into()));
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
@@ -41,13 +45,15 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
             () = terminate.pressed() => {}
         }
         let again = Interrupt::listen(); // counts from here on
-        print::tell("Ending: what goes on has ten seconds. Ctrl-C once more ends it at once.");
+        print::tell(&format!("Ending: what goes on has {} seconds. Ctrl-C once more ends it at once.", args.grace));
         let _ = ending.send(again);
     };
     tokio::select! {
         served = loopwright_server::serve(listener, server, shutdown) => {
-            let failed = |why| StartError(format!("{why}. Give a token with --token or in {TOKEN}."));
-            served.map_err(failed)?;
+            served.map_err(|why| match why.kind() {
+                ErrorKind::InvalidInput => StartError(format!("{why} Give one with --token or in {TOKEN}.")),
+                _ => StartError(format!("The server cannot be begun: {why}.")),
+            })?;
             Ok(0)
         }
         () = async {

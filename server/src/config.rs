@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loopwright::{InMemoryStore, MemoryStore};
 use loopwright_tools::Commands;
@@ -45,6 +46,17 @@ pub(crate) struct Limits {
     pub(crate) runs_per_client: usize,
     /// Runs at a time, of all.
     pub(crate) runs: usize,
+    /// Sessions that are open at a time.
+    pub(crate) sessions: usize,
+    /// How long what goes on may take to end when the server does.
+    pub(crate) grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let grace = Duration::from_secs(10);
+        Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096, sessions: 4096, grace }
+    }
 }
 
 impl Server {
@@ -61,7 +73,7 @@ impl Server {
             token: None,
             hosts: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
-            limits: Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096 },
+            limits: Limits::default(),
         }
     }
 }
@@ -110,9 +122,21 @@ impl ServerBuilder {
         self.limits.body = bytes;
         self
     }
-    /// The most runs at a time: of one client's address, 32 by default, and of all together, 4,096.
+    /// The most runs at a time, of requests and of live sessions: of one client's address, 32 by default, and of all
+    /// together, 4,096. A session that waits for an answer has none.
     pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
         (self.limits.runs_per_client, self.limits.runs) = (per_client, all);
+        self
+    }
+    /// The most live sessions that are open at a time, 4,096 by default. Those that nobody uses make room for others;
+    /// where all are in use or run, further ones are refused.
+    pub fn max_open_sessions(mut self, sessions: usize) -> Self {
+        self.limits.sessions = sessions;
+        self
+    }
+    /// How long what goes on may take to end when a [served](crate::serve) server ends; ten seconds by default.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.limits.grace = time;
         self
     }
 
@@ -139,7 +163,7 @@ impl ServerBuilder {
             hosts: self.hosts,
             store: self.store,
             runs: Runs::default(),
-            live: Live::new(metrics.clone()),
+            live: Live::new(metrics.clone(), self.limits.sessions),
             metrics,
             drain: Drain::default(),
             limits: self.limits,

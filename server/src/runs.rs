@@ -3,17 +3,29 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
+use tokio::sync::Notify;
 
 use crate::config::Limits;
 use crate::error::{ApiError, Kind};
 
+/// How long who has too many runs is let wait for one of them: it may have ended a moment ago.
+const MOMENT: Duration = Duration::from_millis(50);
+
 /// The runs that go on. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Runs(Arc<Mutex<Counts>>);
+pub(crate) struct Runs(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    counts: Mutex<Counts>,
+    /// Told when a run has ended.
+    ended: Notify,
+}
 
 #[derive(Default)]
 struct Counts {
@@ -33,30 +45,59 @@ pub(crate) struct Permit {
 
 impl Runs {
     /// One more run of this client.
-    pub(crate) fn begin(&self, client: Client, limits: &Limits) -> Result<Permit, ApiError> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) async fn begin(&self, client: Client, limits: &Limits) -> Result<Permit, ApiError> {
+        let ended = self.0.ended.notified();
+        if let Some(permit) = self.try_begin(client, limits) {
+            return Ok(permit);
+        }
+        let _ = tokio::time::timeout(MOMENT, ended).await; // the next line tells
+        self.try_begin(client, limits).ok_or_else(|| {
+            let why = "Too many runs go on: wait until one has ended, abort one, or close its connection.";
+            ApiError::new(Kind::TooMany, why)
+        })
+    }
+
+    fn try_begin(&self, client: Client, limits: &Limits) -> Option<Permit> {
+        let mut counts = self.counts();
         let own = client.0.map_or(0, |ip| counts.by_client.get(&ip).copied().unwrap_or(0));
         if own >= limits.runs_per_client || counts.all >= limits.runs {
-            let why = "Too many runs go on: wait until one has ended, or close its connection.";
-            return Err(ApiError::new(Kind::TooMany, why));
+            return None;
         }
         counts.all += 1;
         if let Some(ip) = client.0 {
             counts.by_client.insert(ip, own + 1);
         }
-        Ok(Permit { runs: self.clone(), client })
+        Some(Permit { runs: self.clone(), client })
+    }
+
+    /// Resolves when none goes on.
+    pub(crate) async fn none(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.counts().all == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut counts = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.runs.counts();
         counts.all = counts.all.saturating_sub(1);
-        let Some(ip) = self.client.0 else { return };
-        match counts.by_client.get_mut(&ip) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => drop(counts.by_client.remove(&ip)),
+        if let Some(ip) = self.client.0 {
+            match counts.by_client.get_mut(&ip) {
+                Some(own) if *own > 1 => *own -= 1,
+                _ => drop(counts.by_client.remove(&ip)),
+            }
         }
+        drop(counts);
+        self.runs.0.ended.notify_waiters();
     }
 }
 
@@ -82,18 +123,31 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
 mod tests {
     use super::*;
 
-    #[test]
-    fn runs_are_counted_by_client_and_given_back() {
-        let (runs, limits) = (Runs::default(), Limits { body: 0, runs_per_client: 2, runs: 3 });
+    fn limits() -> Limits {
+        Limits { runs_per_client: 2, runs: 3, ..Limits::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_are_counted_by_client_and_given_back() {
+        let (runs, limits) = (Runs::default(), limits());
         let [a, b, c] = ["10.0.0.1", "2001:db8::1", "2001:db8::2"].map(|ip| Client::of(ip.parse().unwrap()));
         assert_eq!(b, c, "one network");
-        let (first, second) = (runs.begin(a, &limits).unwrap(), runs.begin(a, &limits).unwrap());
-        assert!(runs.begin(a, &limits).is_err(), "two are its share");
-        let third = runs.begin(b, &limits).unwrap();
-        assert!(runs.begin(b, &limits).is_err(), "three are all");
-        drop((first, second, third));
-        assert!(runs.begin(a, &limits).is_ok());
-        let counts = runs.0.lock().unwrap();
+        let (first, second) = (runs.begin(a, &limits).await.unwrap(), runs.begin(a, &limits).await.unwrap());
+        assert!(runs.begin(a, &limits).await.is_err(), "two are its share");
+        let third = runs.begin(b, &limits).await.unwrap();
+        assert!(runs.begin(b, &limits).await.is_err(), "three are all");
+        drop((first, second));
+        assert!(runs.begin(a, &limits).await.is_ok());
+        tokio::join!(runs.none(), async { drop(third) });
+        let counts = runs.counts();
         assert_eq!((counts.all, counts.by_client.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_at_this_moment_makes_room() {
+        let (runs, limits, client) = (Runs::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
+        let (first, _second) = (runs.begin(client, &limits).await.unwrap(), runs.begin(client, &limits).await.unwrap());
+        let (third, ()) = tokio::join!(runs.begin(client, &limits), async { drop(first) });
+        assert!(third.is_ok());
     }
 }

@@ -33,14 +33,13 @@ const HEAD: usize = 64 * 1024;
 const HEADERS: usize = 100;
 /// How long a client may take nothing of what is sent to it.
 const STALL: Duration = Duration::from_secs(30);
-/// How long what goes on may take to end when the server does.
-const GRACE: Duration = Duration::from_secs(10);
 /// How long the streams of events may take to end after that.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long to wait when no connection can be taken, as when all files are open.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for ten seconds at most.
+/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for
+/// [some seconds](crate::ServerBuilder::grace) at most; whose run does not end in time is told so.
 ///
 /// Requests must come by a name of this server (`Host`: the address, `localhost`, or a
 /// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token if there is one.
@@ -65,9 +64,10 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
     // From here on whoever comes is told that it is too late, until what goes on has ended.
     connections.close();
     let server = door.server.clone();
-    let ended = tokio::time::timeout(GRACE + LAST_WORDS, connections.wait()); // what is left goes with the runtime
+    let grace = server.shared().limits.grace;
+    let ended = tokio::time::timeout(grace + LAST_WORDS, connections.wait()); // what is left goes with the runtime
     tokio::select! {
-        _ = async { tokio::join!(server.drain(GRACE), ended) } => {}
+        _ = async { tokio::join!(server.drain(grace), ended) } => {}
         () = door.let_in(&late, false) => {}
     }
     Ok(())

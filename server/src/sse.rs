@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use loopwright::{AgentEvent, Body, Content, Decision, Envelope, EventStream, Message, Part, Update};
 use serde_json::Value;
 
 /// How long a stream is silent before it says that it is there.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Sends events to a client, each in a frame with its type, its JSON in one line, and its number if it has one of its own.
 ///
@@ -21,20 +23,35 @@ pub fn sse<S>(events: S) -> Sse<impl Stream<Item = Result<Event, Infallible>> + 
 where
     S: Stream<Item = Arc<Envelope>> + Send + 'static,
 {
-    let mut last = 0;
-    let frames = events.map(move |envelope| {
-        let numbered = envelope.seq > last;
-        last = envelope.seq.max(last);
-        Ok(frame(&envelope, numbered))
-    });
+    let mut numbering = Numbering::default();
+    let frames = events.map(move |envelope| Ok(numbering.frame(&envelope)));
     Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT))
 }
 
-/// One event. Only those with a number of their own have an id: so a browser that reconnects names the last of them.
-pub(crate) fn frame(envelope: &Envelope, numbered: bool) -> Event {
-    let json = serde_json::to_value(envelope).unwrap_or_default();
-    let frame = Event::default().event(json["type"].as_str().unwrap_or("error")).data(json.to_string());
-    if numbered { frame.id(envelope.seq.to_string()) } else { frame }
+/// The response with these frames, which says now and then that it is there.
+pub(crate) fn alive(frames: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let frames = Sse::new(frames.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // A proxy that keeps text back would make one piece of what streams.
+    let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    ([unbuffered], frames).into_response()
+}
+
+/// Knows the number of the last event. Only those with a number of their own have an id: so a browser that reconnects names
+/// the last of them.
+#[derive(Default)]
+pub(crate) struct Numbering(pub(crate) u64);
+
+impl Numbering {
+    /// The next event.
+    pub(crate) fn frame(&mut self, envelope: &Envelope) -> Event {
+        let json = serde_json::to_value(envelope).unwrap_or_default();
+        let frame = Event::default().event(json["type"].as_str().unwrap_or("error")).data(json.to_string());
+        if envelope.seq <= self.0 {
+            return frame;
+        }
+        self.0 = envelope.seq;
+        frame.id(envelope.seq.to_string())
+    }
 }
 
 /// Gives events a form that anybody may see.

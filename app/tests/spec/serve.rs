@@ -420,11 +420,48 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     assert_eq!(served.process.end().code, 0);
 }
 
+/// C108: what does not end in the grace is stopped, its client is told, and the server ends by itself.
+#[test]
+fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
+    let mut served = Served::start(&["--grace", "0"]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon ");
+    connection.event_of("content");
+    served.process.signal("-TERM");
+    served.process.err.until("what goes on has 0 seconds");
+    let last = connection.events();
+    assert_eq!(types(&last), ["error", "complete"], "{last:?}");
+    assert_eq!(last[0]["kind"], "draining");
+    request.until_hung_up();
+    assert_eq!(served.process.end().code, 0);
+}
+
+/// A second signal ends it at once, whatever goes on.
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    for first in ["-INT", "-TERM"] {
+        let mut served = Served::start(&["--grace", "3600"]);
+        let mut connection = served.ask("Talk", &json!({}));
+        let mut request = served.model.request();
+        request.begin();
+        request.text("Once upon ");
+        connection.event_of("content");
+        served.process.signal(first);
+        served.process.err.until("Ending");
+        served.process.interrupt();
+        assert_eq!(served.process.end().code, 130, "after {first}");
+        assert!(connection.events().is_empty(), "there was no time for words");
+        request.until_hung_up();
+    }
+}
+
 #[test]
 fn other_machines_reach_it_only_with_a_token() {
     let dir = project();
     let refused = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
-    assert!(refused.code == 2 && refused.err.contains("--token"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("run commands. Give one with --token"), "{refused:?}");
     let short = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
     assert!(short.code == 2 && short.err.contains("16 characters"), "{short:?}");
     let missing = Process::start(&dir, &["serve", "--root", "missing"]).end();
