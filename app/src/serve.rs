@@ -10,13 +10,14 @@ use crate::agent::StartError;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use crate::run::ABORTED;
-use crate::{models, print, store};
+use crate::{log, models, print, store};
 
 /// The environment variable with the token.
 const TOKEN: &str = "LOOPWRIGHT_TOKEN";
 
 /// Serves until it is told to stop, and gives the exit code.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
+    log::begin()?;
     let mut named = Named::default().catalogue(models::catalogue(args.models.as_ref())?);
     if let Some(model) = &args.model {
         named = named.default_model(model, args.base_url.clone());

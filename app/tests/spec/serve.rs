@@ -24,9 +24,14 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(args: &[&str]) -> Served {
+        Served::start_with(args, &[])
+    }
+
+    /// With these environment variables besides.
+    fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Served {
         let (dir, model) = (project(), Server::start());
         let args = [&["serve", "--addr", "127.0.0.1:0"], args].concat();
-        let mut process = Process::start_with(&dir, &args, &[("PATH", "/usr/bin:/bin")]);
+        let mut process = Process::start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
         let address = process.err.word_after("http://");
         Served { process, dir, model, address }
     }
@@ -252,7 +257,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
 /// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in neither, nor in a log
 #[test]
 fn errors_are_told_in_an_error_frame() {
-    let mut served = Served::start(&[]);
+    let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
     let mut connection = served.ask("Fail", &json!({}));
     let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
     served.model.request().answer("401 Unauthorized", &why);
@@ -268,8 +273,27 @@ fn errors_are_told_in_an_error_frame() {
     request.answer("400 Bad Request", &json!({ "error": { "message": "No such thing." } }));
     assert_eq!(connection.event_of("error")["kind"], "invalid_request");
     assert!(connection.events().iter().all(|event| event["type"] == "complete"));
-    let log = served.process.err.so_far();
+    served.process.signal("-TERM");
+    let log = served.process.end().err;
+    let logged = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((logged("a run begins"), logged("close")), (2, 4), "runs and replies are in it: {log}");
     assert!(!log.contains(KEY), "{log}");
+}
+
+#[test]
+fn the_log_is_as_much_as_the_environment_says() {
+    let dir = project();
+    let wrong = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &[("LOOPWRIGHT_LOG", "loud")]).end();
+    assert!(wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"), "{wrong:?}");
+    for (level, lines) in [("", [false, false]), ("info", [true, false]), ("debug", [true, true])] {
+        let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", level)]);
+        let mut connection = served.ask("Hello", &json!({}));
+        served.model.request().say("Hello.");
+        connection.events();
+        served.process.signal("-TERM");
+        let log = served.process.end().err;
+        assert_eq!(["invoke_agent", "a run begins"].map(|text| log.contains(text)), lines, "{level}: {log}");
+    }
 }
 
 #[test]
