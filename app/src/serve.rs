@@ -30,6 +30,9 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, 4096);
     }
+    if let Some(connections) = args.max_connections {
+        builder = builder.max_connections(connections as usize);
+    }
     if let Some(token) = args.token.clone().or_else(told) {
         builder = builder.token(token);
     }

@@ -23,7 +23,7 @@ use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
 use crate::observe::Observer;
-use crate::runs::Client;
+use crate::shares::Client;
 
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
 const SYSTEM: &str = include_str!("agent_chat/system.md");
@@ -40,7 +40,7 @@ async fn chat(
     let shared = server.shared();
     shared.drain.check()?;
     let ChatRequest { message, work_dir, history, llm_config, confirm, auto_approve } = request.checked()?;
-    let permit = shared.runs.begin(client, &shared.limits).await?;
+    let share = shared.runs.begin(client, &shared.limits).await?;
     let model = shared.models.configured(&llm_config).map_err(|why| ApiError::from(why).with_path("/llmConfig"))?;
     let workspace = shared.roots.workspace(work_dir).await?;
     let items = history::items(&history)?;
@@ -73,7 +73,7 @@ async fn chat(
     let (handle, _) =
         agent.map_err(|why| failed(&why))?.run(RunContext::new().memory(memory)).await.map_err(|why| failed(&why))?;
     // From here on a client that leaves ends the run, also while it is being begun.
-    let session = Session::new(handle.clone(), permit);
+    let session = Session::new(handle.clone(), share);
     let events = handle.prompt_stream(message).await.map_err(|why| failed(&why))?;
     let (over, open) = (Box::pin(shared.drain.over()), shared.metrics.open_stream());
     let mut response = Running { session, events, observer, over, _open: open }.into_response();

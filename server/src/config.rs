@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use loopwright::{InMemoryStore, MemoryStore};
 use loopwright_tools::Commands;
+use tokio::sync::Semaphore;
 
 use crate::drain::Drain;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::roots::Roots;
-use crate::runs::Runs;
+use crate::shares::Shares;
 
 /// What all routes share. Clones are the same server.
 #[derive(Clone)]
@@ -31,7 +32,9 @@ pub(crate) struct Shared {
     pub(crate) hosts: Vec<String>,
     pub(crate) store: Arc<dyn MemoryStore>,
     pub(crate) limits: Limits,
-    pub(crate) runs: Runs,
+    /// For so many bytes of bodies there is room.
+    pub(crate) bodies: Semaphore,
+    pub(crate) runs: Shares,
     pub(crate) live: Live,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
@@ -42,6 +45,10 @@ pub(crate) struct Shared {
 pub(crate) struct Limits {
     /// Bytes of a request's body.
     pub(crate) body: usize,
+    /// Bytes of all bodies that are read or looked at.
+    pub(crate) bodies: usize,
+    /// Connections at a time, of one address.
+    pub(crate) connections: usize,
     /// Runs at a time, of one address.
     pub(crate) runs_per_client: usize,
     /// Runs at a time, of all.
@@ -55,7 +62,8 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let grace = Duration::from_secs(10);
-        Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096, sessions: 4096, grace }
+        let (body, bodies) = (4 * 1024 * 1024, 256 * 1024 * 1024);
+        Limits { body, bodies, connections: 1024, runs_per_client: 32, runs: 4096, sessions: 4096, grace }
     }
 }
 
@@ -122,6 +130,17 @@ impl ServerBuilder {
         self.limits.body = bytes;
         self
     }
+    /// The most bytes of all bodies together that are held while requests arrive and are looked at; 256 MiB by default.
+    pub fn max_bodies(mut self, bytes: usize) -> Self {
+        self.limits.bodies = bytes;
+        self
+    }
+    /// The most connections of one client's address to a [served](crate::serve) server; 1,024 by default, and 16,384 of all
+    /// together. Each stream of events is one.
+    pub fn max_connections(mut self, per_client: usize) -> Self {
+        self.limits.connections = per_client;
+        self
+    }
     /// The most runs at a time, of requests and of live sessions: of one client's address, 32 by default, and of all
     /// together, 4,096. A session that waits for an answer has none.
     pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
@@ -162,9 +181,10 @@ impl ServerBuilder {
             token: self.token.as_deref().map(crate::guard::digest),
             hosts: self.hosts,
             store: self.store,
-            runs: Runs::default(),
+            runs: Shares::default(),
             live: Live::new(metrics.clone(), self.limits.sessions),
             metrics,
+            bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain: Drain::default(),
             limits: self.limits,
         })))

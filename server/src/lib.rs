@@ -31,9 +31,9 @@ mod observe;
 mod openapi;
 mod page;
 mod roots;
-mod runs;
 mod serve;
 mod sessions;
+mod shares;
 mod sse;
 
 use axum::Router;

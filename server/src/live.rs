@@ -18,8 +18,8 @@ use crate::config::Server;
 use crate::error::{ApiError, Kind};
 use crate::metrics::Metrics;
 use crate::observe::Observer;
-use crate::runs::{Client, Permit};
 use crate::sessions::agent;
+use crate::shares::{Client, Share};
 
 /// A session that nobody has used for this long is closed, at most twice as long after its last use.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ struct Open {
 }
 
 /// What a session's run takes of its client's share; none at rest.
-type Run = Arc<tokio::sync::Mutex<Weak<Permit>>>;
+type Run = Arc<tokio::sync::Mutex<Weak<Share>>>;
 
 /// A session that somebody uses: it stays open while this lives.
 pub(crate) struct Used {
@@ -72,34 +72,34 @@ pub(crate) struct Used {
 pub(crate) struct User(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 /// A run that is begun in a session: its place among the runs is given back when the session is at rest.
-pub(crate) struct Begun(Option<(AgentHandle, Arc<Permit>)>);
+pub(crate) struct Begun(Option<(AgentHandle, Arc<Share>)>);
 
 impl Used {
     /// Takes one of the client's runs, unless a run goes on in this session: then whatever comes is a part of that one, or
     /// waits for it.
     pub(crate) async fn begin(&self, server: &Server, client: Client) -> Result<Begun, ApiError> {
         let mut run = self.run.lock().await;
-        let permit = match run.upgrade() {
-            Some(permit) => permit,
+        let share = match run.upgrade() {
+            Some(share) => share,
             None => {
                 let shared = server.shared();
-                let permit = Arc::new(shared.runs.begin(client, &shared.limits).await?);
-                *run = Arc::downgrade(&permit);
-                permit
+                let share = Arc::new(shared.runs.begin(client, &shared.limits).await?);
+                *run = Arc::downgrade(&share);
+                share
             }
         };
-        Ok(Begun(Some((self.handle.clone(), permit))))
+        Ok(Begun(Some((self.handle.clone(), share))))
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let (Some((handle, permit)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some((handle, share)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
         runtime.spawn(async move {
             handle.wait_for_idle().await;
-            drop(permit);
+            drop(share);
         });
     }
 }

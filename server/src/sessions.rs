@@ -23,7 +23,7 @@ use self::path::Id;
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::ApiError;
-use crate::runs::Client;
+use crate::shares::Client;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()

@@ -13,15 +13,15 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::frames::{CutOff, Frame, Frames};
 use crate::metrics::OpenStream;
 use crate::observe::Observer;
-use crate::runs::Permit;
+use crate::shares::Share;
 use crate::sse::alive;
 
 /// The session of a run, before the run has begun and until it has ended. Dropped before its end, the run is aborted.
-pub(crate) struct Session(Option<(AgentHandle, Permit)>);
+pub(crate) struct Session(Option<(AgentHandle, Share)>);
 
 impl Session {
-    pub(crate) fn new(handle: AgentHandle, permit: Permit) -> Self {
-        Session(Some((handle, permit)))
+    pub(crate) fn new(handle: AgentHandle, share: Share) -> Self {
+        Session(Some((handle, share)))
     }
     /// The run has ended.
     fn ended(&mut self) {
@@ -30,15 +30,15 @@ impl Session {
 
     /// Aborts the run.
     fn stop(&mut self) {
-        let (Some((handle, permit)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some((handle, share)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        // The permit is given back when the run is over: whoever hangs up does not get more of them at a time.
+        // The share is given back when the run is over: whoever hangs up does not get more of them at a time.
         runtime.spawn(async move {
             if handle.abort().await.is_ok() {
                 handle.wait_for_idle().await;
             }
-            drop(permit);
+            drop(share);
         });
     }
 }

@@ -18,7 +18,7 @@ use super::{refused, with_session};
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
-use crate::runs::Client;
+use crate::shares::Client;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()

@@ -86,7 +86,12 @@ impl Api {
     pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
-        let response = self.send(request.body(body).unwrap()).await;
+        self.answer(request.body(body).unwrap()).await
+    }
+
+    /// The answer to a request: its status and its body, as JSON if it is that.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> (u16, Value) {
+        let response = self.send(request).await;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap();

@@ -1,8 +1,12 @@
 //! What a client may take: runs and open sessions; and what is left of a request that is given up.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
+use futures::StreamExt;
 use loopwright::testing::{Gate, Script};
 use loopwright::{BlockKind, InMemoryStore, ModelEvent};
 use serde_json::{Value, json};
@@ -203,6 +207,33 @@ async fn a_run_that_outlives_the_grace_has_a_last_frame() {
         drop(reader);
         assert!(metric(&api, "runs_active 0").await && metric(&api, "event_streams 0").await);
     }
+}
+
+/// C109: of all bodies together so much is held and no more; what arrives slowly holds what has come of it, and gives it back.
+#[tokio::test(start_paused = true)]
+async fn so_much_is_held_of_all_bodies_together() {
+    let api = Api::with(Arc::new(InMemoryStore::new()), [], |builder| builder.max_bodies(1_000_000));
+    let begins = |size: usize| {
+        let (first, never) =
+            (futures::stream::iter([Ok::<_, Infallible>(vec![b' '; size])]), futures::stream::pending());
+        let body = Body::from_stream(first.chain(never));
+        Request::post("/api/sessions").header("content-type", "application/json").body(body).unwrap()
+    };
+    let named = |length: usize| json!({ "name": "n".repeat(length) });
+    let slow = [api.answer(begins(300_000)), api.answer(begins(300_000))];
+    let mut slow = futures::future::join_all(slow);
+    assert!(futures::poll!(&mut slow).is_pending());
+    refused(api.post("/api/sessions", named(500_000)).await, "Too many large requests");
+    assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "there is room for it");
+    for _ in 0..5 {
+        assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "it was given back");
+    }
+    let answers = slow.await; // thirty seconds later
+    assert!(
+        answers.iter().all(|(status, body)| *status == 400 && body.to_string().contains("too long")),
+        "{answers:?}"
+    );
+    assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
 }
 
 /// The types of the frames up to the end, and of an `error` its kind.

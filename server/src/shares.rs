@@ -1,4 +1,4 @@
-//! How many runs go on at a time, of one client and of all.
+//! What clients have of what is limited, each of them and all together: runs, connections.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -16,14 +16,14 @@ use crate::error::{ApiError, Kind};
 /// How long who has too many runs is let wait for one of them: it may have ended a moment ago.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The runs that go on. Clones are the same.
+/// What is taken at the moment. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Runs(Arc<Inner>);
+pub(crate) struct Shares(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     counts: Mutex<Counts>,
-    /// Told when a run has ended.
+    /// Told when something is given back.
     ended: Notify,
 }
 
@@ -37,40 +37,42 @@ struct Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client(Option<IpAddr>);
 
-/// A run may go on while this is kept.
-pub(crate) struct Permit {
-    runs: Runs,
+/// Somebody's part of it, until it is dropped.
+pub(crate) struct Share {
+    of: Shares,
     client: Client,
 }
 
-impl Runs {
-    /// One more run of this client.
-    pub(crate) async fn begin(&self, client: Client, limits: &Limits) -> Result<Permit, ApiError> {
-        let ended = self.0.ended.notified();
-        if let Some(permit) = self.try_begin(client, limits) {
-            return Ok(permit);
-        }
-        let _ = tokio::time::timeout(MOMENT, ended).await; // the next line tells
-        self.try_begin(client, limits).ok_or_else(|| {
-            let why = "Too many runs go on: wait until one has ended, abort one, or close its connection.";
-            ApiError::new(Kind::TooMany, why)
-        })
-    }
-
-    fn try_begin(&self, client: Client, limits: &Limits) -> Option<Permit> {
+impl Shares {
+    /// One more of this client, if it and all together have not as many already.
+    pub(crate) fn take(&self, client: Client, per_client: usize, all: usize) -> Option<Share> {
         let mut counts = self.counts();
         let own = client.0.map_or(0, |ip| counts.by_client.get(&ip).copied().unwrap_or(0));
-        if own >= limits.runs_per_client || counts.all >= limits.runs {
+        if own >= per_client || counts.all >= all {
             return None;
         }
         counts.all += 1;
         if let Some(ip) = client.0 {
             counts.by_client.insert(ip, own + 1);
         }
-        Some(Permit { runs: self.clone(), client })
+        Some(Share { of: self.clone(), client })
     }
 
-    /// Resolves when none goes on.
+    /// One more run of this client.
+    pub(crate) async fn begin(&self, client: Client, limits: &Limits) -> Result<Share, ApiError> {
+        let take = || self.take(client, limits.runs_per_client, limits.runs);
+        let ended = self.0.ended.notified();
+        if let Some(share) = take() {
+            return Ok(share);
+        }
+        let _ = tokio::time::timeout(MOMENT, ended).await; // the next line tells
+        take().ok_or_else(|| {
+            let why = "Too many runs go on: wait until one has ended, abort one, or close its connection.";
+            ApiError::new(Kind::TooMany, why)
+        })
+    }
+
+    /// Resolves when nothing is taken.
     pub(crate) async fn none(&self) {
         loop {
             let ended = self.0.ended.notified();
@@ -86,9 +88,9 @@ impl Runs {
     }
 }
 
-impl Drop for Permit {
+impl Drop for Share {
     fn drop(&mut self) {
-        let mut counts = self.runs.counts();
+        let mut counts = self.of.counts();
         counts.all = counts.all.saturating_sub(1);
         if let Some(ip) = self.client.0 {
             match counts.by_client.get_mut(&ip) {
@@ -97,7 +99,7 @@ impl Drop for Permit {
             }
         }
         drop(counts);
-        self.runs.0.ended.notify_waiters();
+        self.of.0.ended.notify_waiters();
     }
 }
 
@@ -129,7 +131,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn runs_are_counted_by_client_and_given_back() {
-        let (runs, limits) = (Runs::default(), limits());
+        let (runs, limits) = (Shares::default(), limits());
         let [a, b, c] = ["10.0.0.1", "2001:db8::1", "2001:db8::2"].map(|ip| Client::of(ip.parse().unwrap()));
         assert_eq!(b, c, "one network");
         let (first, second) = (runs.begin(a, &limits).await.unwrap(), runs.begin(a, &limits).await.unwrap());
@@ -145,7 +147,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_ends_at_this_moment_makes_room() {
-        let (runs, limits, client) = (Runs::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
+        let (runs, limits, client) = (Shares::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
         let (first, _second) = (runs.begin(client, &limits).await.unwrap(), runs.begin(client, &limits).await.unwrap());
         let (third, ()) = tokio::join!(runs.begin(client, &limits), async { drop(first) });
         assert!(third.is_ok());
