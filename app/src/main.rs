@@ -8,6 +8,7 @@ mod args;
 mod chat;
 mod config;
 mod interrupt;
+mod log;
 mod model;
 mod models;
 mod print;
