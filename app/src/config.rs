@@ -152,6 +152,7 @@ impl Config {
             (args.model, args.base_url) = (own.model, own.base_url);
         }
         args.commands = std::mem::take(&mut args.commands).over(own.place.commands);
+        args.no_agents_md |= own.no_agents_md.unwrap_or_default();
         self.under_models(&mut args.models);
         self.under_store(&mut args.at);
         if let (Some(addr), false) = (self.own_value("serve.addr"), addr_given) {

@@ -27,6 +27,9 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    if args.no_agents_md {
+        builder = builder.no_agents_md();
+    }
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, 4096);
     }

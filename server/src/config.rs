@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     /// The directories that work may be done in.
     pub(crate) roots: Roots,
     pub(crate) commands: Commands,
+    /// Whether sessions read what projects say to agents.
+    pub(crate) agents_md: bool,
     /// Digest of the token that clients must show.
     pub(crate) token: Option<[u8; 32]>,
     /// Names that clients may call it by, besides its address.
@@ -78,6 +80,7 @@ impl Server {
             models: Box::new(models),
             roots: Vec::new(),
             commands: Commands::new(),
+            agents_md: true,
             token: None,
             hosts: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
@@ -92,6 +95,7 @@ pub struct ServerBuilder {
     models: Box<dyn Models>,
     roots: Vec<PathBuf>,
     commands: Commands,
+    agents_md: bool,
     token: Option<String>,
     hosts: Vec<String>,
     store: Arc<dyn MemoryStore>,
@@ -107,6 +111,11 @@ impl ServerBuilder {
     /// What commands may do; confined and without network by default.
     pub fn commands(mut self, commands: Commands) -> Self {
         self.commands = commands;
+        self
+    }
+    /// Leaves `AGENTS.md` in the directory of a live session out of its system prompt, where it is the end otherwise.
+    pub fn no_agents_md(mut self) -> Self {
+        self.agents_md = false;
         self
     }
     /// What clients must send as `Authorization: Bearer TOKEN` to a server that is [served](crate::serve).
@@ -178,6 +187,7 @@ impl ServerBuilder {
             models: self.models,
             roots,
             commands: self.commands,
+            agents_md: self.agents_md,
             token: self.token.as_deref().map(crate::guard::digest),
             hosts: self.hosts,
             store: self.store,

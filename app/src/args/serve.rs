@@ -42,6 +42,9 @@ pub(crate) struct ServeArgs {
     pub(crate) base_url: Option<String>,
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
+    /// Leave out what AGENTS.md in a session's directory says to agents; otherwise it is the end of the system prompt.
+    #[arg(long)]
+    pub(crate) no_agents_md: bool,
     #[command(flatten)]
     pub(crate) at: StoreAt,
     #[command(flatten)]

@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::process::{Process, project};
+use crate::serve_sessions::Live;
 use crate::server::Server;
 
 /// The system prompt of a run with these arguments, and what was told on standard error.
@@ -45,4 +48,19 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     let (safe, err) = system(&project, &[]);
     assert_eq!(safe, without);
     assert!(err.contains("`AGENTS.md` leads out of the workspace") && !err.contains("secret"), "{err}");
+}
+
+/// C113: so it is in sessions of the server.
+#[test]
+fn sessions_of_the_server_hear_it_too() {
+    let (project, model) = (project(), Server::start());
+    fs::write(Process::file(&project, "AGENTS.md"), "Answer in Latin.\n").unwrap();
+    for (more, heard) in [(&[][..], true), (&["--no-agents-md"][..], false)] {
+        let live = Live::start_as(&project, &model, &[], more);
+        let id = live.post("/api/sessions", &json!({}))["id"].as_str().unwrap().to_owned();
+        live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Hello" }));
+        let request = model.request();
+        let system = request.body["messages"][0]["content"].as_str().unwrap();
+        assert_eq!(system.ends_with("\n\nAnswer in Latin."), heard, "{system}");
+    }
 }
