@@ -1,8 +1,7 @@
 // The page: sessions on the left, one conversation, and what a person says to it.
 
-import { call, follow, keepToken, newId, onToken, send } from './api.js';
-import { by, el, short } from './dom.js';
-import { inline } from './markdown.js';
+import { Refused, call, follow, keepToken, newId, onToken, send } from './api.js';
+import { by, el, short, soon } from './dom.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(by);
@@ -15,11 +14,15 @@ let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
 let stopping = false; // this tab has asked for it
 let stuck = true; // the view follows the end
+let spoken = ''; // the last reply, to be read out
+let asked = null; // the card that had the keyboard last
 
 const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
 
-function say(why) {
-  problem.textContent = why?.message ?? why ?? '';
+/** Says what went wrong, or just something; nothing takes it back. */
+function say(what) {
+  problem.textContent = what?.message ?? what ?? '';
+  problem.classList.toggle('error', what instanceof Error);
   problem.hidden = !problem.textContent;
 }
 
@@ -43,22 +46,22 @@ function open(id) {
   list();
   by('empty').hidden = Boolean(id);
   conversation = new Conversation(log, {
-    changed: () => (show(), refresh()),
+    changed,
     ended,
-    decide: async (action, body) => {
-      await call('POST', path(`/actions/${encodeURIComponent(action)}`), body);
-      prompt.focus();
-    },
+    said: (text) => (spoken = text),
+    decide: (action, body) => call('POST', path(`/actions/${encodeURIComponent(action)}`), body),
     again: tried(() => call('POST', path('/continue'), {})),
   });
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
-    event: (event) => mine === conversation && mine.apply(event),
-    state: (state) => {
-      stream = state;
-      if (state === 'live') mine.joins();
-      show();
+    event: (event) => mine.apply(event),
+    live: () => {
+      if (stream === 'waiting') say('');
+      stream = 'live';
+      mine.joins();
+      changed();
     },
+    waiting: (why) => ((stream = 'waiting'), why instanceof Refused && say(why), show()),
     gone: (why) => ((stream = 'gone'), say(why), show()),
     anew: () => mine.clear(),
   });
@@ -76,24 +79,23 @@ function ended(end) {
 }
 
 /** What the server says of the sessions, soon, and once for many changes. */
-let refreshing = null;
-function refresh() {
-  refreshing ??= setTimeout(async () => {
-    refreshing = null;
-    const id = session;
-    try {
-      const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
-      listed = all.sessions.sort((a, b) => b.changed - a.changed);
-      list();
-      if (id !== session || !one) return;
-      info = one.session;
-      if (one.interrupted) conversation.interrupted(info.run);
-      show();
-    } catch {
-      // The stream of events says that the server is away.
-    }
-  }, 150);
-}
+const refresh = soon(150, async () => {
+  const id = session;
+  try {
+    const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
+    listed = all.sessions.sort((a, b) => b.changed - a.changed);
+    list();
+    if (id !== session || !one) return;
+    info = one.session;
+    if (one.interrupted) conversation.interrupted(info.run);
+    show();
+  } catch {
+    // The stream of events says that the server is away.
+  }
+});
+
+const showSoon = soon(30, show);
+const changed = () => (showSoon(), refresh());
 
 let listed = []; // the sessions in the list
 let sure = null; // the session that would be deleted by one more click
@@ -135,15 +137,16 @@ function ago(time) {
 
 /** Draws what stands around the conversation. */
 function show() {
-  const { running, waiting, queue, pending } = conversation;
+  const { running, compacts, waiting, queue, pending } = conversation;
   const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]
-    ?? (waiting.size ? 'Waits for you' : running ? 'Working…' : session ? 'Ready' : '');
+    ?? (waiting.size ? 'Waits for you' : running ? compacts ? 'Compacting…' : 'Working…' : session ? 'Ready' : '');
   if (by('status').textContent !== state) by('status').textContent = state;
   by('status').dataset.state = stream !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
   const title = info?.title || (session ? 'Session' : 'New session');
   by('title').textContent = title;
   document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
   by('spent').textContent = spent();
+  by('compact').hidden = !session || running || waiting.size > 0 || stream !== 'live';
   by('stop').hidden = !running;
   by('stop').disabled = stopping;
   by('send').textContent = running ? 'Steer' : 'Send';
@@ -155,6 +158,18 @@ function show() {
     ...[...pending.values(), ...queue.followUp].map((text) => ['Next', text]),
   ];
   by('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
+  if (by('spoken').textContent !== spoken) by('spoken').textContent = spoken;
+  attend();
+}
+
+/** The keyboard goes to a card that asks, unless somebody types, and back to the message when the card is gone. */
+function attend() {
+  const card = log.querySelector('.card h3');
+  const lost = document.activeElement === document.body;
+  const free = lost || (document.activeElement === prompt && !prompt.value);
+  if (card && card !== asked && free) card.focus({ preventScroll: true });
+  else if (asked && !card && lost) prompt.focus({ preventScroll: true });
+  asked = card;
 }
 
 function spent() {
@@ -177,6 +192,12 @@ const submit = tried(async (later) => {
     open(made.id);
   }
   const mine = conversation;
+  const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
+  if (command) {
+    prompt.value = '';
+    grow();
+    return compact(command[1]);
+  }
   const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
@@ -193,6 +214,11 @@ const submit = tried(async (later) => {
     show();
     throw why;
   }
+});
+
+const compact = tried(async (instructions) => {
+  const { compactions } = await call('POST', path('/compact'), instructions ? { instructions } : {});
+  if (!compactions.length) say('There is nothing to compact yet: the last turns always stay whole.');
 });
 
 const stop = tried(async () => {
@@ -243,6 +269,7 @@ function nav(shown) {
 
 by('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
 by('stop').addEventListener('click', stop);
+by('compact').addEventListener('click', () => compact());
 by('menu').addEventListener('click', () => nav(true));
 by('hide').addEventListener('click', () => nav(false));
 by('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
@@ -261,9 +288,11 @@ addEventListener('keydown', (key) => {
   }
 });
 
-onToken((why) => new Promise((done) => {
+onToken((wrong) => new Promise((done) => {
   const dialog = by('ask');
-  by('ask-why').replaceChildren(...inline(why));
+  by('ask-why').textContent = wrong
+    ? 'That is not the server’s token. Try again.'
+    : 'Whoever started it knows the token: it was given with --token or in LOOPWRIGHT_TOKEN.';
   by('token').value = '';
   dialog.returnValue = '';
   dialog.addEventListener('close', () => done(dialog.returnValue ? by('token').value.trim() : null), { once: true });

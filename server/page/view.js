@@ -1,6 +1,6 @@
 // A conversation on the page: a fold of a session's events, the same after a reload, a break and in every tab.
 
-import { el } from './dom.js';
+import { el, short, soon } from './dom.js';
 import { Markdown } from './markdown.js';
 import { ToolCall } from './tool.js';
 
@@ -101,23 +101,27 @@ class Reply {
 }
 
 /**
- * Folds events into `root`. `on.changed()`: what stands around it has changed;
+ * Folds events into `root`. `on.changed()`: what stands around it has changed; `on.said(text)`: the model has said this;
  * `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends an answer; `on.again()` lets a run go on.
  */
 export class Conversation {
   constructor(root, on) {
-    Object.assign(this, { root, on, run: null, timer: null, queue: { steering: [], followUp: [] } });
+    Object.assign(this, { root, on });
     this.calls = new Map(); // by id
     this.open = new Map(); // replies that stream, by number
     this.waiting = new Map(); // actions that wait for an answer, by call
     this.pending = new Map(); // texts that wait for a run of their own, by input
+    this.goOn = el('button', { type: 'button', class: 'again', onclick: on.again }, 'Continue');
+    this.drawSoon = soon(GATHER, () => this.open.forEach((reply) => reply.draw()));
     this.clear();
   }
 
   clear() {
     this.root.replaceChildren();
     for (const map of [this.calls, this.open, this.waiting]) map.clear();
-    this.run = null;
+    this.run = null; // the id of the one that goes on
+    this.compacts = false; // and that is all it does
+    this.queue = { steering: [], followUp: [] };
   }
 
   get running() { return this.run !== null; }
@@ -136,6 +140,11 @@ export class Conversation {
     this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
   }
 
+  /** Something failed that can be gone on with: the last such notice has the button. */
+  failed(text) {
+    this.notice(text, 'error', this.goOn);
+  }
+
   /** The reply with this number, as far as it has come. */
   reply(id) {
     let reply = this.open.get(id);
@@ -152,17 +161,11 @@ export class Conversation {
     this[event.type]?.(event);
   }
 
-  drawSoon() {
-    this.timer ??= setTimeout(() => {
-      this.timer = null;
-      for (const reply of this.open.values()) reply.draw();
-    }, GATHER);
-  }
-
   agent_start({ run_id: run, cause }) {
     this.run = run;
+    this.compacts = Boolean(cause?.compact);
     this.pending.delete(cause?.user_request ?? cause?.continue);
-    for (const old of this.root.querySelectorAll('.notice button')) old.remove();
+    this.goOn.remove();
     this.on.changed();
   }
 
@@ -184,6 +187,7 @@ export class Conversation {
       const reply = this.reply(message.id);
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
+      this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
     }
     this.on.changed();
   }
@@ -235,6 +239,14 @@ export class Conversation {
     this.on.changed();
   }
 
+  compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {
+    const count = messages === 1 ? '1 message' : `${messages} messages`;
+    const what = summarised ? `${count} became a summary` : `${count} left out${error ? `: ${error}` : ''}`;
+    const text = message.content.map((piece) => piece.text ?? '').join('\n');
+    this.add(el('details', { class: 'compaction' },
+      el('summary', {}, `${what} · about ${short(before)} → ${short(after)} tokens`), el('div', { class: 'thought' }, text)));
+  }
+
   reset() {
     const { run } = this;
     this.clear();
@@ -248,9 +260,9 @@ export class Conversation {
     // A reply of which nothing was said leaves no message.
     for (const reply of this.open.values()) reply.node.remove();
     this.open.clear();
-    const again = () => el('button', { type: 'button', class: 'again', onclick: () => this.on.again() }, 'Continue');
-    if (end.end === 'error') this.notice(end.error ?? 'The run failed.', 'error', again());
-    if (end.end === 'limit') this.notice(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`, 'error', again());
+    if (end.end === 'error' && this.compacts) this.notice(end.error, 'error');
+    else if (end.end === 'error') this.failed(end.error ?? 'The run failed.');
+    if (end.end === 'limit') this.failed(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`);
     if (end.end === 'aborted') this.notice('Stopped.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
@@ -261,7 +273,7 @@ export class Conversation {
   interrupted(run) {
     if (this.run !== run) return;
     this.run = null;
-    this.notice('The server stopped in the middle of this run.', 'error', el('button', { type: 'button', class: 'again', onclick: () => this.on.again() }, 'Continue'));
+    this.failed('The server stopped in the middle of this run.');
     this.on.changed();
   }
 }
