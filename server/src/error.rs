@@ -23,8 +23,12 @@ pub(crate) enum Kind {
     BadRequest,
     Unauthorized,
     Forbidden,
+    /// The server's token is missing or wrong.
+    Token,
     NotFound,
     Conflict,
+    /// A reader names an event that the session does not have.
+    AfterTheEnd,
     TooLarge,
     TooMany,
     Draining,
@@ -36,9 +40,9 @@ impl Kind {
         match self {
             Kind::BadRequest => StatusCode::BAD_REQUEST,
             Kind::Unauthorized => StatusCode::UNAUTHORIZED,
-            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::Forbidden | Kind::Token => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict => StatusCode::CONFLICT,
+            Kind::Conflict | Kind::AfterTheEnd => StatusCode::CONFLICT,
             Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,

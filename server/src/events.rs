@@ -63,7 +63,7 @@ async fn events(
                 "The session has {last} events, and there is no number {after}: read it from the start, without \
                  `after` and `Last-Event-ID`."
             );
-            return Err(ApiError::new(Kind::Conflict, why));
+            return Err(ApiError::new(Kind::AfterTheEnd, why));
         }
     }
     let feed = Feed {

@@ -231,6 +231,14 @@ fn without_the_token_nothing_is_told() {
     }
     answers.dedup();
     assert_eq!(answers.len(), 1, "whatever was wrong, the answer is the same: {answers:?}");
+    let kind = |answer: &str| serde_json::from_str::<Value>(answer).unwrap()["error"]["kind"].clone();
+    assert_eq!(kind(&answers[0]), "token");
+    let mut elsewhere = Connection::open(&served.address);
+    elsewhere.send(
+        format!("GET /api/sessions HTTP/1.1\r\nHost: {}\r\nOrigin: http://a.example\r\n\r\n", served.address)
+            .as_bytes(),
+    );
+    assert_eq!(kind(&elsewhere.response().unwrap().body), "forbidden", "a token would not help");
     let count = run(&served, attacks, &format!("Authorization: Bearer {TOKEN}\r\n"));
     assert_eq!(count, 11);
 }

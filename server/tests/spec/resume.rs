@@ -45,7 +45,7 @@ async fn after_every_number_exactly_the_rest_comes() {
         assert_eq!(rest.iter().map(plain).collect::<Vec<_>>(), wanted, "after {after}");
     }
     let (status, refused) = api.try_events(&id, Some(last + 1)).await.err().unwrap();
-    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
+    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
 /// C97: two readers, one of whom reloads at each frame in turn, see the same in the end; of the reply that streams
