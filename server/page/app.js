@@ -87,7 +87,7 @@ const refresh = soon(150, async () => {
     list();
     if (id !== session || !one) return;
     info = one.session;
-    if (one.interrupted) conversation.interrupted(info.run);
+    conversation.interrupted(one.interrupted ? info.run : null);
     show();
   } catch {
     // The stream of events says that the server is away.

@@ -6,6 +6,8 @@ import { ToolCall } from './tool.js';
 
 /** Milliseconds in which deltas are gathered before they are drawn. */
 const GATHER = 30;
+/** Events that change nothing around the conversation. */
+const STREAMED = ['message_update', 'tool_execution_update'];
 const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time' };
 
 /** Text of a reply, drawn as it comes. */
@@ -120,11 +122,12 @@ export class Conversation {
     this.root.replaceChildren();
     for (const map of [this.calls, this.open, this.waiting]) map.clear();
     this.run = null; // the id of the one that goes on
+    this.cut = null; // the notice that a crash has cut it off
     this.compacts = false; // and that is all it does
     this.queue = { steering: [], followUp: [] };
   }
 
-  get running() { return this.run !== null; }
+  get running() { return this.run !== null && !this.cut; }
 
   /** What goes on is sent again from here on; a reply begins anew by itself. */
   joins() {
@@ -137,12 +140,12 @@ export class Conversation {
   }
 
   notice(text, kind = '', ...more) {
-    this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
+    return this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
   }
 
   /** Something failed that can be gone on with: the last such notice has the button. */
   failed(text) {
-    this.notice(text, 'error', this.goOn);
+    return this.notice(text, 'error', this.goOn);
   }
 
   /** The reply with this number, as far as it has come. */
@@ -159,6 +162,7 @@ export class Conversation {
   apply(event) {
     if (event.parent) return; // a sub-agent's
     this[event.type]?.(event);
+    if (!STREAMED.includes(event.type)) this.on.changed();
   }
 
   agent_start({ run_id: run, cause }) {
@@ -166,7 +170,6 @@ export class Conversation {
     this.compacts = Boolean(cause?.compact);
     this.pending.delete(cause?.user_request ?? cause?.continue);
     this.goOn.remove();
-    this.on.changed();
   }
 
   message_start({ message_id: id, role }) {
@@ -189,7 +192,6 @@ export class Conversation {
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
       this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
     }
-    this.on.changed();
   }
 
   user(message) {
@@ -219,24 +221,20 @@ export class Conversation {
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
     this.waiting.delete(call);
-    this.on.changed();
   }
 
   external_action(action) {
     this.waiting.set(action.call, action);
     this.call(action.call, action.name).ask(action, (body) => this.on.decide(action.call, body));
-    this.on.changed();
   }
 
   external_action_end({ call, decision, by }) {
     this.waiting.delete(call);
     this.calls.get(call)?.answered(decision, by);
-    this.on.changed();
   }
 
   queue_update({ steering, follow_up: followUp }) {
     this.queue = { steering, followUp };
-    this.on.changed();
   }
 
   compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {
@@ -252,7 +250,6 @@ export class Conversation {
     this.clear();
     this.run = run;
     this.notice('The conversation began anew.');
-    this.on.changed();
   }
 
   agent_end(end) {
@@ -266,14 +263,13 @@ export class Conversation {
     if (end.end === 'aborted') this.notice('Stopped.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
-    this.on.changed();
   }
 
-  /** A crash left this run open, and nothing goes on with it by itself. */
+  /** The run that a crash has left open, or null. The server tells of it, and no event: once it goes on the notice goes. */
   interrupted(run) {
-    if (this.run !== run) return;
-    this.run = null;
-    this.failed('The server stopped in the middle of this run.');
-    this.on.changed();
+    if (run === null || run !== this.run) {
+      this.cut?.remove();
+      this.cut = null;
+    } else this.cut ??= this.failed('The server stopped in the middle of this run.');
   }
 }

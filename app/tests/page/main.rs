@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod begun;
+mod breaks;
 mod browser;
 mod looks;
 mod markdown;

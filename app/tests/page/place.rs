@@ -1,15 +1,18 @@
 //! What a test has before it: a server with a project and a model, a browser, and a way between them that breaks.
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use loopwright::{GenericAgent, InMemory, MemoryStore, RunContext};
+use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::{Browser, Tab};
-use crate::process::{Process, project};
+use crate::process::{Process, STORE, project};
 use crate::server::{Exchange, Server};
 
 pub(crate) struct Place {
@@ -17,7 +20,7 @@ pub(crate) struct Place {
     pub(crate) url: String,
     model: Server,
     browser: Rc<Browser>,
-    _process: Process,
+    process: RefCell<Option<Process>>,
 }
 
 impl Place {
@@ -27,16 +30,62 @@ impl Place {
 
     /// With more options of `loopwright serve`.
     pub(crate) fn with(more: &[&str]) -> Place {
-        let (dir, model) = (project(), Server::start());
-        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "local/scripted", "--base-url", &model.url];
-        let mut process = Process::start(&dir, &[&args, more].concat());
+        Place::at(project(), more)
+    }
+
+    /// With the session `before`, which an agent in this process was asked so much in.
+    pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Place {
+        let (dir, memory) = (project(), InMemory::new());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (handle, mut events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            for number in 1..=asked {
+                handle.prompt(format!("Request {number}.")).await.unwrap();
+            }
+            drop(handle);
+            while events.next().await.is_some() {}
+            let store = Sqlite::open(dir.path().join(STORE)).unwrap();
+            store.open("before").await.unwrap().append(0, memory.items().into()).await.unwrap();
+        });
+        Place::at(dir, &[])
+    }
+
+    fn at(dir: TempDir, more: &[&str]) -> Place {
+        let model = Server::start();
+        let mut process = serve(&dir, &model, "127.0.0.1:0", more);
         let url = process.err.word_after("Serving at ");
-        Place { dir, url, model, browser: Browser::start(), _process: process }
+        Place { dir, url, model, browser: Browser::start(), process: RefCell::new(Some(process)) }
+    }
+
+    /// `kill -9`s the server.
+    pub(crate) fn kill(&self) {
+        self.process.take().unwrap().kill();
+    }
+
+    /// Starts the server again, at the same address.
+    pub(crate) fn start_again(&self) {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let mut process = serve(&self.dir, &self.model, address, &[]);
+        process.err.until("Serving at ");
+        self.process.replace(Some(process));
     }
 
     /// A tab with nothing in it but the page.
     pub(crate) fn tab(&self) -> Tab {
         self.browser.tab(&self.url)
+    }
+
+    /// A tab with the session `before`.
+    pub(crate) fn before(&self) -> Tab {
+        self.browser.tab(&format!("{}/#s=before", self.url.trim_end_matches('/')))
+    }
+
+    /// What the log of the session `before` has, as it is written.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let store = Sqlite::open(self.dir.path().join(STORE)).unwrap();
+        let items = runtime.block_on(store.read("before", 0)).unwrap();
+        items.iter().map(|item| serde_json::to_value(item).unwrap()).collect()
     }
 
     /// A tab at this address.
@@ -52,6 +101,11 @@ impl Place {
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
+}
+
+fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
+    let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
+    Process::start(dir, &[&args, more].concat())
 }
 
 impl Exchange {
