@@ -84,10 +84,11 @@ const refresh = soon(150, async () => {
   try {
     const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
     listed = all.sessions.sort((a, b) => b.changed - a.changed);
+    if (one && id === session) {
+      info = one.session;
+      conversation.interrupted(one.interrupted ? info.run : null);
+    }
     list();
-    if (id !== session || !one) return;
-    info = one.session;
-    conversation.interrupted(one.interrupted ? info.run : null);
     show();
   } catch {
     // The stream of events says that the server is away.
@@ -104,7 +105,8 @@ function list() {
   const focused = document.activeElement?.dataset.key;
   by('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
-    const state = one.pending?.length ? 'waits for you' : one.run ? 'working' : ago(one.changed);
+    const open = one.id === session && conversation.cut ? 'interrupted' : 'working';
+    const state = one.pending?.length ? 'waits for you' : one.run ? open : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
     const remove = el('button', {
@@ -135,13 +137,22 @@ function ago(time) {
   return new Date(time).toLocaleDateString();
 }
 
+/** How it stands, as `[kind, words]`. */
+function state() {
+  const { running, cut, compacts, waiting } = conversation;
+  if (stream !== 'live') return ['away', { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]];
+  if (cut) return ['away', 'Interrupted'];
+  if (waiting.size) return ['waiting', 'Waits for you'];
+  if (running) return ['working', compacts ? 'Compacting…' : 'Working…'];
+  return ['ready', session ? 'Ready' : ''];
+}
+
 /** Draws what stands around the conversation. */
 function show() {
-  const { running, compacts, waiting, queue, pending } = conversation;
-  const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]
-    ?? (waiting.size ? 'Waits for you' : running ? compacts ? 'Compacting…' : 'Working…' : session ? 'Ready' : '');
-  if (by('status').textContent !== state) by('status').textContent = state;
-  by('status').dataset.state = stream !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
+  const { running, waiting, queue, pending } = conversation;
+  const [kind, words] = state();
+  if (by('status').textContent !== words) by('status').textContent = words;
+  by('status').dataset.state = kind;
   const title = info?.title || (session ? 'Session' : 'New session');
   by('title').textContent = title;
   document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
@@ -269,6 +280,7 @@ function nav(shown) {
 
 by('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
 by('stop').addEventListener('click', stop);
+document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
 by('compact').addEventListener('click', () => compact());
 by('menu').addEventListener('click', () => nav(true));
 by('hide').addEventListener('click', () => nav(false));

@@ -26,7 +26,11 @@ const plain = (text) => most(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
 const visible = (text) =>
   most(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
     (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
-const written = (value) => visible(typeof value === 'string' ? value : JSON.stringify(value, null, 2));
+/** Text as it is, small values in one line, large ones in many. */
+function written(value) {
+  const line = typeof value === 'string' ? value : JSON.stringify(value);
+  return visible(typeof value === 'string' || line.length <= 72 ? line : JSON.stringify(value, null, 2));
+}
 
 /** Lines with their colours, as `[kind, text]`. */
 function coloured(lines) {

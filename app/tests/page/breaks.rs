@@ -1,6 +1,10 @@
 //! What a person sees when something breaks: the connection, the server, the session's place.
 
 
+use loopwright::Item;
+use loopwright::testing::{Script, ScriptedModel};
+
+use crate::begun::agent;
 use crate::place::Place;
 
 /// C102: The server is killed in the middle of a reply, and the page goes on where it was.
@@ -20,7 +24,7 @@ fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
     tab.until_text("#status", "Reconnecting…");
     place.start_again();
     tab.until_text(".notice", "The server stopped in the middle of this run.");
-    tab.until_text("#status", "Ready");
+    tab.until_text("#status", "Interrupted");
     tab.screenshot("interrupted");
     let other = place.tab_at(&tab.address());
     other.until_text(".again", "Continue");
@@ -42,4 +46,48 @@ fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
         assert_eq!(tab.conversation(), ["Count.", "One.", "Go on.", "Two, three."]);
         assert_eq!(tab.complaints(), Vec::<String>::new());
     }
+}
+
+/// What a retry may mend is retried, and the server's sentence says why it takes so long.
+#[test]
+fn a_session_that_another_process_has_is_waited_for() {
+    let place = Place::after(&agent(ScriptedModel::new([Script::text("Sheep.")])).build().unwrap(), 1);
+    let other = place.hold();
+    let tab = place.before();
+    tab.until_text("#status", "Reconnecting…");
+    tab.until_text("#problem.error", "in use");
+    drop(other);
+    tab.until_text("#log", "Sheep.");
+    tab.until_text("#status", "Ready");
+    tab.until("document.querySelector('#problem').hidden");
+}
+
+/// What it cannot mend is said and left.
+#[test]
+fn a_session_that_is_not_there_is_not_asked_for_again() {
+    let place = Place::new();
+    let tab = place.tab_at(&format!("{}/#s=nobody", place.url.trim_end_matches('/')));
+    tab.until_text("#status", "Not there");
+    tab.until_text("#problem.error", "nobody");
+    // Who waits would try again at once when the network comes.
+    let asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('events')).length";
+    tab.eval("dispatchEvent(new Event('online'))");
+    assert_eq!(tab.eval(&format!("fetch('api/sessions').then((one) => one.json()).then(() => {asked})")), 1);
+    tab.until_text("#status", "Not there");
+}
+
+#[test]
+fn a_log_that_became_shorter_is_read_anew() {
+    let model = ScriptedModel::new([Script::text("One sheep."), Script::text("Two sheep."), Script::text("Three.")]);
+    let place = Place::after(&agent(model).build().unwrap(), 3);
+    let tab = place.before();
+    tab.until_text("#log", "Three.");
+    place.kill();
+    let mut items = place.log();
+    items.truncate(items.iter().position(|item| matches!(item, Item::RunEnded { .. })).unwrap() + 1);
+    place.rewrite(items);
+    place.start_again();
+    tab.until("!document.querySelector('#log').innerText.includes('Two')");
+    tab.until_text("#status", "Ready");
+    assert_eq!(tab.conversation(), ["Request 1.", "One sheep."]);
 }

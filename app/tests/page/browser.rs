@@ -223,8 +223,13 @@ impl Tab {
 
     /// Lets the person prefer `dark` or `light`, and no motion.
     pub(crate) fn prefer(&self, scheme: &str) {
+        self.media(scheme, "reduce");
+    }
+
+    /// The same, with motion reduced or not.
+    pub(crate) fn media(&self, scheme: &str, motion: &str) {
         let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
-        let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+        let motion = json!({ "name": "prefers-reduced-motion", "value": motion });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
     }
 

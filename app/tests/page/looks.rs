@@ -14,7 +14,7 @@ const WIDE: &str = "## What I found\n\nThe parser reads **every line twice**, so
     AWordThatIsLongerThanAPhoneIsWideAndHasNoPlaceWhereItCouldBeBrokenByAnybodyAtAll\n";
 
 /// A conversation with something of everything, and a confirmation at its end.
-fn talk(place: &Place) -> Tab {
+pub(crate) fn talk(place: &Place) -> Tab {
     let tab = place.tab();
     tab.screenshot("empty");
     tab.say("Why is the parser slow? Have a look, and change what has to be changed.");

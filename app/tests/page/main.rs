@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod access;
 mod begun;
 mod breaks;
 mod browser;

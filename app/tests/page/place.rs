@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use loopwright::{GenericAgent, InMemory, MemoryStore, RunContext};
+use loopwright::{GenericAgent, InMemory, Item, Memory, MemoryStore, RunContext};
 use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -36,17 +36,15 @@ impl Place {
     /// With the session `before`, which an agent in this process was asked so much in.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Place {
         let (dir, memory) = (project(), InMemory::new());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
+        wait(async {
             let (handle, mut events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
             for number in 1..=asked {
                 handle.prompt(format!("Request {number}.")).await.unwrap();
             }
             drop(handle);
             while events.next().await.is_some() {}
-            let store = Sqlite::open(dir.path().join(STORE)).unwrap();
-            store.open("before").await.unwrap().append(0, memory.items().into()).await.unwrap();
         });
+        write(&dir, memory.items());
         Place::at(dir, &[])
     }
 
@@ -80,12 +78,20 @@ impl Place {
         self.browser.tab(&format!("{}/#s=before", self.url.trim_end_matches('/')))
     }
 
-    /// What the log of the session `before` has, as it is written.
-    pub(crate) fn log(&self) -> Vec<Value> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let store = Sqlite::open(self.dir.path().join(STORE)).unwrap();
-        let items = runtime.block_on(store.read("before", 0)).unwrap();
-        items.iter().map(|item| serde_json::to_value(item).unwrap()).collect()
+    /// What the log of the session `before` has.
+    pub(crate) fn log(&self) -> Vec<Item> {
+        wait(store(&self.dir).read("before", 0)).unwrap()
+    }
+
+    /// Puts another log in its place.
+    pub(crate) fn rewrite(&self, items: Vec<Item>) {
+        wait(store(&self.dir).delete("before")).unwrap();
+        write(&self.dir, items);
+    }
+
+    /// Has the session `before` in this process while what is given lives.
+    pub(crate) fn hold(&self) -> Arc<dyn Memory> {
+        wait(store(&self.dir).open("before")).unwrap()
     }
 
     /// A tab at this address.
@@ -103,12 +109,32 @@ impl Place {
     }
 }
 
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
+
+fn store(dir: &TempDir) -> Sqlite {
+    Sqlite::open(dir.path().join(STORE)).unwrap()
+}
+
+fn write(dir: &TempDir, items: Vec<Item>) {
+    let store = store(dir);
+    wait(async { store.open("before").await.unwrap().append(0, items.into()).await.unwrap() });
+}
+
 fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
     let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
     Process::start(dir, &[&args, more].concat())
 }
 
 impl Exchange {
+    /// Ends with a tool call what was begun.
+    pub(crate) fn tool(mut self, name: &str, arguments: &Value) {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
+        self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        self.end("tool_calls");
+    }
     /// Sends a piece of thinking.
     pub(crate) fn thinking(&mut self, text: &str) {
         self.delta(json!({ "reasoning_content": text }), Value::Null);
