@@ -39,7 +39,7 @@ const tried = (work) => async (...given) => {
 
 function open(id) {
   unfollow();
-  [session, info, stuck, stopping] = [id, null, true, false];
+  [session, info, spoken, stuck, stopping] = [id, null, '', true, false];
   stream = id ? 'opening' : 'live';
   say('');
   document.body.classList.remove('nav');
@@ -105,8 +105,8 @@ function list() {
   const focused = document.activeElement?.dataset.key;
   by('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
-    const open = one.id === session && conversation.cut ? 'interrupted' : 'working';
-    const state = one.pending?.length ? 'waits for you' : one.run ? open : ago(one.changed);
+    const run = one.id === session && conversation.cut ? 'interrupted' : 'working';
+    const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
     const remove = el('button', {
@@ -137,8 +137,8 @@ function ago(time) {
   return new Date(time).toLocaleDateString();
 }
 
-/** How it stands, as `[kind, words]`. */
-function state() {
+/** How the session stands, as `[kind, words]`. */
+function standing() {
   const { running, cut, compacts, waiting } = conversation;
   if (stream !== 'live') return ['away', { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]];
   if (cut) return ['away', 'Interrupted'];
@@ -150,7 +150,7 @@ function state() {
 /** Draws what stands around the conversation. */
 function show() {
   const { running, waiting, queue, pending } = conversation;
-  const [kind, words] = state();
+  const [kind, words] = standing();
   if (by('status').textContent !== words) by('status').textContent = words;
   by('status').dataset.state = kind;
   const title = info?.title || (session ? 'Session' : 'New session');
@@ -178,7 +178,7 @@ function attend() {
   const card = log.querySelector('.card h3');
   const lost = document.activeElement === document.body;
   const free = lost || (document.activeElement === prompt && !prompt.value);
-  if (card && card !== asked && free) card.focus({ preventScroll: true });
+  if (card && card !== asked && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
   else if (asked && !card && lost) prompt.focus({ preventScroll: true });
   asked = card;
 }
@@ -196,6 +196,12 @@ function spent() {
 const submit = tried(async (later) => {
   const message = prompt.value.trim();
   if (!message) return;
+  const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
+  if (command) {
+    prompt.value = '';
+    grow();
+    return compact(command[1]);
+  }
   if (!session) {
     const [workDir, model] = [by('dir').value.trim(), by('model').value.trim()];
     const made = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
@@ -203,12 +209,6 @@ const submit = tried(async (later) => {
     open(made.id);
   }
   const mine = conversation;
-  const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
-  if (command) {
-    prompt.value = '';
-    grow();
-    return compact(command[1]);
-  }
   const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
@@ -228,8 +228,8 @@ const submit = tried(async (later) => {
 });
 
 const compact = tried(async (instructions) => {
-  const { compactions } = await call('POST', path('/compact'), instructions ? { instructions } : {});
-  if (!compactions.length) say('There is nothing to compact yet: the last turns always stay whole.');
+  const done = session && (await call('POST', path('/compact'), { instructions }));
+  if (!done?.compactions.length) say('There is nothing to compact yet: the last turns always stay whole.');
 });
 
 const stop = tried(async () => {

@@ -103,7 +103,7 @@ class Reply {
 }
 
 /**
- * Folds events into `root`. `on.changed()`: what stands around it has changed; `on.said(text)`: the model has said this;
+ * Folds events into `root`. `on.changed()`: what stands around it has changed; `on.said(text)`: the model has said this, just now;
  * `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends an answer; `on.again()` lets a run go on.
  */
 export class Conversation {
@@ -172,6 +172,10 @@ export class Conversation {
     this.goOn.remove();
   }
 
+  turn_start() {
+    this.compacts = false;
+  }
+
   message_start({ message_id: id, role }) {
     if (role === 'assistant') this.reply(id).clear();
   }
@@ -187,10 +191,11 @@ export class Conversation {
     else if (message.role === 'tool_result') this.calls.get(message.call)?.end(message);
     else if (message.role === 'custom') this.notice(message.kind);
     else {
+      const streamed = this.open.has(message.id); // and is not told of the past
       const reply = this.reply(message.id);
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
-      this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
+      if (streamed) this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
     }
   }
 

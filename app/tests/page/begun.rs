@@ -28,7 +28,7 @@ fn a_tool_that_asks_for_something_is_answered() {
     tab.screenshot("need");
     // With keys alone: the keyboard is in the card.
     tab.until("document.activeElement.matches('.card h3')");
-    for _ in 0..3 {
+    for _ in 0..2 {
         tab.press("Tab", false);
     }
     tab.until("document.activeElement.matches('.card .edit')");
@@ -63,7 +63,8 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let tab = place.before();
     let shown = "document.querySelectorAll('#log > article').length === 2000 && document.querySelector('#status').innerText === 'Ready'";
     tab.until(shown);
-    let painted = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
+    let painted =
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
     // From the start of the navigation until all is shown and something typed is on the screen; the best of three, since
     // the machine does other things too.
     let open = |_| {

@@ -1,6 +1,5 @@
 //! What a person sees when something breaks: the connection, the server, the session's place.
 
-
 use loopwright::Item;
 use loopwright::testing::{Script, ScriptedModel};
 

@@ -88,6 +88,13 @@ fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
     tab.screenshot("phone-sessions");
     tab.press("Escape", false);
     tab.until("!document.body.classList.contains('nav') && document.activeElement.id === 'prompt'");
+    tab.click(".card .row button:last-child");
+    tab.click(".card .approve");
+    place.request().say_and_count("It is done.", 123_456, 7_890);
+    tab.until_text("#spent", "123.5k in · 7.9k out");
+    tab.until("document.querySelector('#compact').checkVisibility()");
+    assert!(!scrolls_sideways(&tab));
+    tab.screenshot("phone-ready");
     // Fingers are not mice.
     let small = tab.eval(
         "[...document.querySelectorAll('main button')].filter((one) => one.checkVisibility() && !one.matches('.copy')
