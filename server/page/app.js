@@ -157,7 +157,7 @@ function show() {
   by('title').textContent = title;
   document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
   by('spent').textContent = spent();
-  by('compact').hidden = !session || running || waiting.size > 0 || stream !== 'live';
+  by('compact').hidden = !session || kind !== 'ready';
   by('stop').hidden = !running;
   by('stop').disabled = stopping;
   by('send').textContent = running ? 'Steer' : 'Send';
