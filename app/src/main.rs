@@ -7,6 +7,7 @@ mod agent;
 mod args;
 mod chat;
 mod interrupt;
+mod log;
 mod model;
 mod models;
 mod print;

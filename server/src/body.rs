@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
@@ -19,33 +20,60 @@ const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads bodies whole before a route sees them.
+/// Reads bodies whole before a route sees them. What is held of all of them together has a bound: each takes its part of it
+/// as it arrives, and gives it back when the route has taken from it what it keeps.
 pub(crate) async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
-    match read(request, server.shared().limits.body).await {
+    let shared = server.shared();
+    let mut room = None;
+    match read(request, shared.limits.body, &shared.bodies, &mut room).await {
         Ok(request) => next.run(request).await,
         Err(refused) => refused,
     }
 }
 
-async fn read(request: Request, limit: usize) -> Result<Request, Response> {
+async fn read<'a>(
+    request: Request,
+    limit: usize,
+    bodies: &'a Semaphore,
+    room: &mut Option<SemaphorePermit<'a>>,
+) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
     let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if size + head.uri.to_string().len() > HEAD {
         let why = format!("The headers and the address are larger than {HEAD} bytes.");
         return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
-    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes.")).into_response();
+    let refused = |kind, why: &str| ApiError::new(kind, why).into_response();
+    let too_large = || refused(Kind::TooLarge, &format!("The body is larger than {limit} bytes."));
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
-    let bad = |why: &str| ApiError::new(Kind::BadRequest, why).into_response();
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body.to_bytes()))),
-        Ok(Err(why)) if why.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(bad("The body broke off.")),
-        Err(_) => Err(bad("The body took too long to arrive.")),
+    let (mut body, mut bytes) = (Limited::new(body, limit), Vec::new());
+    let whole = async {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| match why.is::<LengthLimitError>() {
+                true => too_large(),
+                false => refused(Kind::BadRequest, "The body broke off."),
+            })?;
+            let Ok(piece) = frame.into_data() else { continue };
+            let more = u32::try_from(piece.len()).ok().and_then(|length| bodies.try_acquire_many(length).ok());
+            match (more, &mut *room) {
+                (Some(more), Some(room)) => room.merge(more),
+                (Some(more), room) => *room = Some(more),
+                (None, _) => {
+                    return Err(refused(Kind::TooMany, "Too many large requests come at once: try again in a moment."));
+                }
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIME, whole).await {
+        Ok(read) => read?,
+        Err(_) => return Err(refused(Kind::BadRequest, "The body took too long to arrive.")),
     }
+    Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
 fn is_json(headers: &axum::http::HeaderMap) -> bool {

@@ -199,6 +199,28 @@ fn what_is_meant_as_harm_is_refused() {
     drop(half);
 }
 
+/// C109: a client has so many connections, of which each stream is one; a further one is told so and closed, and one that
+/// ends makes room.
+#[test]
+fn a_client_has_so_many_connections_and_no_more() {
+    let served = Served::start(&["--max-connections", "3"]);
+    let mut held: Vec<Connection> = (0..3).map(|_| Connection::open(&served.address)).collect();
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+    let ask = |connection: &mut Connection| {
+        connection.send(request.as_bytes());
+        connection.response().map(|response: Response| (response.status, response.body))
+    };
+    assert_eq!(ask(&mut held[2]).unwrap().0, 200);
+    let (status, told) = ask(&mut Connection::open(&served.address)).unwrap();
+    assert!(status == 429 && told.contains("Too many connections of this address"), "{status} {told}");
+    assert_eq!(ask(&mut held[0]).unwrap().0, 200, "those that were there stay");
+    held.pop();
+    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
+    while ask(&mut Connection::open(&served.address)).is_none_or(|(status, _)| status != 200) {
+        assert!(std::time::Instant::now() < deadline, "the place is not free again");
+    }
+}
+
 #[test]
 fn without_the_token_nothing_is_told() {
     let served = Served::start(&["--token", TOKEN]);
