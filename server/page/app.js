@@ -95,7 +95,7 @@ const refresh = soon(150, async () => {
   }
 });
 
-const showSoon = soon(30, show);
+const showSoon = soon(0, show); // once for all events that came together
 const changed = () => (showSoon(), refresh());
 
 let listed = []; // the sessions in the list
@@ -175,7 +175,7 @@ function show() {
 
 /** The keyboard goes to a card that asks, unless somebody types, and back to the message when the card is gone. */
 function attend() {
-  const card = log.querySelector('.card h3');
+  const card = conversation.waiting.size ? log.querySelector('.card h3') : null;
   const lost = document.activeElement === document.body;
   const free = lost || (document.activeElement === prompt && !prompt.value);
   if (card && card !== asked && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
@@ -208,7 +208,7 @@ const submit = tried(async (later) => {
     history.pushState(null, '', `#s=${encodeURIComponent(made.id)}`);
     open(made.id);
   }
-  const mine = conversation;
+  const [mine, at] = [conversation, path()];
   const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
@@ -217,7 +217,7 @@ const submit = tried(async (later) => {
   if (lane === '/prompt') mine.pending.set(id, message);
   show();
   try {
-    await send(path(lane), { id, message });
+    await send(at + lane, { id, message });
   } catch (why) {
     mine.pending.delete(id);
     if (!prompt.value) prompt.value = message;
@@ -225,7 +225,18 @@ const submit = tried(async (later) => {
     show();
     throw why;
   }
+  if (lane !== '/prompt') await deliver(at);
 });
+
+/** What was said to a run that had just ended would wait for the next one: then there is one. */
+async function deliver(at) {
+  const { running, interrupted, queue, session: { pending } } = await call('GET', at);
+  const waits = queue.steering.length + queue.follow_up.length > 0;
+  if (!waits || running || interrupted || pending?.length) return;
+  await call('POST', `${at}/continue`, {}).catch((why) => {
+    if (why.kind !== 'conflict') throw why; // somebody else was quicker
+  });
+}
 
 const compact = tried(async (instructions) => {
   const done = session && (await call('POST', path('/compact'), { instructions }));

@@ -61,7 +61,7 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let model = ScriptedModel::new([]).otherwise(Script::text(text));
     let place = Place::after(&agent(model).build().unwrap(), 1000);
     let tab = place.before();
-    let shown = "document.querySelectorAll('#log > article').length === 2000 && document.querySelector('#status').innerText === 'Ready'";
+    let shown = "document.querySelector('#log').childElementCount === 2000 && document.querySelector('#status').dataset.state === 'ready'";
     tab.until(shown);
     let painted =
         "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
@@ -70,18 +70,20 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let open = |_| {
         tab.reload();
         tab.until(shown);
-        tab.click("#prompt");
+        tab.eval("document.querySelector('#prompt').focus()");
         tab.type_text("Hello");
-        tab.eval(painted).as_f64().unwrap()
+        (tab.eval(painted).as_f64().unwrap(), tab.worked())
     };
-    let interactive = [1, 2, 3].map(open).into_iter().fold(f64::MAX, f64::min);
+    let (interactive, worked) = [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
     let key = format!(
         "{{ const begun = performance.now(); const field = document.querySelector('#prompt');
            field.value += '!'; field.dispatchEvent(new Event('input')); {painted}.then((end) => end - begun) }}"
     );
     let key = tab.eval(&key).as_f64().unwrap();
-    println!("2,000 messages: interactive after {interactive:.0} ms, a key is drawn after {key:.0} ms");
-    assert!(interactive < 2000.0, "interactive after {interactive} ms");
+    println!(
+        "2,000 messages: interactive after {interactive:.0} ms, of which the page works {worked:.0}; a key: {key:.0} ms"
+    );
+    assert!(interactive < 2000.0, "interactive after {interactive} ms, of which the page works {worked}");
     assert!(key < 200.0, "a key is drawn after {key} ms");
     tab.eval("document.querySelector('#prompt').value = ''");
     tab.say("One more.");

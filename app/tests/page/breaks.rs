@@ -61,6 +61,45 @@ fn a_session_that_another_process_has_is_waited_for() {
     tab.until("document.querySelector('#problem').hidden");
 }
 
+/// The page did not know yet that the run was over.
+#[test]
+fn what_is_said_to_a_run_that_has_just_ended_is_heard() {
+    let place = Place::new();
+    let tab = place.tab();
+    tab.eval(
+        "{ const real = fetch;
+           window.fetch = async (url, init) => {
+             const response = await real(url, init);
+             if (!String(url).includes('/events')) return response;
+             const late = new TransformStream({ transform: async (chunk, out) => (await window.held, out.enqueue(chunk)) });
+             return new Response(response.body.pipeThrough(late), response);
+           } }",
+    );
+    tab.say("Count.");
+    let mut reply = place.request();
+    reply.begin();
+    reply.text("One.");
+    tab.until_text("#log", "One.");
+    tab.eval("window.held = new Promise((done) => (window.release = done)), null");
+    reply.end("stop");
+    tab.eval(
+        "(async () => {
+           const of = (path) => fetch(`api/sessions${path}`).then((one) => one.json());
+           const { id } = (await of('')).sessions[0];
+           while ((await of(`/${id}`)).running);
+        })()",
+    );
+    tab.until_text("#send", "Steer");
+    tab.say("And on.");
+    let reply = place.request();
+    assert!(reply.last().contains("And on."), "{}", reply.last());
+    tab.eval("release()");
+    reply.say("Two.");
+    tab.until_text("#status", "Ready");
+    tab.until_text("#log", "Two.");
+    assert_eq!(tab.conversation(), ["Count.", "One.", "And on.", "Two."]);
+}
+
 /// What it cannot mend is said and left.
 #[test]
 fn a_session_that_is_not_there_is_not_asked_for_again() {
