@@ -27,7 +27,7 @@ pub(crate) async fn bounded(State(server): State<Server>, request: Request, next
     let mut room = None;
     match read(request, shared.limits.body, &shared.bodies, &mut room).await {
         Ok(request) => next.run(request).await,
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 
@@ -36,15 +36,14 @@ async fn read<'a>(
     limit: usize,
     bodies: &'a Semaphore,
     room: &mut Option<SemaphorePermit<'a>>,
-) -> Result<Request, Response> {
+) -> Result<Request, ApiError> {
     let (head, body) = request.into_parts();
     let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if size + head.uri.to_string().len() > HEAD {
         let why = format!("The headers and the address are larger than {HEAD} bytes.");
         return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
-    let refused = |kind, why: &str| ApiError::new(kind, why).into_response();
-    let too_large = || refused(Kind::TooLarge, &format!("The body is larger than {limit} bytes."));
+    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes."));
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
@@ -54,7 +53,7 @@ async fn read<'a>(
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|why| match why.is::<LengthLimitError>() {
                 true => too_large(),
-                false => refused(Kind::BadRequest, "The body broke off."),
+                false => ApiError::new(Kind::BadRequest, "The body broke off."),
             })?;
             let Ok(piece) = frame.into_data() else { continue };
             let more = u32::try_from(piece.len()).ok().and_then(|length| bodies.try_acquire_many(length).ok());
@@ -62,7 +61,8 @@ async fn read<'a>(
                 (Some(more), Some(room)) => room.merge(more),
                 (Some(more), room) => *room = Some(more),
                 (None, _) => {
-                    return Err(refused(Kind::TooMany, "Too many large requests come at once: try again in a moment."));
+                    let why = "Too many large requests come at once: try again in a moment.";
+                    return Err(ApiError::new(Kind::TooMany, why));
                 }
             }
             bytes.extend_from_slice(&piece);
@@ -71,7 +71,7 @@ async fn read<'a>(
     };
     match tokio::time::timeout(BODY_TIME, whole).await {
         Ok(read) => read?,
-        Err(_) => return Err(refused(Kind::BadRequest, "The body took too long to arrive.")),
+        Err(_) => return Err(ApiError::new(Kind::BadRequest, "The body took too long to arrive.")),
     }
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
@@ -90,16 +90,15 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = Response;
-    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
             return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
         let bytes = request.into_body().collect().await; // whole and bounded, see above
-        let bytes =
-            bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read.").into_response())?;
-        object(&bytes.to_bytes()).map(JsonBody).map_err(IntoResponse::into_response)
+        let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
+        object(&bytes.to_bytes()).map(JsonBody)
     }
 }
 

@@ -83,6 +83,7 @@ impl Used {
             Some(share) => share,
             None => {
                 let shared = server.shared();
+                shared.drain.check()?;
                 let share = Arc::new(shared.runs.begin(client, &shared.limits).await?);
                 *run = Arc::downgrade(&share);
                 share

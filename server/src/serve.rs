@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use self::patient::Patient;
 use crate::config::Server;
-use crate::error::Kind;
+use crate::error::{ApiError, Kind, Refused};
 use crate::guard::{self, Guard};
 use crate::shares::{Client, Shares};
 
@@ -115,7 +115,8 @@ impl Door {
 /// Tells a client that has too many connections, without a wait for what it wants.
 fn too_many(stream: &TcpStream) {
     let why = "Too many connections of this address are open: close one.";
-    let told = serde_json::json!({ "error": { "kind": Kind::TooMany, "message": why } }).to_string();
+    let error = ApiError::new(Kind::TooMany, why);
+    let told = serde_json::to_string(&Refused { error }).unwrap_or_default();
     let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let length = told.len();
     // It has room in the socket, unless the client is gone.

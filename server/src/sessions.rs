@@ -97,9 +97,11 @@ async fn prompt(
 async fn steer(
     State(server): State<Server>,
     Id(id): Id,
+    client: Client,
     JsonBody(said): JsonBody<Steered>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    send(&server, &id, None, InputEvent::Steer(said.prompt()?)).await
+    // Where calls wait for an answer, it is one, and a run begins.
+    send(&server, &id, Some(client), InputEvent::Steer(said.prompt()?)).await
 }
 
 async fn follow_up(

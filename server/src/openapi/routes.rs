@@ -90,7 +90,7 @@ fn inputs(document: &mut Document) {
         .operation("post", "/api/sessions/{id}/steer", "Says something that should change the run that goes on.")
         .takes::<Steered>()
         .gives::<Accepted>(202, "It is in the session's log.")
-        .refuses(&[BAD, NO_SESSION, IN_USE, BUSY])
+        .refuses(&[BAD, NO_SESSION, IN_USE, BUSY, DRAINING])
         .add();
     document
         .operation("post", "/api/sessions/{id}/follow-up", "Says something for when the agent would otherwise stop.")

@@ -64,6 +64,7 @@ async fn a_client_has_so_many_runs_and_no_more() {
     let approve = json!({ "digest": action["digest"], "decision": "approve" });
     let answer = path(0, &format!("actions/{}", action["call"].as_str().unwrap()));
     refused(api.post(&answer, approve.clone()).await, too_many);
+    refused(api.post(&path(0, "steer"), say.clone()).await, too_many);
     assert_eq!(api.get("/api/actions").await["actions"][0], action, "nothing was changed");
 
     let other = api.elsewhere();

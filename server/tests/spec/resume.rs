@@ -226,6 +226,18 @@ async fn a_server_that_ends_tells_its_readers_and_takes_no_new_runs() {
     });
 }
 
+/// C101: what would begin a run by another way than a prompt begins none either.
+#[tokio::test(start_paused = true)]
+async fn a_steer_instead_of_an_answer_begins_no_run_in_a_server_that_ends() {
+    let api = Api::new([Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#)]);
+    let id = api.session(json!({})).await;
+    api.say(&id, "Write.").await;
+    assert_eq!(api.run(&id, None).await.last().unwrap().data["end"], "awaiting_action");
+    api.drain(Duration::from_secs(10)).await;
+    let (status, refused) = api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "Do not." })).await;
+    assert_eq!((status, &refused["error"]["kind"]), (503, &json!("draining")), "{refused}");
+}
+
 /// C101: a run that does not end in time is left as it is, and the next server can go on with it.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_is_interrupted_and_goes_on_elsewhere() {
