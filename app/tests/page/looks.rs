@@ -35,6 +35,7 @@ pub(crate) fn talk(place: &Place) -> Tab {
     )]);
     tab.until_text(".card", "Run edit_file?");
     tab.until_text("#status", "Waits for you");
+    tab.until_text("#send", "Send"); // the run rests
     tab
 }
 
