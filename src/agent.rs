@@ -43,7 +43,8 @@ impl GenericAgent {
         let mut session = Session::new(self.config.clone(), hub, id, memory, mail);
         session.extensions = extensions.clone();
         session.open(settings).await?;
-        tokio::spawn(Task::new(session, self.pattern.clone(), controlled, to_mail, extensions).live());
+        let mut task = Task::new(session, self.pattern.clone(), controlled, to_mail, extensions);
+        tokio::spawn(async move { task.live().await });
         Ok((AgentHandle { control }, stream))
     }
 }

@@ -55,22 +55,13 @@ impl Session {
                 event = stream.next() => event,
             };
             let taken = match event.unwrap_or_else(unfinished) {
-                ModelEvent::AnsweredBy(other) => {
-                    info = other;
-                    Ok(())
-                }
-                ModelEvent::BlockStart { block, kind } => {
-                    reply.start(block, kind);
-                    Ok(())
-                }
-                ModelEvent::Delta { block, delta } => reply.delta(block, delta).map(drop),
-                ModelEvent::BlockEnd { block, signature } => reply.end(block, signature),
-                ModelEvent::Withdrawn => {
-                    reply = Assembler::default();
-                    Ok(())
-                }
                 ModelEvent::Done { stop, usage } => break (stop, usage, None),
                 ModelEvent::Error(error) => Err(error),
+                ModelEvent::AnsweredBy(other) => {
+                    info = other;
+                    Ok(None)
+                }
+                event => reply.take(event),
             };
             if let Err(error) = taken {
                 break (StopReason::Error, Usage::default(), Some(error));

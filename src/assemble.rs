@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::event::Update;
 use crate::message::{AssistantMessage, Part, StopReason, ToolCall, Usage};
-use crate::model::BlockKind;
+use crate::model::{BlockKind, ModelEvent};
 
 /// A reply as far as it has come.
 #[derive(Default)]
@@ -21,8 +21,25 @@ struct Block {
 }
 
 impl Assembler {
+    /// Takes in what streams, and gives what is to be told of it. Who says it and how it ends is for others.
+    pub(crate) fn take(&mut self, event: ModelEvent) -> Result<Option<Update>, ModelError> {
+        Ok(match event {
+            ModelEvent::BlockStart { block, kind } => self.start(block, kind),
+            ModelEvent::Delta { block, delta } => Some(self.delta(block, delta)?),
+            ModelEvent::BlockEnd { block, signature } => {
+                self.end(block, signature)?;
+                None
+            }
+            ModelEvent::Withdrawn => {
+                *self = Assembler::default();
+                Some(Update::Withdrawn)
+            }
+            ModelEvent::AnsweredBy(_) | ModelEvent::Done { .. } | ModelEvent::Error(_) => None,
+        })
+    }
+
     /// A block begins. Gives what is to be told of it.
-    pub(crate) fn start(&mut self, number: u32, kind: BlockKind) -> Option<Update> {
+    fn start(&mut self, number: u32, kind: BlockKind) -> Option<Update> {
         let (part, update) = match kind {
             BlockKind::Text => (Part::Text { text: String::new(), signature: None }, None),
             BlockKind::Thinking => (Part::Thinking { text: String::new(), signature: None }, None),
@@ -56,7 +73,7 @@ impl Assembler {
     }
 
     /// A block is complete.
-    pub(crate) fn end(&mut self, number: u32, signature: Option<Arc<str>>) -> Result<(), ModelError> {
+    fn end(&mut self, number: u32, signature: Option<Arc<str>>) -> Result<(), ModelError> {
         match &mut self.block(number)?.part {
             Part::Text { signature: s, .. } | Part::Thinking { signature: s, .. } => *s = signature,
             Part::ToolCall(call) => call.signature = signature,

@@ -28,6 +28,8 @@ const GRACE: Duration = Duration::from_millis(200);
 const CUT_OFF: &str =
     "The reply was cut off at the output limit, so none of its calls ran. Make the call again in smaller parts.";
 pub(crate) const STEERED: &str = "Skipped: the user steered before it started.";
+/// What a tool that stops by itself is answered with.
+pub(crate) const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
 
 /// How a batch stands after `call_tools`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,7 +312,7 @@ impl Session {
                 match *outcome {
                     Outcome::Result(status, output) => self.finish_with(&id, status, output),
                     Outcome::Cancelled => {
-                        let own = || (ResultStatus::Aborted, "The tool stopped itself after it had started.".into());
+                        let own = || (ResultStatus::Aborted, STOPPED_ITSELF.into());
                         let (status, why) = running.late.unwrap_or_else(own);
                         self.finish(&id, status, why)
                     }

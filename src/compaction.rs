@@ -60,13 +60,13 @@ impl Session {
         if self.config.compaction.is_none() {
             return Ok(false);
         }
-        let asked = !self.wishes.is_empty();
-        while let Some(wish) = self.wishes.front() {
+        let asked = !self.compacting.wishes.is_empty();
+        while let Some(wish) = self.compacting.wishes.front() {
             let why = CompactCause::Asked { instructions: wish.instructions.clone() };
             // Dropped here, the wish is still there.
             let done = self.compact(&Occasion { why, model, also }).await?;
             let interrupted = matches!(done, Compacted::Interrupted(_));
-            if let Some(wish) = self.wishes.pop_front() {
+            if let Some(wish) = self.compacting.wishes.pop_front() {
                 self.answer(wish, done.told());
             }
             if interrupted {
@@ -93,7 +93,7 @@ impl Session {
         if !is_done {
             let done = self.compact(&Occasion::asked(instructions)).await?;
             let failed = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
-            self.told = Some(done.told());
+            self.compacting.told = Some(done.told());
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -133,7 +133,7 @@ impl Session {
                     Summary::Failed(item, failure) => {
                         tracing::warn!(session = &*self.id, error = %failure, why = ?at.why, "there is no summary");
                         if can_wait && item.is_some() {
-                            self.unsummarised = Some(self.fold.load.messages);
+                            self.compacting.unsummarised = Some(self.fold.load.messages);
                         }
                         item.into_iter().for_each(|item| self.stage(item));
                         if can_wait || matches!(at.why, CompactCause::Asked { .. }) {
@@ -167,7 +167,7 @@ impl Session {
     /// Whether the conversation is another than when there was no summary of it: grown by a sixteenth, or made smaller.
     fn has_grown(&self) -> bool {
         let now = self.fold.load.messages;
-        self.unsummarised.is_none_or(|then| now < then || now > then + then / 16)
+        self.compacting.unsummarised.is_none_or(|then| now < then || now > then + then / 16)
     }
 
     async fn summarise(&mut self, request: &SummaryRequest, at: &Occasion<'_>) -> Result<Summary, StepError> {
@@ -206,11 +206,11 @@ impl Session {
     /// What each request has besides messages. Counted anew only where the tools are others.
     fn overhead(&mut self) -> u64 {
         let tools = self.tools.list();
-        if !self.overhead.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, tools)) {
+        if !self.compacting.overhead.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, tools)) {
             let tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>() + tokens_of(self.config.system.len());
-            self.overhead = Some((tools.clone(), tokens));
+            self.compacting.overhead = Some((tools.clone(), tokens));
         }
-        self.overhead.as_ref().map_or(0, |(_, tokens)| *tokens)
+        self.compacting.overhead.as_ref().map_or(0, |(_, tokens)| *tokens)
     }
 
     /// Lets the policy look at the conversation, if there is a policy.

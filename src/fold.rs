@@ -82,7 +82,7 @@ impl Fold {
     pub(crate) fn apply(&mut self, item: &Item, tell: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
         match item {
-            Item::Opened { epoch, .. } => self.epoch = *epoch,
+            Item::Opened { epoch, .. } => (self.epoch, self.requested) = (*epoch, None),
             Item::Settings { settings } => self.settings = Some(settings.clone()),
             Item::RunStarted { run, cause, time } => {
                 self.started = *time;

@@ -165,10 +165,15 @@ impl AgentHandle {
         told.await.map_err(|_| InputError::Gone)
     }
 
-    async fn input(&self, event: InputEvent) -> Result<Receipt, InputError> {
+    /// Says it at once; whoever wants its receipt waits for it.
+    pub(crate) fn say(&self, event: InputEvent) -> oneshot::Receiver<Result<Receipt, InputError>> {
         let (ack, told) = oneshot::channel();
         let _ = self.control.send(Control::Mail(Mail::Input(Box::new(Input { event, ack }))));
-        told.await.unwrap_or(Err(InputError::Gone))
+        told
+    }
+
+    async fn input(&self, event: InputEvent) -> Result<Receipt, InputError> {
+        self.say(event).await.unwrap_or(Err(InputError::Gone))
     }
 
     async fn run(&self, event: InputEvent, stream: Option<Subscriber>) -> Result<RunOutcome, InputError> {

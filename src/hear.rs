@@ -74,7 +74,7 @@ impl Session {
             InputEvent::Compact(_) if self.config.compaction.is_none() => Err(InputError::NoCompaction),
             // Answered when it is done: before the next request, or after the run.
             InputEvent::Compact(instructions) => {
-                self.wishes.push_back(Wish { instructions: instructions.map(Into::into), ack });
+                self.compacting.wishes.push_back(Wish { instructions: instructions.map(Into::into), ack });
                 return None;
             }
             InputEvent::ExternalActionResult(answer) => self.decide(answer),

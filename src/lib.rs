@@ -32,8 +32,9 @@
 //!
 //! # The seams
 //!
-//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log, and
-//! [`BehaviorPattern`] is the loop. Every reply streams: whoever wants whole messages reads `message_end`
+//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log and a [`MemoryStore`]
+//! the logs of many, [`Compact`] says what a long conversation may leave out, and [`BehaviorPattern`] is the loop.
+//! Every reply streams: whoever wants whole messages reads `message_end`
 //! events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
 //!
 //! ```

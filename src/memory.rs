@@ -29,14 +29,9 @@ pub trait Memory: Send + Sync {
     /// reads the log and finds the latest messages that contain all words of the query.
     async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        let mut found = Vec::new();
-        for message in self.load(0).await?.iter().rev().filter_map(Item::message) {
-            let text = message.text().to_lowercase();
-            if found.len() < limit && !words.is_empty() && words.iter().all(|word| text.contains(word)) {
-                found.push(message.clone());
-            }
-        }
-        Ok(found)
+        let items = self.load(0).await?;
+        let found = items.iter().rev().filter_map(Item::message).filter(|message| message.has_words(&words));
+        Ok(found.take(limit).cloned().collect())
     }
 
     /// What had to be mended when the session was opened, a sentence for people; nothing if it was whole.

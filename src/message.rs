@@ -70,6 +70,12 @@ impl Message {
         }
     }
 
+    /// Whether its text contains all of these words, which are in small letters, whatever the case; never without a word.
+    pub fn has_words(&self, words: &[String]) -> bool {
+        let text = self.text().to_lowercase();
+        !words.is_empty() && words.iter().all(|word| text.contains(word))
+    }
+
     /// The assistant's message, if it is one.
     pub fn as_assistant(&self) -> Option<&AssistantMessage> {
         if let Body::Assistant(m) = &self.body { Some(m) } else { None }

@@ -25,6 +25,15 @@ pub struct Branch {
     pub items: Vec<Item>,
 }
 
+impl Branch {
+    /// Its whole log, made of that of its past.
+    pub fn log(&self, mut past: Vec<Item>) -> Vec<Item> {
+        past.truncate(self.shared as usize);
+        past.extend(self.items.iter().cloned());
+        past
+    }
+}
+
 impl Past {
     /// What this log says, from its first item on.
     pub fn of(items: &[Item]) -> Self {
@@ -41,6 +50,7 @@ impl Past {
         let (mut fold, mut events, mut run_id, mut time) = (Fold::default(), Vec::new(), RunId(0), 0);
         for item in items {
             match item {
+                Item::Opened { time: at, .. } => time = time.max(*at),
                 Item::RunStarted { run, time: at, .. } => (run_id, time) = (*run, *at),
                 Item::RunEnded { time: at, .. } | Item::CallAwaiting { time: at, .. } => time = *at,
                 _ => {}

@@ -28,9 +28,8 @@ use crate::task::{Task, Waiter, refused};
 
 /// How a pass of the pattern ended.
 enum Ended {
-    Returned(Result<StepEnd, StepError>),
-    /// The conversation is compacted, and nothing is left to do.
-    Compacted,
+    /// The end that it said; nothing where the run had only to compact.
+    Returned(Result<Option<StepEnd>, StepError>),
     Panicked(String),
     /// An abort or a reset came.
     Stopped(Box<Input>),
@@ -62,7 +61,7 @@ impl Task {
         }
         let (ending, stop) = self.drive().await;
         let Some(stop) = stop else { return self.end(ending).await };
-        for wish in std::mem::take(&mut self.session.wishes) {
+        for wish in std::mem::take(&mut self.session.compacting.wishes) {
             self.session.answer(wish, Err(InputError::NotCompacted("the run was aborted".into())));
         }
         let _ = self.session.flush().await; // an input on its way into the log has its id already
@@ -104,33 +103,27 @@ impl Task {
                 Ended::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
                 Ended::Panicked(what) => return (StepError::Panicked(what).into(), None),
                 Ended::Returned(Err(error)) => return (error.into(), None),
-                Ended::Returned(Ok(end)) => Some(end),
-                Ended::Compacted => None,
+                Ended::Returned(Ok(end)) => end,
             };
             // What was said while the pattern returned is heard before the run may end.
             if let Err(error) = self.session.hear_all().await {
                 return (error.into(), None);
             }
             let heard = self.session.fold.queue.iter().any(|w| w.at > before && w.lane != Lane::Request);
-            let Some(end) = end else {
-                if heard {
-                    continue;
-                }
-                return (EndKind::Done.into(), None);
-            };
             match end {
-                StepEnd::Done if heard => {}
-                StepEnd::Done => match self.check_output(&mut output_retries).await {
+                None | Some(StepEnd::Done) if heard => {}
+                None => return (EndKind::Done.into(), None),
+                Some(StepEnd::Done) => match self.check_output(&mut output_retries).await {
                     Ok(Some(ending)) => return (ending, None),
                     Ok(None) => {}
                     Err(error) => return (error.into(), None),
                 },
-                StepEnd::AwaitingAction if self.session.fold.batch.is_none() => {
+                Some(StepEnd::AwaitingAction) if self.session.fold.batch.is_none() => {
                     let why = "it ended its step `AwaitingAction`, but no call waits for an answer";
                     return (StepError::Pattern(why.into()).into(), None);
                 }
-                StepEnd::AwaitingAction if self.has_news(heard) => {}
-                StepEnd::AwaitingAction => return (EndKind::AwaitingAction.into(), None),
+                Some(StepEnd::AwaitingAction) if self.has_news(heard) => {}
+                Some(StepEnd::AwaitingAction) => return (EndKind::AwaitingAction.into(), None),
             }
         }
     }
@@ -179,9 +172,7 @@ impl Task {
                 Some(said) = control.recv() => if let Some(stop) = route(said, to_mail, idle) { break Ended::Stopped(stop) },
                 () = &mut time_up => break Ended::TimeUp,
                 end = &mut work => break match end {
-                    Ok(Ok(None)) => Ended::Compacted,
-                    Ok(Ok(Some(end))) => Ended::Returned(Ok(end)),
-                    Ok(Err(error)) => Ended::Returned(Err(error)),
+                    Ok(end) => Ended::Returned(end),
                     Err(panic) => Ended::Panicked(panic_text(&*panic)),
                 },
             }

@@ -71,6 +71,18 @@ pub(crate) struct Wish {
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
 }
 
+/// What is kept for compactions.
+#[derive(Default)]
+pub(crate) struct Compacting {
+    pub(crate) wishes: VecDeque<Wish>,
+    /// What came of the one that the present run was started for.
+    pub(crate) told: Option<Result<Vec<Arc<Compaction>>, InputError>>,
+    /// Tokens of these tools and the system prompt, by estimate.
+    pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
+    /// How large the conversation was when a summary of it that could wait was paid for and not had.
+    pub(crate) unsummarised: Option<u64>,
+}
+
 /// A reply that streams.
 pub(crate) struct Partial {
     pub(crate) id: MessageId,
@@ -104,9 +116,7 @@ pub(crate) struct Session {
     pub(crate) extensions: Extensions,
     /// The host's values that came with requests which wait.
     pub(crate) riders: HashMap<InputId, Extensions>,
-    pub(crate) wishes: VecDeque<Wish>,
-    /// What came of the compaction that the present run was started for.
-    pub(crate) told: Option<Result<Vec<Arc<Compaction>>, InputError>>,
+    pub(crate) compacting: Compacting,
     pub(crate) partial: Option<Partial>,
     /// A complete reply that a hook still looks at: written together with what the hook says.
     pub(crate) heard_out: Option<Item>,
@@ -117,10 +127,6 @@ pub(crate) struct Session {
     pub(crate) interrupted: bool,
     /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
-    /// Tokens of these tools and the system prompt, by estimate.
-    pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
-    /// How large the conversation was when a summary of it that could wait was paid for and not had.
-    pub(crate) unsummarised: Option<u64>,
     numbered: u64,
     staged: Vec<Item>,
     then: Vec<Then>,
@@ -146,16 +152,13 @@ impl Session {
             tools,
             extensions: Extensions::new(),
             riders: HashMap::new(),
-            wishes: VecDeque::new(),
-            told: None,
+            compacting: Compacting::default(),
             partial: None,
             heard_out: None,
             crew: Crew::default(),
             cancel: CancellationToken::new(),
             interrupted: false,
             offered: None,
-            overhead: None,
-            unsummarised: None,
             numbered: 0,
             staged: Vec::new(),
             then: Vec::new(),
@@ -177,6 +180,7 @@ impl Session {
             self.fold.apply(&item, &mut |_| hub.pass_over());
         }
         self.interrupted = self.fold.run.is_some();
+        let lost = self.fold.requested;
         let time = self.config.ambient.now();
         self.stage(Item::Opened { epoch: self.fold.epoch + 1, time });
         if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
@@ -185,7 +189,7 @@ impl Session {
         self.flush()
             .await
             .map_err(|e| if let StepError::Memory(e) = e { e } else { MemoryError::Failed(e.to_string()) })?;
-        if let Some(message_id) = self.fold.requested.take() {
+        if let Some(message_id) = lost {
             self.hub.overlay(AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn });
         }
         Ok(())

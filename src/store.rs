@@ -50,15 +50,13 @@ pub trait MemoryStore: Send + Sync {
     ///
     /// The default copies the past; a store may share it instead.
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        let mut items = self.read(session, 0).await?;
+        let items = self.read(session, 0).await?;
         let branch = Past::branch(&items, at);
         let new = self.open(to).await?;
         if !new.load(0).await?.is_empty() {
             return Err(MemoryError::Exists(to.into()));
         }
-        items.truncate(branch.shared as usize);
-        items.extend(branch.items);
-        new.append(0, items.into()).await?;
+        new.append(0, branch.log(items).into()).await?;
         Ok(branch.shared)
     }
 
@@ -81,12 +79,12 @@ pub trait MemoryStore: Send + Sync {
             if words.is_empty() || found.len() >= limit {
                 break;
             }
-            let items = self.read(&info.id, 0).await?;
-            let fitting = items.iter().rev().filter_map(Item::message).filter(|message| {
-                let text = message.text().to_lowercase();
-                words.iter().all(|word| text.contains(word))
-            });
-            let here = fitting.map(|message| Found { session: info.id.clone(), message: message.clone() });
+            let items = match self.read(&info.id, 0).await {
+                Err(MemoryError::NoSession(_)) => continue, // deleted by now
+                items => items?,
+            };
+            let fitting = items.iter().rev().filter_map(Item::message).filter(|message| message.has_words(&words));
+            let here = fitting.map(|message| Found::new(info.id.clone(), message.clone()));
             found.extend(here.take(limit - found.len()));
         }
         Ok(found)
@@ -122,7 +120,8 @@ pub struct SessionInfo {
     /// When its first run began, in milliseconds since 1970; zero if none did.
     pub started: u64,
     /// The last time that its log tells of (an opening, the start or the end of a run, a question to the outside), in
-    /// milliseconds since 1970. A branch that has not been opened yet has that of its past.
+    /// milliseconds since 1970. A branch that has not been opened yet has that of its past, or when
+    /// it was made, where it ends a run of it.
     pub changed: u64,
     /// The first line of the first request, at most 120 characters; empty if there is none.
     pub title: String,

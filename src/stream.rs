@@ -76,36 +76,20 @@ impl Session {
         let Some(Partial { id, model, reply, held }) = &mut self.partial else { return Ok(()) };
         let (id, hub) = (*id, &mut self.hub);
         let mut tell = |update| hub.overlay(AgentEvent::MessageUpdate { message_id: id, update });
-        match event {
-            ModelEvent::Delta { block, delta } => match hook {
-                Some(hook) if reply.is_text(block) => {
-                    let held = held.entry(block).or_default();
-                    held.push_str(&delta);
-                    text_part(hook, reply, block, held, false, &mut tell)?;
-                }
-                _ => tell(reply.delta(block, delta)?),
-            },
-            ModelEvent::BlockStart { block, kind } => {
-                if let Some(update) = reply.start(block, kind) {
-                    tell(update);
-                }
+        match (&event, hook) {
+            (ModelEvent::Delta { block, delta }, Some(hook)) if reply.is_text(*block) => {
+                let held = held.entry(*block).or_default();
+                held.push_str(delta);
+                return text_part(hook, reply, *block, held, false, &mut tell);
             }
-            ModelEvent::BlockEnd { block, signature } => {
-                if let Some(hook) = hook
-                    && reply.is_text(block)
-                {
-                    text_part(hook, reply, block, held.entry(block).or_default(), true, &mut tell)?;
-                }
-                reply.end(block, signature)?;
+            (ModelEvent::BlockEnd { block, .. }, Some(hook)) if reply.is_text(*block) => {
+                text_part(hook, reply, *block, held.entry(*block).or_default(), true, &mut tell)?;
             }
-            ModelEvent::Withdrawn => {
-                *reply = Assembler::default();
-                held.clear();
-                tell(Update::Withdrawn);
-            }
-            ModelEvent::AnsweredBy(info) => *model = info,
-            ModelEvent::Done { .. } | ModelEvent::Error(_) => {}
+            (ModelEvent::Withdrawn, _) => held.clear(),
+            (ModelEvent::AnsweredBy(info), _) => *model = info.clone(),
+            _ => {}
         }
+        reply.take(event)?.into_iter().for_each(tell);
         Ok(())
     }
 }

@@ -62,22 +62,22 @@ impl Task {
         Task { session, pattern, control, to_mail, extensions, waiters, idle, late_steer: false, stuck: false }
     }
 
-    /// Lives until no handle is left.
-    pub(crate) async fn live(mut self) {
+    /// Lives until no handle is left. What it does is boxed, so that a session that does nothing has no room for it.
+    pub(crate) async fn live(&mut self) {
         if self.session.interrupted && self.session.fold.abort_requested {
-            self.end_interrupted(EndKind::Aborted.into()).await;
+            Box::pin(self.end_interrupted(EndKind::Aborted.into())).await;
         }
         loop {
             loop {
                 self.compact_at_rest().await;
                 let Some(cause) = self.next_run() else { break };
-                self.run(Some(cause)).await;
+                Box::pin(self.run(Some(cause))).await;
             }
             for ack in self.idle.drain(..) {
                 let _ = ack.send(());
             }
             match self.control.recv().await {
-                Some(control) => self.at_rest(control).await,
+                Some(control) => Box::pin(self.at_rest(control)).await,
                 None => return,
             }
         }
@@ -207,7 +207,7 @@ impl Task {
 
     /// What was asked for and no request came for: a run of its own each, where there is something to compact.
     async fn compact_at_rest(&mut self) {
-        while let Some(wish) = self.session.wishes.pop_front() {
+        while let Some(wish) = self.session.compacting.wishes.pop_front() {
             let instructions = wish.instructions.clone();
             let refused = |why: &str| Err(InputError::NotCompacted(why.into()));
             let told = if self.session.fold.batch.is_some() {
@@ -216,7 +216,7 @@ impl Task {
                 refused("a run was interrupted: go on with it first, or abort it")
             } else {
                 match catch_unwind(AssertUnwindSafe(|| self.session.can_compact(instructions.clone()))) {
-                    Ok(true) => self.compact_for(instructions).await,
+                    Ok(true) => Box::pin(self.compact_for(instructions)).await,
                     Ok(false) => Ok(Vec::new()),
                     Err(panic) => refused(&StepError::Panicked(panic_text(&*panic)).to_string()),
                 }
@@ -227,14 +227,14 @@ impl Task {
 
     /// A run that compacts; gives what it has replaced.
     async fn compact_for(&mut self, instructions: Option<Arc<str>>) -> Result<Vec<Arc<Compaction>>, InputError> {
-        self.session.told = None;
+        self.session.compacting.told = None;
         self.run(Some(RunCause::Compact { instructions })).await;
         let why = match self.session.fold.outcome.as_ref().filter(|_| !self.stuck) {
             None => "the session's memory failed",
             Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
         };
         let why = InputError::NotCompacted(why.into());
-        self.session.told.take().unwrap_or(Err(why))
+        self.session.compacting.told.take().unwrap_or(Err(why))
     }
 
     /// An abort or a reset of what is open at rest.
@@ -280,5 +280,20 @@ pub(crate) fn refused(error: StepError) -> InputError {
     match error {
         StepError::Memory(error) => InputError::Memory(error),
         other => InputError::BadDecision(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands of sessions may rest in a server.
+    #[test]
+    fn a_session_at_rest_has_no_room_for_what_it_does_not_do() {
+        fn room<F>(_: impl FnOnce(Task) -> F) -> usize {
+            size_of::<F>()
+        }
+        let room = room(|mut task| async move { task.live().await });
+        assert!(room < size_of::<Task>() + 512, "{room} bytes");
     }
 }

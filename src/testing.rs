@@ -1,4 +1,5 @@
-//! Testing agents: a scripted model, gates, faults, crashes at every item, checks of events and transcripts.
+//! Testing agents: a scripted model, gates, faults, crashes at every item, replays of logs, checks of events and
+//! transcripts.
 //!
 //! Everything here works under tokio's paused time, so tests need no sleeps:
 //!

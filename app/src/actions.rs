@@ -7,11 +7,10 @@ use loopwright::{ActionResult, Decision, InputEvent, PendingAction, PendingFilte
 use serde_json::Value;
 
 use crate::agent::{self, Allowed, StartError};
-use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs};
+use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Options};
 use crate::interrupt::Interrupt;
 use crate::print;
-use crate::run::{show, tell_open};
-use crate::sessions::{age, printed};
+use crate::run::{Told, show, tell_open};
 use crate::store::{self, Session};
 
 /// Nothing waits.
@@ -22,7 +21,7 @@ pub(crate) async fn actions(args: &ActionsArgs) -> Result<u8, StartError> {
     let store = store::open(&args.at)?;
     let mut filter = PendingFilter::new();
     if let Some(session) = &args.session {
-        Session::there(store.clone(), session).await?;
+        store::known(&*store, session).await?;
         filter = filter.session(session.as_str());
     }
     if let Some(tool) = &args.tool {
@@ -30,7 +29,7 @@ pub(crate) async fn actions(args: &ActionsArgs) -> Result<u8, StartError> {
     }
     let open = store.pending(&filter).await?;
     let lines = || open.iter().try_for_each(|action| if args.json { print::json_line(action) } else { list(action) });
-    printed(lines())?;
+    print::printed(lines())?;
     Ok(if open.is_empty() { NONE } else { 0 })
 }
 
@@ -38,7 +37,7 @@ fn list(pending: &PendingAction) -> io::Result<()> {
     let PendingAction { session, since, action, .. } = pending;
     let digest = print::digest(action);
     let what = print::call(action);
-    print::text(&format!("{session}  {}  {}  {digest}  {what}", action.call, age(*since)))
+    print::text(&format!("{session}  {}  {}  {digest}  {what}", action.call, print::age(*since)))
 }
 
 /// Lets a call run.
@@ -62,35 +61,38 @@ pub(crate) async fn deny(args: &DenyArgs) -> Result<u8, StartError> {
 
 /// Answers the call and goes on with its session, as it was started.
 async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError> {
-    let session = Session::there(store::open(&args.at)?, &args.session).await?;
-    let open = session.info.iter().flat_map(|info| &info.pending);
-    let Some(action) = open.clone().map(|pending| &pending.action).find(|action| *action.call == *args.call) else {
-        let others: Vec<&str> = open.map(|pending| &*pending.action.call).collect();
+    let store = store::open(&args.at)?;
+    let info = store::known(&*store, &args.session).await?;
+    let open = info.pending.iter().map(|pending| &pending.action);
+    let Some(action) = open.clone().find(|action| *action.call == *args.call).cloned() else {
+        let others: Vec<&str> = open.map(|action| &*action.call).collect();
         let there_are =
             if others.is_empty() { "nothing does".into() } else { format!("these do: {}", others.join(", ")) };
         return Err(StartError(format!("No call `{}` of session `{}` waits; {there_are}.", args.call, args.session)));
     };
     if let Some(shown) = &args.digest
-        && (!shown.starts_with(print::digest(action)) || !action.digest.starts_with(shown.as_str()))
+        && (!shown.starts_with(print::digest(&action)) || !action.digest.starts_with(shown.as_str()))
     {
         return Err(StartError(format!(
             "The digest {shown} is not that of what would run: {}. Look at it again with `loopwright actions {}`.",
-            print::call(action),
+            print::call(&action),
             args.session
         )));
     }
-    let options = session.options(&args.options)?;
+    let session = Session::known(store, info);
+    let told = Told::of(args.json, args.speech);
+    let options = session.options(&Options { quiet: !told.notes(), ..args.options.clone() })?;
     let built = agent::build(&options, &Allowed::default()).await?;
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
-    let mut result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+    let mut result = ActionResult::new(action.call, action.digest, decision);
     if let Some(by) = &args.by {
         result = result.by(Arc::<str>::from(by.as_str()));
     }
     let taken = handle.send(InputEvent::ExternalActionResult(result)).await;
     taken.map_err(|why| StartError(format!("The answer was not taken: {why}.")))?;
-    let shown = show(handle, events, interrupt, args.json).await?;
-    if !args.json && !shown.open.is_empty() {
+    let shown = show(handle, events, interrupt, told).await?;
+    if told.calls() && !shown.open.is_empty() {
         tell_open(&shown.open, Some(&args.session));
     }
     Ok(shown.code)

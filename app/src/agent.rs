@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ModelInfo, ToolChoice};
 use loopwright_memory::Compacting;
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
-use loopwright_tools::{WorkspaceError, coding_tools_with};
+use loopwright_tools::{WorkspaceError, agents_md, coding_tools_with};
 use serde_json::Value;
 
 use crate::args::{Approve, Options, Pattern};
@@ -72,10 +72,16 @@ pub(crate) struct Built {
 pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built, StartError> {
     let workspace = options.place.workspace()?;
     let root = workspace.root().to_owned();
-    let system = match &options.system {
+    let mut system = match &options.system {
         Some(text) => text.clone(),
         None => SYSTEM.replace("{root}", &root.display().to_string()),
     };
+    if !options.no_agents_md.unwrap_or_default() {
+        match agents_md(&workspace) {
+            Ok(said) => system.push_str(&said.unwrap_or_default()),
+            Err(why) => print::complain(&format!("{why}. The agent begins without it; --no-agents-md leaves it out.")),
+        }
+    }
     let tools = coding_tools_with(workspace, options.place.commands());
     let names: Vec<&str> = tools.names().collect();
     for approve in &options.approve {
@@ -100,7 +106,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
         pattern = Arc::new(FirstCall::new(first, pattern));
     }
     let choice = model::choose(options).await?;
-    if let Some(note) = &choice.note {
+    if let (Some(note), false) = (&choice.note, options.quiet) {
         print::tell(note);
     }
     let model = options.model.clone().unwrap_or_else(|| choice.model.info().id.to_string());

@@ -4,16 +4,18 @@ mod options;
 mod serve;
 mod sessions;
 
-use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::options::{Approve, Options, Pattern, Place};
+#[cfg(test)]
+pub(crate) use self::options::Thinking;
+pub(crate) use self::options::{Approve, Options, Pattern, Place, without_key};
 pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::sessions::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which};
 use crate::agent::StartError;
-use crate::print;
+use crate::print::{self, Volume};
+use crate::stdin;
 use options::MODELS;
 
 /// An agent that works on the files of a directory.
@@ -26,6 +28,9 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) chat: ChatArgs,
+    /// Read no loopwright.toml, neither yours nor the project's.
+    #[arg(long, global = true)]
+    pub(crate) no_config: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +58,12 @@ pub(crate) enum Command {
     /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps conversations; `/` is a
     /// page to use them. Whoever reaches it can run commands here, so other machines reach it only with a token.
     Serve(ServeArgs),
+    /// Show the settings in force, and where each comes from.
+    ///
+    /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or ~/.config/loopwright; another
+    /// with LOOPWRIGHT_CONFIG), the project's (in the directory that --root names), environment variables such as
+    /// LOOPWRIGHT_MODEL, what a session keeps, flags.
+    Config(ConfigArgs),
     /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
     ///
     /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
@@ -60,6 +71,20 @@ pub(crate) enum Command {
     /// Look at the tools, and run one without a model.
     #[command(subcommand)]
     Tools(Tools),
+    /// Print a script that completes this command line in a shell.
+    ///
+    /// For bash, `source <(loopwright completions bash)` in ~/.bashrc.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands.
+    Man {
+        /// The directory to write a page of each command into.
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -95,9 +120,21 @@ pub(crate) struct RunArgs {
     /// What to do; read from standard input if it is missing or `-`.
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// Read standard input to its end and put it below the prompt, at most 1 MiB of text.
+    ///
+    /// It is not read otherwise: it may be a pipe in which nothing ever comes, or the list that a shell's loop goes through.
+    #[arg(long, requires = "prompt", conflicts_with = "resume")]
+    stdin: bool,
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
+    /// The answer must be JSON that fits the JSON Schema in this file, and is printed alone, on one line.
+    ///
+    /// The model is asked twice again if it does not fit; then the exit code is 5.
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) output_schema: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     /// Go on with a run that was interrupted, or with what waits, instead of a prompt.
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) resume: bool,
@@ -107,6 +144,28 @@ pub(crate) struct RunArgs {
     pub(crate) options: Options,
 }
 
+/// How much is told on standard error.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Speech {
+    /// Print the answer when it is complete, and nothing else but errors.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Tell all on standard error: what the model thinks, whole results of tools, tokens and what they cost.
+    #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
+    verbose: bool,
+}
+
+impl Speech {
+    /// How much is told.
+    pub(crate) fn volume(self) -> Volume {
+        match self {
+            Speech { quiet: true, .. } => Volume::Quiet,
+            Speech { verbose: true, .. } => Volume::Verbose,
+            _ => Volume::Normal,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
     /// Talk line by line, even where a terminal could show more.
@@ -114,6 +173,20 @@ pub(crate) struct ChatArgs {
     pub(crate) plain: bool,
     #[command(flatten)]
     pub(crate) which: Which,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Print each setting as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What is in force when this session goes on.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: StoreAt,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -130,16 +203,37 @@ pub(crate) struct ModelsArgs {
     pub(crate) models: Option<PathBuf>,
 }
 
+impl Tools {
+    /// Where the tools work.
+    pub(crate) fn place(&mut self) -> &mut Place {
+        match self {
+            Tools::List { place, .. } | Tools::Call { place, .. } => place,
+        }
+    }
+}
+
 impl RunArgs {
-    /// What to do. Standard input is only read when it is asked for: it may be a pipe in which
-    /// nothing ever comes. Nothing where no prompt is wanted.
+    /// What to do, with what comes on standard input where that is asked for. Nothing where no prompt is wanted.
     pub(crate) fn prompt(&self) -> Result<Option<String>, StartError> {
         if self.resume {
             return Ok(None);
         }
         let prompt = match self.prompt.as_deref() {
-            None | Some("-") => read_stdin()?,
-            Some(prompt) => prompt.to_owned(),
+            Some("-") if self.stdin => {
+                let why = "Standard input is the prompt with `-` and goes below a prompt with --stdin: write a prompt, or \
+                           leave --stdin out.";
+                return Err(StartError(why.into()));
+            }
+            None | Some("-") => stdin::read("prompt")?,
+            Some(prompt) if self.stdin && !prompt.trim().is_empty() => stdin::below(prompt, &stdin::read("text")?),
+            Some(prompt) => {
+                if self.speech.volume() != Volume::Quiet && stdin::has_text() {
+                    print::tell(
+                        "There is text on standard input, which is not read: --stdin puts it below the prompt.",
+                    );
+                }
+                prompt.to_owned()
+            }
         };
         if prompt.trim().is_empty() {
             let why = "There is no prompt: write it after `run`, in quotes, or pipe it into standard input.";
@@ -147,17 +241,6 @@ impl RunArgs {
         }
         Ok(Some(prompt))
     }
-}
-
-fn read_stdin() -> Result<String, StartError> {
-    let mut stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        print::tell("Type the prompt, then press Ctrl-D on a line of its own.");
-    }
-    let mut text = String::new();
-    let read = stdin.read_to_string(&mut text);
-    read.map_err(|why| StartError(format!("The prompt could not be read from standard input: {why}.")))?;
-    Ok(text.trim_end().to_owned())
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`, the answer to a call that waits
-//! with `approve` and `deny`, what was said with `sessions`, a server with `serve`, `models` to choose from, one tool with
-//! `tools call`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with `actions`, and the answer
+//! to it with `approve` and `deny`; what was said with `sessions`; a server with `serve`; `models` to choose from; one tool
+//! with `tools call`; what is set with `config`; and for shells and manuals `completions` and `man`.
 
 mod actions;
 mod agent;
 mod args;
 mod chat;
+mod config;
 mod interrupt;
+mod log;
 mod model;
 mod models;
 mod print;
 mod run;
 mod serve;
 mod sessions;
+mod shell;
+mod stdin;
 mod store;
 mod tools;
 mod tui;
@@ -20,10 +24,12 @@ mod tui;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::agent::StartError;
 use crate::args::{ChatArgs, Cli, Command};
+use crate::config::Config;
 
 /// Events and requests are made on one thread and dropped on another, which it does well.
 #[global_allocator]
@@ -33,11 +39,62 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match cli.command {
+    let matches = Cli::command().get_matches();
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
+    let done = configure(&mut cli, &matches).and_then(|()| dispatch(cli));
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(why) => {
+            print::complain(&why);
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// Fills in what flags do not say and the environment or the user's file does; what a project's file or a session says
+/// is added when the directory is known ([`store::Session::options`]).
+fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
+    if let Some(Command::Completions { .. } | Command::Man { .. }) = &cli.command {
+        return Ok(()); // there may be no user yet
+    }
+    let config = Config::load(cli.no_config)?;
+    let (options, at) = match &mut cli.command {
+        None => (Some(&mut cli.chat.options), Some(&mut cli.chat.which.at)),
+        Some(Command::Chat(args)) => (Some(&mut args.options), Some(&mut args.which.at)),
+        Some(Command::Run(args)) => (Some(&mut args.options), Some(&mut args.which.at)),
+        Some(Command::Approve(args)) => (Some(&mut args.answer.options), Some(&mut args.answer.at)),
+        Some(Command::Deny(args)) => (Some(&mut args.answer.options), Some(&mut args.answer.at)),
+        Some(Command::Actions(args)) => (None, Some(&mut args.at)),
+        Some(Command::Sessions(what)) => (None, Some(what.at())),
+        Some(Command::Completions { .. } | Command::Man { .. }) => return Ok(()),
+        Some(Command::Config(args)) => (Some(&mut args.options), None), // it tells what is a flag and what is not
+        Some(Command::Models(args)) => {
+            config.under_models(&mut args.models);
+            return Ok(());
+        }
+        Some(Command::Tools(what)) => return config.under_place(what.place()),
+        Some(Command::Serve(args)) => {
+            let given = matches.subcommand_matches("serve").and_then(|matches| matches.value_source("addr"));
+            return config.under_serve(args, given == Some(ValueSource::CommandLine));
+        }
+    };
+    if let Some(at) = at {
+        config.under_store(at);
+    }
+    if let Some(options) = options {
+        options.config = config;
+    }
+    Ok(())
+}
+
+fn dispatch(cli: Cli) -> Result<u8, StartError> {
+    match cli.command {
         Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
         Some(Command::Serve(args)) => start(serve::serve(&args)),
+        Some(Command::Config(args)) => start(config::config(&args)),
         Some(Command::Models(args)) => models::models(&args),
+        Some(Command::Completions { shell }) => shell::completions(shell),
+        Some(Command::Man { directory }) => shell::man(directory.as_deref()),
         Some(Command::Chat(args)) => talk(args),
         Some(Command::Actions(args)) => start(actions::actions(&args)),
         Some(Command::Approve(args)) => start(actions::approve(&args)),
@@ -45,13 +102,6 @@ fn main() -> ExitCode {
         Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),
         None => talk(cli.chat),
-    };
-    match done {
-        Ok(code) => ExitCode::from(code),
-        Err(why) => {
-            print::complain(&why);
-            ExitCode::from(USAGE)
-        }
     }
 }
 

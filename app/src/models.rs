@@ -1,6 +1,6 @@
 //! `loopwright models`: what is known of models, and where the user's own list is.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use loopwright_providers::{Catalogue, Facts, Provider};
@@ -8,31 +8,28 @@ use serde_json::{Value, json};
 
 use crate::agent::StartError;
 use crate::args::ModelsArgs;
-use crate::print;
+use crate::{config, print};
 
 /// No model fits the filter.
 const NONE: u8 = 1;
 
-/// The environment variable with the user's own list.
-const VARIABLE: &str = "LOOPWRIGHT_MODELS";
-
 const HEAD: [&str; 8] = ["MODEL", "WIRE", "CONTEXT", "OUTPUT", "$ IN", "$ OUT", "THINKS", "IMAGES"];
 
-/// The built-in catalogue with the user's own list: the one of `--models`, else that of the environment, else the one in
-/// the configuration directory. A list that was asked for must be sound; one that merely lies there is complained of.
+/// The built-in catalogue with the user's own list: the one that was asked for, else the one in the configuration
+/// directory. A list that was asked for must be sound; one that merely lies there is complained of.
 pub(crate) fn catalogue(asked: Option<&PathBuf>) -> Result<Catalogue, StartError> {
     let mut catalogue = Catalogue::built_in();
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(file) = asked.cloned().or_else(|| set(VARIABLE)) {
+    if let Some(file) = asked {
         catalogue.add_file(file)?;
-        return Ok(catalogue);
-    }
-    let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
-    let usual = config.map(|dir| dir.join("loopwright").join("models.toml")).filter(|file| file.exists());
-    if let Some(Err(why)) = usual.map(|file| catalogue.add_file(file)) {
+    } else if let Some(Err(why)) = usual_list().map(|file| catalogue.add_file(file)) {
         print::complain(&format!("{} Until then it counts for nothing.", why.message));
     }
     Ok(catalogue)
+}
+
+/// The list in the configuration directory, if there is one.
+pub(crate) fn usual_list() -> Option<PathBuf> {
+    config::directory().map(|directory| directory.join("models.toml")).filter(|file| file.exists())
 }
 
 /// Lists the models that fit, and gives the exit code.
@@ -49,12 +46,7 @@ pub(crate) fn models(args: &ModelsArgs) -> Result<u8, StartError> {
     }
     let text = if args.json { lines(&found) } else { table(&found) };
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(why) if why.kind() != ErrorKind::BrokenPipe => {
-            Err(StartError(format!("Standard output takes no more text: {why}.")))
-        }
-        _ => Ok(0), // whoever has seen enough closes the pipe
-    }
+    print::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// One object per line; what is not known is null.

@@ -1,33 +1,31 @@
-//! Events as lines on a terminal: what the model says on standard output, all else on standard error.
+//! Lines on a terminal or in a pipe: what was asked for on standard output, all else on standard error.
+
+mod printer;
 
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{AgentEvent, Compaction, EndKind, ExternalAction, Limit, Message, ResultStatus, RunOutcome, Update};
+use loopwright::{Ambient, EndKind, ExternalAction, Limit, RunOutcome, SystemAmbient};
 use serde::Serialize;
 use serde_json::Value;
+
+pub(crate) use self::printer::Printer;
+use crate::agent::StartError;
 
 /// Characters of a call's arguments, or of a result, that a line shows.
 const WIDTH: usize = 160;
 
-/// Shows a conversation as it goes on.
-pub(crate) struct Printer {
-    /// Standard output is a terminal, where control characters could do harm.
-    terminal: bool,
-    /// Thinking is for people who watch.
-    watched: bool,
-    cursor: Cursor,
-    /// Something of the message that streams has been shown.
-    shown: bool,
-}
-
-/// What stands on the line that is not finished.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cursor {
-    Nothing,
-    Text,
-    Thinking,
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Volume {
+    /// The answer, and errors.
+    Quiet,
+    /// What is done, in a line each; to people who watch also what the model thinks.
+    #[default]
+    Normal,
+    /// All of it.
+    Verbose,
 }
 
 /// How a line on standard error looks, if it is a terminal.
@@ -36,82 +34,6 @@ enum Style {
     Plain,
     Dim,
     Red,
-}
-
-impl Printer {
-    /// At the start of a line.
-    pub(crate) fn new() -> Self {
-        let (terminal, watched) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        Printer { terminal, watched, cursor: Cursor::Nothing, shown: false }
-    }
-
-    /// Shows what is to be seen of an event. Fails if standard output does.
-    pub(crate) fn show(&mut self, event: &AgentEvent) -> io::Result<()> {
-        match event {
-            AgentEvent::MessageStart { .. } => self.shown = false,
-            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => self.text(delta)?,
-            AgentEvent::MessageUpdate { update: Update::Thinking { delta, .. }, .. } => self.thinking(delta)?,
-            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } if self.shown => {
-                self.end_line()?;
-                self.shown = false;
-                line("(The reply broke off; what was shown of it no longer counts.)", Style::Dim);
-            }
-            AgentEvent::MessageEnd { .. } => self.end_line()?,
-            AgentEvent::ToolExecutionStart { name, arguments, .. } => {
-                self.end_line()?;
-                line(&format!("→ {name} {}", short(&json(arguments))), Style::Dim);
-            }
-            AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
-                self.end_line()?;
-                line(&result_line(name, *status, result), Style::Dim);
-            }
-            AgentEvent::Compaction(done) => {
-                self.end_line()?;
-                line(&compaction_line(done), Style::Dim);
-            }
-            AgentEvent::AgentEnd(outcome) => {
-                self.end_line()?;
-                tell_failure(outcome);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Ends the line that is not finished, so that something else can be told.
-    pub(crate) fn end_line(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.cursor, Cursor::Nothing) {
-            Cursor::Nothing => {}
-            Cursor::Text => say("\n")?,
-            Cursor::Thinking => whisper("\n", Style::Plain),
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, delta: &str) -> io::Result<()> {
-        if delta.is_empty() {
-            return Ok(());
-        }
-        if self.cursor == Cursor::Thinking {
-            self.end_line()?;
-        }
-        self.shown = true;
-        self.cursor = if delta.ends_with('\n') { Cursor::Nothing } else { Cursor::Text };
-        if self.terminal { say(&harmless(delta)) } else { say(delta) }
-    }
-
-    fn thinking(&mut self, delta: &str) -> io::Result<()> {
-        if !self.watched || delta.is_empty() {
-            return Ok(());
-        }
-        if self.cursor == Cursor::Text {
-            self.end_line()?;
-        }
-        self.shown = true;
-        self.cursor = if delta.ends_with('\n') { Cursor::Nothing } else { Cursor::Thinking };
-        whisper(&harmless(delta), Style::Dim);
-        Ok(())
-    }
 }
 
 /// A line for the user, who need not act on it.
@@ -136,8 +58,13 @@ pub(crate) fn complain(what: &(impl Display + ?Sized)) {
 }
 
 /// Why a run did not end well, if it did not, and what was not delivered.
-pub(crate) fn tell_failure(outcome: &RunOutcome) {
+pub(crate) fn tell_failure(outcome: &RunOutcome, volume: Volume) {
     let why = outcome.error.as_deref();
+    let tell = |text: &str| {
+        if volume != Volume::Quiet {
+            tell(text)
+        }
+    };
     match outcome.end {
         EndKind::Done | EndKind::AwaitingAction => {}
         EndKind::Aborted => tell("Aborted."),
@@ -168,6 +95,28 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
     say(&format!("{text}{end}"))
 }
 
+/// How long ago a time in milliseconds since 1970 was.
+pub(crate) fn age(time: u64) -> String {
+    let seconds = SystemAmbient.now().saturating_sub(time) / 1000;
+    match seconds {
+        _ if time == 0 => "-".into(),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The exit code where standard output took the text, or whoever read it has seen enough.
+pub(crate) fn printed(done: io::Result<()>) -> Result<u8, StartError> {
+    match done {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(StartError(format!("Standard output takes no more text: {why}.")))
+        }
+        _ => Ok(0),
+    }
+}
+
 /// A call that waits, with all of its arguments: nobody should approve what they were not shown.
 pub(crate) fn call(action: &ExternalAction) -> String {
     format!("{} {}", action.name, json(&action.arguments))
@@ -188,26 +137,6 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-fn compaction_line(done: &Compaction) -> String {
-    let Compaction { messages, tokens_before, tokens_after, .. } = done;
-    let how = match (&done.error, done.summarised) {
-        (_, true) => "are summarised for the model".to_owned(),
-        (Some(why), false) => format!("are no longer shown to the model, since no summary could be had ({why})"),
-        (None, false) => "are no longer shown to the model".to_owned(),
-    };
-    format!("({messages} older messages {how}: about {tokens_before} tokens before, {tokens_after} now.)")
-}
-
-fn result_line(name: &str, status: ResultStatus, result: &Message) -> String {
-    let text = result.text();
-    let first = short(text.trim().lines().next().unwrap_or("no text"));
-    match (status, text.trim().lines().count()) {
-        (ResultStatus::Ok, 0 | 1) => format!("✓ {name}: {first}"),
-        (ResultStatus::Ok, lines) => format!("✓ {name} ({lines} lines)"),
-        _ => format!("✗ {name}: {first}"),
-    }
-}
-
 fn json(value: &Value) -> String {
     value.to_string()
 }
@@ -221,7 +150,7 @@ fn short(text: &str) -> Cow<'_, str> {
 }
 
 /// With a full stop.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{text}{end}")
 }

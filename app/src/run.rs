@@ -1,16 +1,20 @@
 //! `loopwright run`: one prompt, one run, one exit code.
 
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 
 use loopwright::{
-    AgentEvent, AgentHandle, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, RunOutcome,
+    AgentEvent, AgentHandle, EndKind, Envelope, EventStream, ExternalAction, GenericAgent, InputError, InputEvent,
+    OutputSchema, Prompt, RunOutcome,
 };
+use loopwright_patterns::GenericPattern;
+use loopwright_providers::Offline;
 
 use crate::agent::{self, Allowed, StartError};
-use crate::args::RunArgs;
+use crate::args::{Options, RunArgs, Speech};
 use crate::interrupt::Interrupt;
-use crate::print::{self, Printer};
+use crate::print::{self, Printer, Volume};
 use crate::store::Session;
 
 /// A run that was aborted, as shells have it.
@@ -25,22 +29,26 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
             "Say which session --resume goes on with: --session NAME, or -c for the latest.".into(),
         ));
     }
+    let output = args.output_schema.as_deref().map(schema).transpose()?;
+    let told = Told { streams: output.is_none(), ..Told::of(args.json, args.speech) };
+    let quiet = !told.notes();
     let session = Session::choose(&args.which).await?;
-    let options = session.options(&args.options)?;
+    let options = session.options(&Options { quiet, ..args.options.clone() })?;
     let built = agent::build(&options, &Allowed::default()).await?;
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
-    let (name, kept) = (session.name.clone(), session.kept);
     let refused = |why| StartError(format!("The prompt was not taken: {why}."));
     let state = handle.state().await.map_err(refused)?;
     match prompt {
         Some(prompt) => {
-            if let Some(run) = state.interrupted_run {
+            if let (Some(run), false) = (state.interrupted_run, quiet) {
                 print::tell(&format!(
                     "Run {run} of this session was interrupted; your prompt ends it. (`--resume` would have gone on with it.)"
                 ));
             }
-            handle.send(InputEvent::UserRequest(prompt.into())).await.map(drop).map_err(refused)?;
+            let mut prompt = Prompt::from(prompt);
+            prompt.output = output.map(Arc::new);
+            handle.send(InputEvent::UserRequest(prompt)).await.map(drop).map_err(refused)?;
         }
         None if state.is_running => {} // what had waited began by itself
         None => match handle.send(InputEvent::Continue(None)).await {
@@ -48,11 +56,62 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
             Err(why) => return Err(refused(why)),
         },
     }
-    let shown = show(handle, events, interrupt, args.json).await?;
-    if !shown.open.is_empty() && !args.json {
-        tell_open(&shown.open, kept.then_some(&*name));
+    let shown = show(handle, events, interrupt, told).await?;
+    if !shown.open.is_empty() && told.calls() {
+        tell_open(&shown.open, session.kept.then_some(&*session.name));
     }
     Ok(shown.code)
+}
+
+/// The schema in a file, if it is one.
+fn schema(path: &Path) -> Result<OutputSchema, StartError> {
+    let wrong = |why: &dyn std::fmt::Display| StartError(format!("The output schema {}: {why}.", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| wrong(&format!("it cannot be read: {why}")))?;
+    let schema = serde_json::from_str(&text).map_err(|why| wrong(&format!("it is not JSON: {why}")))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = name.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).take(64);
+    let name = Some(plain.collect::<String>()).filter(|name| !name.is_empty());
+    let schema = OutputSchema { name: name.unwrap_or_else(|| "answer".into()), schema };
+    // An agent says what is wrong with one, and before anything is begun.
+    let agent = GenericAgent::builder(Offline::new(), GenericPattern).output_schema(schema.clone()).build();
+    agent.map(|_| schema).map_err(|why| wrong(&why))
+}
+
+/// What is told of a run, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    json: bool,
+    volume: Volume,
+    /// Text goes out as it comes, unless the answer alone is wanted.
+    streams: bool,
+}
+
+impl Told {
+    /// As the command line has it.
+    pub(crate) fn of(json: bool, speech: Speech) -> Self {
+        Told { json, volume: speech.volume(), streams: true }
+    }
+    /// Whether it is told what the user need not know.
+    pub(crate) fn notes(self) -> bool {
+        self.volume != Volume::Quiet
+    }
+    /// Whether it is told what waits.
+    pub(crate) fn calls(self) -> bool {
+        !self.json && self.notes()
+    }
+    fn streams(self) -> bool {
+        self.streams && self.notes()
+    }
+    /// The answer, if it has not streamed and there is one.
+    fn answer(self, outcome: &RunOutcome) -> io::Result<()> {
+        if self.json || self.streams() || outcome.end != EndKind::Done {
+            return Ok(());
+        }
+        match &outcome.value {
+            Some(value) => print::text(&value.to_string()),
+            None => print::text(&outcome.text),
+        }
+    }
 }
 
 /// What came of a run.
@@ -67,11 +126,11 @@ pub(crate) async fn show(
     handle: AgentHandle,
     events: EventStream,
     interrupt: Interrupt,
-    json: bool,
+    told: Told,
 ) -> Result<Shown, StartError> {
     // On a task of its own: it is heard even while standard output takes no more text.
     tokio::spawn(abort_on(interrupt, handle.clone()));
-    let code = match watch(&handle, events, json).await {
+    let code = match watch(&handle, events, told).await {
         Ok(Some(outcome)) => {
             let open = match outcome.end {
                 EndKind::AwaitingAction => handle.pending().await.unwrap_or_default(),
@@ -96,19 +155,19 @@ pub(crate) async fn show(
 }
 
 /// Shows events until the session rests, and gives how its last run ended: what had waited in it may run first.
-async fn watch(handle: &AgentHandle, mut events: EventStream, json: bool) -> io::Result<Option<Arc<RunOutcome>>> {
-    let (mut printer, mut last) = (Printer::new(), None);
+async fn watch(handle: &AgentHandle, mut events: EventStream, told: Told) -> io::Result<Option<Arc<RunOutcome>>> {
+    let (mut printer, mut last) = (Printer::of(told.volume, told.streams()), None);
     let mut show = |event: &Envelope, last: &mut Option<Arc<RunOutcome>>| {
         if let AgentEvent::AgentEnd(outcome) = &event.event {
             *last = Some(outcome.clone());
         }
         match &event.event {
-            AgentEvent::AgentEnd(outcome) if json => {
+            AgentEvent::AgentEnd(outcome) if told.json => {
                 print::json_line(event)?;
-                print::tell_failure(outcome);
+                print::tell_failure(outcome, told.volume);
                 Ok(())
             }
-            _ if json => print::json_line(event),
+            _ if told.json => print::json_line(event),
             event => printer.show(event),
         }
     };
@@ -121,7 +180,7 @@ async fn watch(handle: &AgentHandle, mut events: EventStream, json: bool) -> io:
         tokio::select! { biased;
             event = events.next() => match event {
                 Some(event) => show(&event, &mut last)?,
-                None => return Ok(last),
+                None => break,
             },
             () = &mut rests => break,
         }
@@ -129,6 +188,7 @@ async fn watch(handle: &AgentHandle, mut events: EventStream, json: bool) -> io:
     while let Some(event) = events.try_next() {
         show(&event, &mut last)?;
     }
+    last.iter().try_for_each(|outcome| told.answer(outcome))?;
     Ok(last)
 }
 

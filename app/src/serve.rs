@@ -1,5 +1,8 @@
 //! `loopwright serve`: the agent over HTTP, until Ctrl-C or SIGTERM.
 
+use std::io::ErrorKind;
+use std::time::Duration;
+
 use loopwright_server::{Named, Server};
 use tokio::net::TcpListener;
 
@@ -7,23 +10,31 @@ use crate::agent::StartError;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use crate::run::ABORTED;
-use crate::{models, print, store};
+use crate::{log, models, print, store};
 
 /// The environment variable with the token.
 const TOKEN: &str = "LOOPWRIGHT_TOKEN";
 
 /// Serves until it is told to stop, and gives the exit code.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
+    log::begin()?;
     let mut named = Named::default().catalogue(models::catalogue(args.models.as_ref())?);
     if let Some(model) = &args.model {
         named = named.default_model(model, args.base_url.clone());
     }
     let mut builder = Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
+    builder = builder.grace(Duration::from_secs(args.grace.into()));
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    if args.no_agents_md {
+        builder = builder.no_agents_md();
+    }
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, 4096);
+    }
+    if let Some(connections) = args.max_connections {
+        builder = builder.max_connections(connections as usize);
     }
     if let Some(token) = args.token.clone().or_else(told) {
         builder = builder.token(token);
@@ -41,13 +52,15 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
             () = terminate.pressed() => {}
         }
         let again = Interrupt::listen(); // counts from here on
-        print::tell("Ending: what goes on has ten seconds. Ctrl-C once more ends it at once.");
+        print::tell(&format!("Ending: what goes on has {} seconds. Ctrl-C once more ends it at once.", args.grace));
         let _ = ending.send(again);
     };
     tokio::select! {
         served = loopwright_server::serve(listener, server, shutdown) => {
-            let failed = |why| StartError(format!("{why}. Give a token with --token or in {TOKEN}."));
-            served.map_err(failed)?;
+            served.map_err(|why| match why.kind() {
+                ErrorKind::InvalidInput => StartError(format!("{why} Give one with --token or in {TOKEN}.")),
+                _ => StartError(format!("The server cannot be begun: {why}.")),
+            })?;
             Ok(0)
         }
         () = async {

@@ -3,13 +3,13 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use loopwright::{Ambient, Found, Item, MessageId, Role, SessionInfo, SystemAmbient};
+use loopwright::{Found, Item, MessageId, Role, SessionInfo};
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
 use crate::agent::StartError;
 use crate::args::{Format, Sessions};
-use crate::print;
-use crate::store::{self, Session, fresh_name};
+use crate::print::{self, age, printed};
+use crate::store::{self, known, name_or_fresh};
 
 /// Nothing was found.
 const NONE: u8 = 1;
@@ -25,8 +25,8 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
             printed(lines())
         }
         Sessions::Show { session, json, at } => {
-            let Session { store, info, .. } = Session::there(store::open(at)?, session).await?;
-            let Some(info) = info else { return Ok(NONE) };
+            let store = store::open(at)?;
+            let info = known(&*store, session).await?;
             if *json {
                 return printed(print::json_line(&info));
             }
@@ -39,11 +39,12 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
             Ok(if found.is_empty() { NONE } else { code })
         }
         Sessions::Export { session, format, output, at } => {
-            let Session { store, info, .. } = Session::there(store::open(at)?, session).await?;
+            let store = store::open(at)?;
+            let info = known(&*store, session).await?;
             let items = store.read(session, 0).await?;
-            let text = match (format, info) {
-                (Format::Markdown, Some(info)) => to_markdown(&info, &items),
-                _ => to_jsonl(session, &items)?,
+            let text = match format {
+                Format::Markdown => to_markdown(&info, &items),
+                Format::Jsonl => to_jsonl(session, &items)?,
             };
             match output {
                 None => printed(print::text(&text)),
@@ -53,10 +54,7 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
         Sessions::Import { file, session, at } => {
             let text = read(file)?;
             let store = store::open(at)?;
-            let name = match session {
-                Some(name) => name.clone(),
-                None => fresh_name(&*store).await?,
-            };
+            let name = name_or_fresh(session.as_deref(), &*store).await?;
             let items = import(&*store, &name, &text).await?;
             print::tell(&format!("Taken in as session {name}: {items} items."));
             Ok(0)
@@ -64,18 +62,16 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
         Sessions::Delete { sessions, at } => {
             let store = store::open(at)?;
             for session in sessions {
-                Session::there(store.clone(), session).await?;
+                known(&*store, session).await?;
                 store.delete(session).await?;
                 print::tell(&format!("Session {session} is removed."));
             }
             Ok(0)
         }
         Sessions::Fork { session, message, name, at } => {
-            let store = Session::there(store::open(at)?, session).await?.store;
-            let name = match name {
-                Some(name) => name.clone(),
-                None => fresh_name(&*store).await?,
-            };
+            let store = store::open(at)?;
+            known(&*store, session).await?;
+            let name = name_or_fresh(name.as_deref(), &*store).await?;
             let at_item = match message {
                 None => None,
                 Some(id) => Some(place_of(*id, &store.read(session, 0).await?).ok_or_else(|| {
@@ -138,28 +134,6 @@ fn show(found: &Found) -> io::Result<()> {
     print::text(&format!("{}  {} {who}: {shown}{more}", found.session, found.message.id))
 }
 
-/// How long ago a time in milliseconds since 1970 was.
-pub(crate) fn age(time: u64) -> String {
-    let seconds = SystemAmbient.now().saturating_sub(time) / 1000;
-    match seconds {
-        _ if time == 0 => "-".into(),
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m", seconds / 60),
-        3600..86_400 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
-/// The exit code where standard output took the text, or whoever read it has seen enough.
-pub(crate) fn printed(done: io::Result<()>) -> Result<u8, StartError> {
-    match done {
-        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
-            Err(StartError(format!("Standard output takes no more text: {why}.")))
-        }
-        _ => Ok(0),
-    }
-}
-
 fn read(file: &Path) -> Result<String, StartError> {
     let mut text = String::new();
     let read = match file.to_str() {
@@ -170,18 +144,14 @@ fn read(file: &Path) -> Result<String, StartError> {
     Ok(text)
 }
 
-/// A file that nobody else may read: it holds what was said.
-fn new_file() -> std::fs::OpenOptions {
+/// Writes a file that nobody else may read: it holds what was said.
+pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-/// Writes a file that is not there yet.
-pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
-    let open = new_file().open(file);
-    open.and_then(|mut file| file.write_all(text.as_bytes()))
+    let written = options.open(file);
+    written
+        .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|why| StartError(format!("{} cannot be written: {why}.", file.display())))
 }

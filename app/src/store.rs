@@ -5,39 +5,36 @@ use std::sync::Arc;
 
 use loopwright::{Ambient, InMemoryStore, MemoryError, MemoryStore, RunContext, SessionInfo, SystemAmbient};
 use loopwright_memory::{Jsonl, Sqlite};
+use serde::Deserialize;
 
 use crate::agent::{Built, StartError};
 use crate::args::{Options, StoreAt, Which};
+use crate::config::named_in_environment;
 use crate::print;
-
-/// The environment variable with the place.
-const VARIABLE: &str = "LOOPWRIGHT_STORE";
 
 impl From<MemoryError> for StartError {
     fn from(error: MemoryError) -> Self {
-        let text = error.to_string();
-        let (first, end) = (text.chars().next(), if text.ends_with('.') { "" } else { "." });
-        StartError(
-            first.into_iter().flat_map(char::to_uppercase).chain(text.chars().skip(1)).chain(end.chars()).collect(),
-        )
+        let text = print::sentence(&error.to_string());
+        let first = text.chars().next().into_iter().flat_map(char::to_uppercase);
+        StartError(first.chain(text.chars().skip(1)).collect())
     }
 }
 
-/// The store at the place that was asked for, else that of the environment, else the usual one.
+/// The store at the place that was asked for, else the usual one.
 pub(crate) fn open(at: &StoreAt) -> Result<Arc<dyn MemoryStore>, StartError> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let usual = || {
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local").join("share")))?;
-        Some(data.join("loopwright").join("sessions.db"))
-    };
-    let Some(path) = at.store.clone().or_else(|| set(VARIABLE)).or_else(usual) else {
-        let why = format!(
-            "There is no place to keep sessions in, since HOME is not set: give one with --store PATH or {VARIABLE}, or keep \
-             nothing with --no-session."
-        );
-        return Err(StartError(why));
+    let Some(path) = at.store.clone().or_else(usual_place) else {
+        let why = "There is no place to keep sessions in, since HOME is not set: give one with --store PATH or \
+                   LOOPWRIGHT_STORE, or keep nothing with --no-session.";
+        return Err(StartError(why.into()));
     };
     Ok(if is_directory(&path) { Arc::new(Jsonl::open(&path)?) } else { Arc::new(Sqlite::open(&path)?) })
+}
+
+/// Where sessions are kept if nobody says otherwise.
+pub(crate) fn usual_place() -> Option<PathBuf> {
+    let data = named_in_environment("XDG_DATA_HOME");
+    let data = data.or_else(|| Some(named_in_environment("HOME")?.join(".local").join("share")))?;
+    Some(data.join("loopwright").join("sessions.db"))
 }
 
 fn is_directory(path: &Path) -> bool {
@@ -57,52 +54,35 @@ pub(crate) struct Session {
 impl Session {
     /// The one that the command line means.
     pub(crate) async fn choose(which: &Which) -> Result<Self, StartError> {
-        if which.no_session {
-            return Self::new(Arc::new(InMemoryStore::new()), false).await;
-        }
-        let store = open(&which.at)?;
-        if which.latest {
-            let latest = store.sessions().await?.into_iter().next();
-            let info =
-                latest.ok_or_else(|| StartError("There is no session to go on with: leave --continue out.".into()))?;
-            return Ok(Session { store, name: info.id.clone(), info: Some(info), kept: true });
-        }
-        match which.session.as_deref() {
-            Some(name) => match store.session(name).await {
-                Ok(info) => Ok(Session { store, name: name.into(), info: Some(info), kept: true }),
-                Err(MemoryError::NoSession(_)) => Ok(Session { store, name: name.into(), info: None, kept: true }),
-                Err(why) => Err(why.into()),
+        let store = if which.no_session { Arc::new(InMemoryStore::new()) } else { open(&which.at)? };
+        let info = match which.session.as_deref() {
+            Some(name) => find(&*store, name).await?,
+            None if which.latest => match store.sessions().await?.into_iter().next() {
+                None => return Err(StartError("There is no session to go on with: leave --continue out.".into())),
+                latest => latest,
             },
-            None => Self::new(store, true).await,
-        }
+            None => None,
+        };
+        let name = match &info {
+            Some(info) => info.id.clone(),
+            None => name_or_fresh(which.session.as_deref(), &*store).await?.into(),
+        };
+        Ok(Session { store, name, info, kept: !which.no_session })
     }
 
-    /// One that must be there.
-    pub(crate) async fn there(store: Arc<dyn MemoryStore>, name: &str) -> Result<Self, StartError> {
-        let info = store.session(name).await.map_err(|why| match why {
-            MemoryError::NoSession(_) => {
-                StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."))
-            }
-            why => why.into(),
-        })?;
-        Ok(Session { store, name: name.into(), info: Some(info), kept: true })
+    /// One that is there.
+    pub(crate) fn known(store: Arc<dyn MemoryStore>, info: SessionInfo) -> Self {
+        Session { store, name: info.id.clone(), info: Some(info), kept: true }
     }
 
-    async fn new(store: Arc<dyn MemoryStore>, kept: bool) -> Result<Self, StartError> {
-        let name = fresh_name(&*store).await?.into();
-        Ok(Session { store, name, info: None, kept })
-    }
-
-    /// The options, with those that the session was started with where they say nothing.
+    /// The options, with those that the session was started with where they say nothing, and with what is configured
+    /// where neither does.
     pub(crate) fn options(&self, given: &Options) -> Result<Options, StartError> {
-        let Some(kept) = self.info.as_ref().and_then(|info| info.settings.as_deref()) else { return Ok(given.clone()) };
-        let kept: Options = serde::Deserialize::deserialize(kept).map_err(|why| {
-            StartError(format!("The options that session `{}` was started with cannot be read: {why}.", self.name))
-        })?;
-        if let Some(freedoms) = given.kept_freedoms(&kept) {
+        let kept = self.info.as_ref().map(kept_options).transpose()?.unwrap_or_default();
+        if let (Some(freedoms), false) = (given.kept_freedoms(&kept), given.quiet) {
             print::show(&freedoms);
         }
-        Ok(given.clone().over(kept))
+        given.config.under(given.clone().over(kept))
     }
 
     /// Opens it for this agent. What had to be mended is told.
@@ -115,14 +95,38 @@ impl Session {
     }
 }
 
-/// A name that no session has.
-pub(crate) async fn fresh_name(store: &dyn MemoryStore) -> Result<String, StartError> {
+/// The options that a session was started with.
+pub(crate) fn kept_options(info: &SessionInfo) -> Result<Options, StartError> {
+    let Some(kept) = info.settings.as_deref() else { return Ok(Options::default()) };
+    Options::deserialize(kept).map_err(|why| {
+        StartError(format!("The options that session `{}` was started with cannot be read: {why}.", info.id))
+    })
+}
+
+/// What is known of a session, if it is there.
+async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<SessionInfo>, StartError> {
+    match store.session(name).await {
+        Ok(info) => Ok(Some(info)),
+        Err(MemoryError::NoSession(_)) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// What is known of a session that must be there.
+pub(crate) async fn known(store: &dyn MemoryStore, name: &str) -> Result<SessionInfo, StartError> {
+    let none = || StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."));
+    find(store, name).await?.ok_or_else(none)
+}
+
+/// The name that was given, else one that no session has.
+pub(crate) async fn name_or_fresh(given: Option<&str>, store: &dyn MemoryStore) -> Result<String, StartError> {
+    if let Some(name) = given {
+        return Ok(name.to_owned());
+    }
     loop {
         let name = format!("s{:08x}", SystemAmbient.random() as u32);
-        match store.session(&name).await {
-            Err(MemoryError::NoSession(_)) => return Ok(name),
-            Err(why) => return Err(why.into()),
-            Ok(_) => {}
+        if find(store, &name).await?.is_none() {
+            return Ok(name);
         }
     }
 }

@@ -27,10 +27,10 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
             show(call(&**tool, &arguments).await?, *json)
         }
     };
-    done.or_else(|why| match why.kind() {
-        io::ErrorKind::BrokenPipe => Ok(0), // whoever read it has seen enough
-        _ => Err(StartError(format!("Standard output takes no more text: {why}."))),
-    })
+    match done {
+        Ok(code) => Ok(code),
+        Err(why) => print::printed(Err(why)),
+    }
 }
 
 fn all(place: &Place) -> Result<Toolbox, StartError> {

@@ -21,6 +21,7 @@ fn server(variable: &str) -> String {
 fn run(url: &str, arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
     let root = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
+    command.env("LOOPWRIGHT_CONFIG", ""); // whoever runs it may have settings
     command.args(["run", "--json", "--model", "local/smol", "--base-url", url, "--root"]).arg(root.path());
     let Output { status, stdout, stderr } = command.args(arguments).output().unwrap();
     let lines = String::from_utf8(stdout).unwrap();

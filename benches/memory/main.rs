@@ -136,10 +136,11 @@ impl Bench {
             for (durability, level, most) in [(Durability::Effects, "NORMAL", 3.0), (Durability::Every, "FULL", 1.0)] {
                 let each = self.count(durability) / 16;
                 let items: Arc<[Item]> = log::replies(each).into();
+                let alone = log::replies(self.count(durability));
                 let floor = || {
                     let folder = folder();
                     let mut floor = Floor::new(&folder.path().join("floor.db"), is_full(durability));
-                    micros(self.count(durability), || floor.insert(&log::replies(self.count(durability))))
+                    micros(alone.len(), || floor.insert(&alone))
                 };
                 let ours = || {
                     let folder = folder();

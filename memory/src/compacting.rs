@@ -82,13 +82,12 @@ struct Budget {
 
 impl Default for Compacting {
     fn default() -> Self {
-        let (window, keep_tokens, model) = Default::default();
         Compacting {
             share: 0.8,
-            window,
+            window: None,
             keep_turns: 3,
-            keep_tokens,
-            model,
+            keep_tokens: None,
+            model: None,
             prompt: PROMPT.into(),
             rules: Rules::default(),
         }

@@ -1,5 +1,7 @@
 //! When a store waits for the disk.
 
+use loopwright::Item;
+
 /// Which appends a store on disk makes durable before they return.
 ///
 /// Either way an append is in the file when it returns, so it survives the end of the process, however that comes.
@@ -15,4 +17,11 @@ pub enum Durability {
     Effects,
     /// Each one.
     Every,
+}
+
+impl Durability {
+    /// Whether an append of these waits for the disk.
+    pub(crate) fn waits(self, items: &[Item]) -> bool {
+        self == Durability::Every || items.iter().any(Item::must_be_durable)
+    }
 }

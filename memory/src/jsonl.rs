@@ -15,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright::{Branch, Item, Memory, MemoryError, MemoryStore, Past, SessionInfo};
 
-use crate::Durability;
+use crate::{Durability, private};
 use folder::Folder;
 use line::{Header, Parent};
 use log::{Log, Open};
@@ -153,7 +153,7 @@ impl Jsonl {
         }
         let draft = self.folder.draft();
         let write = || -> io::Result<()> {
-            let mut file = folder::private().write(true).create(true).truncate(true).open(&draft)?;
+            let mut file = private::file().write(true).create(true).truncate(true).open(&draft)?;
             file.write_all(&lines)?;
             file.sync_all()?;
             fs::rename(&draft, self.folder.path(to))

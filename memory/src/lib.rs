@@ -5,6 +5,7 @@ mod compacting;
 pub mod conformance;
 mod durability;
 mod jsonl;
+mod private;
 mod sqlite;
 mod transfer;
 

@@ -171,7 +171,7 @@ impl Drop for Owned {
 impl Memory for Owned {
     async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
         let json = items.iter().map(codec::encode).collect::<Result<_, _>>()?;
-        let durable = self.store.durability == Durability::Every || items.iter().any(Item::must_be_durable);
+        let durable = self.store.durability.waits(&items);
         let write = Write::Append { owner: self.owner.clone(), at, items, json };
         self.store.shared.write(&self.session, write, durable).await
     }
@@ -230,11 +230,9 @@ impl MemoryStore for Sqlite {
         let begin = move |db: &Connection, file: &Path| {
             let parent = known(db, &of, file)?;
             let number = parent.number;
-            let mut items = rows::items(db, parent, 0, file)?;
+            let items = rows::items(db, parent, 0, file)?;
             let branch = Past::branch(&items, at);
-            items.truncate(branch.shared as usize);
-            items.extend(branch.items.iter().cloned());
-            let mut info = SessionInfo::of(new, &items);
+            let mut info = SessionInfo::of(new, &branch.log(items));
             info.parent = Some((of, branch.shared)).filter(|(_, shared)| *shared > 0);
             let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
             Ok((branch.shared, Write::Fork { of: number, info: Box::new(info), json }))
@@ -254,12 +252,9 @@ impl MemoryStore for Sqlite {
                 }
                 let id = session.info.id.clone();
                 let items = rows::items(db, session, 0, file)?;
-                let fitting = items.iter().rev().filter_map(Item::message).filter(|message| {
-                    let text = message.text().to_lowercase();
-                    words.iter().all(|word| text.contains(word))
-                });
-                let here = fitting.take(limit - found.len());
-                found.extend(here.map(|message| Found::new(id.clone(), message.clone())));
+                let fitting = items.iter().rev().filter_map(Item::message).filter(|message| message.has_words(&words));
+                let here = fitting.map(|message| Found::new(id.clone(), message.clone()));
+                found.extend(here.take(limit - found.len()));
             }
             Ok(found)
         };

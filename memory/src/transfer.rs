@@ -24,11 +24,10 @@ struct Header {
 /// `loopwright::testing::Replay`.
 pub fn to_jsonl(session: &str, items: &[Item]) -> Result<String, MemoryError> {
     let header = Header { loopwright: "log".into(), version: VERSION, session: session.into() };
-    let unwritable = |why: serde_json::Error| MemoryError::Failed(format!("the log cannot be written as JSON: {why}"));
-    let mut text = serde_json::to_string(&header).map_err(unwritable)?;
+    let mut text = codec::encode(&header)?;
     for item in items {
         text.push('\n');
-        text.push_str(&serde_json::to_string(item).map_err(unwritable)?);
+        text.push_str(&codec::encode(item)?);
     }
     text.push('\n');
     Ok(text)
@@ -67,10 +66,8 @@ fn damaged(line: usize, why: impl std::fmt::Display) -> MemoryError {
 /// It is taken in as a branch: back to where a turn had ended, with nothing that waits, no call that is approved or could be
 /// approved twice, and without the settings of whoever exported it. So a stranger's log does nothing by itself.
 pub async fn import(store: &dyn MemoryStore, session: &str, text: &str) -> Result<u64, MemoryError> {
-    let mut items = from_jsonl(text)?;
-    let branch = Past::branch(&items, None);
-    items.truncate(branch.shared as usize);
-    items.extend(branch.items);
+    let items = from_jsonl(text)?;
+    let mut items = Past::branch(&items, None).log(items);
     items.retain(|item| !matches!(item, Item::Settings { .. }));
     if items.is_empty() {
         return Err(MemoryError::Damaged(

@@ -17,7 +17,7 @@ export class Refused extends Error {
 let asking = null;
 let ask = async () => null;
 
-/** Who asks the person for a token; gives the token, or null. */
+/** Who asks the person for a token, told whether the server refused one; gives the token, or null. */
 export const onToken = (asks) => (ask = asks);
 
 export function keepToken(token) {
@@ -34,10 +34,10 @@ async function request(method, path, { body, signal } = {}) {
     if (response.ok) return response;
     const told = await response.json().catch(() => null);
     const why = new Refused(response.status, told?.error);
-    if (response.status !== 401 && response.status !== 403) throw why;
+    if (why.kind !== 'token') throw why;
     // Many requests may be refused at once; the person is asked once.
     if (token === sessionStorage.getItem(KEY)) {
-      asking ??= ask(why.message).finally(() => (asking = null));
+      asking ??= ask(Boolean(token)).finally(() => (asking = null));
       const given = await asking;
       if (!given) throw why;
       keepToken(given);
@@ -55,20 +55,20 @@ export async function call(method, path, body) {
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** A request that may be sent twice, since its body has an id: once more where the network failed. */
-export async function send(path, body) {
-  const whole = { id: newId(), ...body };
-  try {
-    return await call('POST', path, whole);
-  } catch (why) {
+/** A request whose body has such an id: once more where the network failed. */
+export const send = (path, body) =>
+  call('POST', path, body).catch((why) => {
     if (why instanceof Refused) throw why;
-    return call('POST', path, whole);
-  }
-}
+    return call('POST', path, body);
+  });
+
+/** Whether the same request may do better later: when the server or the network is back, or the session is free. */
+const mayPass = (why) => !(why instanceof Refused) || why.status >= 500 || [409, 429].includes(why.status);
 
 /**
  * All events of a session, from its first, then live. What comes after a break follows on the last numbered event.
- * `on.event(envelope)`, `on.state('live' | 'waiting')`, `on.gone(why)`, `on.anew()`: forget what came. Gives what ends it.
+ * `on.event(envelope)`; `on.live()`; `on.waiting(why)`: it is tried again; `on.gone(why)`: it is not; `on.anew()`: forget
+ * what came. Gives what ends it.
  */
 export function follow(session, on) {
   const stop = new AbortController();
@@ -86,14 +86,18 @@ export function follow(session, on) {
       heard();
       const signal = AbortSignal.any([stop.signal, silent.signal]);
       const response = await request('GET', `sessions/${encodeURIComponent(session)}/events?after=${after}`, { signal });
-      on.state('live');
+      on.live();
       for await (const { id, data } of frames(response.body, heard)) {
         wait = FIRST_WAIT;
         if (id) {
           if (Number(id) <= after) continue;
           after = Number(id);
         }
-        on.event(JSON.parse(data));
+        try {
+          on.event(JSON.parse(data));
+        } catch (why) {
+          reportError(why); // what cannot be drawn is left out, and the rest goes on
+        }
       }
     } finally {
       clearTimeout(timer);
@@ -102,19 +106,21 @@ export function follow(session, on) {
 
   (async () => {
     while (!stop.signal.aborted) {
+      let failed = null;
       try {
         await once();
       } catch (why) {
-        if (stop.signal.aborted) return;
-        if (why.status === 409 && after) {
-          after = 0; // the log is shorter than what we have seen of it
-          on.anew();
-        } else if (why instanceof Refused && why.status < 429) return on.gone(why);
-        if (!(why instanceof Refused || why instanceof TypeError || why.name === 'AbortError')) console.error(why);
+        failed = why;
       }
       if (stop.signal.aborted) return;
+      if (failed?.kind === 'after_the_end') { // the log is shorter than what we have seen of it
+        after = 0;
+        on.anew();
+        continue;
+      }
+      if (!mayPass(failed)) return on.gone(failed);
       const pause = wait * (0.75 + Math.random() / 2);
-      on.state('waiting');
+      on.waiting(failed);
       await new Promise((done) => {
         const timer = setTimeout(done, pause);
         hurry = () => (clearTimeout(timer), done());

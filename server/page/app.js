@@ -1,8 +1,7 @@
 // The page: sessions on the left, one conversation, and what a person says to it.
 
-import { call, follow, keepToken, newId, onToken, send } from './api.js';
-import { by, el, short } from './dom.js';
-import { inline } from './markdown.js';
+import { Refused, call, follow, keepToken, newId, onToken, send } from './api.js';
+import { by, el, short, soon } from './dom.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(by);
@@ -15,11 +14,15 @@ let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
 let stopping = false; // this tab has asked for it
 let stuck = true; // the view follows the end
+let spoken = ''; // the last reply, to be read out
+let asked = null; // the card that had the keyboard last
 
 const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
 
-function say(why) {
-  problem.textContent = why?.message ?? why ?? '';
+/** Says what went wrong, or just something; nothing takes it back. */
+function say(what) {
+  problem.textContent = what?.message ?? what ?? '';
+  problem.classList.toggle('error', what instanceof Error);
   problem.hidden = !problem.textContent;
 }
 
@@ -36,29 +39,29 @@ const tried = (work) => async (...given) => {
 
 function open(id) {
   unfollow();
-  [session, info, stuck, stopping] = [id, null, true, false];
+  [session, info, spoken, stuck, stopping] = [id, null, '', true, false];
   stream = id ? 'opening' : 'live';
   say('');
   document.body.classList.remove('nav');
   list();
   by('empty').hidden = Boolean(id);
   conversation = new Conversation(log, {
-    changed: () => (show(), refresh()),
+    changed,
     ended,
-    decide: async (action, body) => {
-      await call('POST', path(`/actions/${encodeURIComponent(action)}`), body);
-      prompt.focus();
-    },
+    said: (text) => (spoken = text),
+    decide: (action, body) => call('POST', path(`/actions/${encodeURIComponent(action)}`), body),
     again: tried(() => call('POST', path('/continue'), {})),
   });
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
-    event: (event) => mine === conversation && mine.apply(event),
-    state: (state) => {
-      stream = state;
-      if (state === 'live') mine.joins();
-      show();
+    event: (event) => mine.apply(event),
+    live: () => {
+      if (stream === 'waiting') say('');
+      stream = 'live';
+      mine.joins();
+      changed();
     },
+    waiting: (why) => ((stream = 'waiting'), why instanceof Refused && say(why), show()),
     gone: (why) => ((stream = 'gone'), say(why), show()),
     anew: () => mine.clear(),
   });
@@ -76,24 +79,24 @@ function ended(end) {
 }
 
 /** What the server says of the sessions, soon, and once for many changes. */
-let refreshing = null;
-function refresh() {
-  refreshing ??= setTimeout(async () => {
-    refreshing = null;
-    const id = session;
-    try {
-      const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
-      listed = all.sessions.sort((a, b) => b.changed - a.changed);
-      list();
-      if (id !== session || !one) return;
+const refresh = soon(150, async () => {
+  const id = session;
+  try {
+    const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
+    listed = all.sessions.sort((a, b) => b.changed - a.changed);
+    if (one && id === session) {
       info = one.session;
-      if (one.interrupted) conversation.interrupted(info.run);
-      show();
-    } catch {
-      // The stream of events says that the server is away.
+      conversation.interrupted(one.interrupted ? info.run : null);
     }
-  }, 150);
-}
+    list();
+    show();
+  } catch {
+    // The stream of events says that the server is away.
+  }
+});
+
+const showSoon = soon(0, show); // once for all events that came together
+const changed = () => (showSoon(), refresh());
 
 let listed = []; // the sessions in the list
 let sure = null; // the session that would be deleted by one more click
@@ -102,7 +105,8 @@ function list() {
   const focused = document.activeElement?.dataset.key;
   by('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
-    const state = one.pending?.length ? 'waits for you' : one.run ? 'working' : ago(one.changed);
+    const run = one.id === session && conversation.cut ? 'interrupted' : 'working';
+    const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
     const remove = el('button', {
@@ -133,17 +137,27 @@ function ago(time) {
   return new Date(time).toLocaleDateString();
 }
 
+/** How the session stands, as `[kind, words]`. */
+function standing() {
+  const { running, cut, compacts, waiting } = conversation;
+  if (stream !== 'live') return ['away', { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]];
+  if (cut) return ['away', 'Interrupted'];
+  if (waiting.size) return ['waiting', 'Waits for you'];
+  if (running) return ['working', compacts ? 'Compacting…' : 'Working…'];
+  return ['ready', session ? 'Ready' : ''];
+}
+
 /** Draws what stands around the conversation. */
 function show() {
   const { running, waiting, queue, pending } = conversation;
-  const state = { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]
-    ?? (waiting.size ? 'Waits for you' : running ? 'Working…' : session ? 'Ready' : '');
-  if (by('status').textContent !== state) by('status').textContent = state;
-  by('status').dataset.state = stream !== 'live' ? 'away' : waiting.size ? 'waiting' : running ? 'working' : 'ready';
+  const [kind, words] = standing();
+  if (by('status').textContent !== words) by('status').textContent = words;
+  by('status').dataset.state = kind;
   const title = info?.title || (session ? 'Session' : 'New session');
   by('title').textContent = title;
   document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
   by('spent').textContent = spent();
+  by('compact').hidden = !session || kind !== 'ready';
   by('stop').hidden = !running;
   by('stop').disabled = stopping;
   by('send').textContent = running ? 'Steer' : 'Send';
@@ -155,6 +169,18 @@ function show() {
     ...[...pending.values(), ...queue.followUp].map((text) => ['Next', text]),
   ];
   by('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
+  if (by('spoken').textContent !== spoken) by('spoken').textContent = spoken;
+  attend();
+}
+
+/** The keyboard goes to a card that asks, unless somebody types, and back to the message when the card is gone. */
+function attend() {
+  const card = conversation.waiting.size ? log.querySelector('.card h3') : null;
+  const lost = document.activeElement === document.body;
+  const free = lost || (document.activeElement === prompt && !prompt.value);
+  if (card && card !== asked && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
+  else if (asked && !card && lost) prompt.focus({ preventScroll: true });
+  asked = card;
 }
 
 function spent() {
@@ -170,13 +196,19 @@ function spent() {
 const submit = tried(async (later) => {
   const message = prompt.value.trim();
   if (!message) return;
+  const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
+  if (command) {
+    prompt.value = '';
+    grow();
+    return compact(command[1]);
+  }
   if (!session) {
     const [workDir, model] = [by('dir').value.trim(), by('model').value.trim()];
     const made = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
     history.pushState(null, '', `#s=${encodeURIComponent(made.id)}`);
     open(made.id);
   }
-  const mine = conversation;
+  const [mine, at] = [conversation, path()];
   const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
@@ -185,7 +217,7 @@ const submit = tried(async (later) => {
   if (lane === '/prompt') mine.pending.set(id, message);
   show();
   try {
-    await send(path(lane), { id, message });
+    await send(at + lane, { id, message });
   } catch (why) {
     mine.pending.delete(id);
     if (!prompt.value) prompt.value = message;
@@ -193,6 +225,22 @@ const submit = tried(async (later) => {
     show();
     throw why;
   }
+  if (lane !== '/prompt') await deliver(at);
+});
+
+/** What was said to a run that had just ended would wait for the next one: then there is one. */
+async function deliver(at) {
+  const { running, interrupted, queue, session: { pending } } = await call('GET', at);
+  const waits = queue.steering.length + queue.follow_up.length > 0;
+  if (!waits || running || interrupted || pending?.length) return;
+  await call('POST', `${at}/continue`, {}).catch((why) => {
+    if (why.kind !== 'conflict') throw why; // somebody else was quicker
+  });
+}
+
+const compact = tried(async (instructions) => {
+  const done = session && (await call('POST', path('/compact'), { instructions }));
+  if (!done?.compactions.length) say('There is nothing to compact yet: the last turns always stay whole.');
 });
 
 const stop = tried(async () => {
@@ -243,6 +291,8 @@ function nav(shown) {
 
 by('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
 by('stop').addEventListener('click', stop);
+document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
+by('compact').addEventListener('click', () => compact());
 by('menu').addEventListener('click', () => nav(true));
 by('hide').addEventListener('click', () => nav(false));
 by('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
@@ -261,9 +311,11 @@ addEventListener('keydown', (key) => {
   }
 });
 
-onToken((why) => new Promise((done) => {
+onToken((wrong) => new Promise((done) => {
   const dialog = by('ask');
-  by('ask-why').replaceChildren(...inline(why));
+  by('ask-why').textContent = wrong
+    ? 'That is not the server’s token. Try again.'
+    : 'Whoever started it knows the token: it was given with --token or in LOOPWRIGHT_TOKEN.';
   by('token').value = '';
   dialog.returnValue = '';
   dialog.addEventListener('close', () => done(dialog.returnValue ? by('token').value.trim() : null), { once: true });

@@ -12,6 +12,12 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** A function that does `work` once, in so many milliseconds, however often it is called until then. */
+export function soon(wait, work) {
+  let timer = null;
+  return () => (timer ??= setTimeout(() => ((timer = null), work()), wait));
+}
+
 /** The element with this id. */
 export const by = (id) => document.getElementById(id);
 

@@ -26,7 +26,11 @@ const plain = (text) => most(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
 const visible = (text) =>
   most(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
     (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
-const written = (value) => visible(typeof value === 'string' ? value : JSON.stringify(value, null, 2));
+/** Text as it is, small values in one line, large ones in many. */
+function written(value) {
+  const line = typeof value === 'string' ? value : JSON.stringify(value);
+  return visible(typeof value === 'string' || line.length <= 72 ? line : JSON.stringify(value, null, 2));
+}
 
 /** Lines with their colours, as `[kind, text]`. */
 function coloured(lines) {
@@ -152,7 +156,7 @@ export class ToolCall {
   ask(action, decide) {
     this.is('waiting');
     this.arguments(action.arguments);
-    this.args.hidden = true; // the card shows them
+    this.args.hidden = !action.need; // the card shows them
     this.card = card(this.name, action, decide);
     this.node.append(this.card);
   }
@@ -189,7 +193,16 @@ function card(name, action, decide) {
   const face = el('div');
   const node = el('section', { class: 'card', 'aria-label': title.textContent, 'data-digest': action.digest }, title, face, problem);
   const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
-  const args = () => el('div', { class: 'args' }, ...shown(action.arguments));
+  const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
+  const back = () => button('Back', () => (say(''), look(), title.focus()));
+  const shows = () => el('div', { class: 'args' }, ...shown(action.need?.data ?? action.arguments));
+  // What may be sent besides yes and no: an answer to a tool that asks, or other arguments.
+  const json = action.need
+    ? { open: 'Answer…', label: 'Answer as JSON', start: '', go: 'Answer', body: (data) => ({ decision: 'answer', data }) }
+    : {
+      open: 'Edit…', label: 'Arguments as JSON', start: JSON.stringify(action.arguments, null, 2), go: 'Approve as edited',
+      body: (value) => ({ decision: 'approve_with', arguments: value }),
+    };
 
   async function answer(body) {
     say('');
@@ -204,49 +217,48 @@ function card(name, action, decide) {
   }
 
   function look() {
-    face.replaceChildren(args(), el('div', { class: 'row' },
-      button('Approve', () => answer({ decision: 'approve' }), 'primary approve'),
-      button('Edit…', () => edit('approve_with', action.arguments), 'edit'),
+    face.replaceChildren(shows(), row(
+      button(action.need ? 'Done' : 'Approve', () => answer({ decision: 'approve' }), 'primary approve'),
+      button(json.open, edit, 'edit'),
       button('Deny…', deny, 'deny')));
   }
 
-  function edit(decision, start) {
-    const field = el('textarea', { class: 'json', spellcheck: 'false', 'aria-label': decision === 'answer' ? 'Answer as JSON' : 'Arguments as JSON' });
-    field.value = JSON.stringify(start, null, 2);
+  function edit() {
+    const field = el('textarea', { class: 'json', spellcheck: 'false', 'aria-label': json.label });
+    field.value = json.start;
     field.rows = Math.min(20, field.value.split('\n').length + 1);
-    const wanted = decision === 'answer' ? {} : { object: true };
-    const go = button(decision === 'answer' ? 'Answer' : 'Approve as edited', () => {
-      const value = JSON.parse(field.value);
-      answer(decision === 'answer' ? { decision, data: value } : { decision, arguments: value });
-    }, 'primary approve');
+    const go = button(json.go, () => answer(json.body(parse(field.value))), 'primary approve');
     const check = () => {
-      let why = '';
-      try {
-        const value = JSON.parse(field.value);
-        if (wanted.object && (value === null || typeof value !== 'object' || Array.isArray(value))) why = 'The arguments must be one JSON object.';
-      } catch (error) {
-        why = `This is not JSON yet: ${error.message}`;
-      }
+      const why = wrong(field.value, !action.need);
       field.setAttribute('aria-invalid', Boolean(why));
       go.disabled = Boolean(why);
       say(why);
     };
     field.addEventListener('input', check);
-    const back = decision === 'answer' ? null : button('Back', () => (say(''), look(), title.focus()));
-    const shownNeed = decision === 'answer' ? el('div', { class: 'args' }, ...shown(action.need.data)) : null;
-    face.replaceChildren(...[shownNeed, field, el('div', { class: 'row' }, ...[go, back, decision === 'answer' && button('Deny…', deny)].filter(Boolean))].filter(Boolean));
-    if (decision !== 'answer') field.focus();
+    go.disabled = !json.start;
+    face.replaceChildren(...(action.need ? [shows()] : []), field, row(go, back()));
+    field.focus();
   }
 
   function deny() {
     const reason = el('input', { class: 'reason', placeholder: 'Why not? The model is told.', 'aria-label': 'Reason' });
     const go = () => answer({ decision: 'deny', reason: reason.value.trim() || 'The user does not want this.' });
     reason.addEventListener('keydown', (key) => key.key === 'Enter' && !key.isComposing && go());
-    face.replaceChildren(args(), reason, el('div', { class: 'row' }, button('Deny', go, 'danger'), button('Back', () => (begin(), title.focus()))));
+    face.replaceChildren(shows(), reason, row(button('Deny', go, 'danger'), back()));
     reason.focus();
   }
 
-  const begin = () => (action.need ? edit('answer', null) : look());
-  begin();
+  look();
   return node;
+}
+
+/** Why a text cannot be sent as JSON; empty if it can. */
+function wrong(text, object) {
+  try {
+    const value = JSON.parse(text);
+    const fits = !object || (value !== null && typeof value === 'object' && !Array.isArray(value));
+    return fits ? '' : 'The arguments must be one JSON object.';
+  } catch (why) {
+    return `This is not JSON yet: ${why.message}`;
+  }
 }

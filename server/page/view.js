@@ -1,11 +1,13 @@
 // A conversation on the page: a fold of a session's events, the same after a reload, a break and in every tab.
 
-import { el } from './dom.js';
+import { el, short, soon } from './dom.js';
 import { Markdown } from './markdown.js';
 import { ToolCall } from './tool.js';
 
 /** Milliseconds in which deltas are gathered before they are drawn. */
 const GATHER = 30;
+/** Events that change nothing around the conversation. */
+const STREAMED = ['message_update', 'tool_execution_update'];
 const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time' };
 
 /** Text of a reply, drawn as it comes. */
@@ -101,26 +103,31 @@ class Reply {
 }
 
 /**
- * Folds events into `root`. `on.changed()`: what stands around it has changed;
+ * Folds events into `root`. `on.changed()`: what stands around it has changed; `on.said(text)`: the model has said this, just now;
  * `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends an answer; `on.again()` lets a run go on.
  */
 export class Conversation {
   constructor(root, on) {
-    Object.assign(this, { root, on, run: null, timer: null, queue: { steering: [], followUp: [] } });
+    Object.assign(this, { root, on });
     this.calls = new Map(); // by id
     this.open = new Map(); // replies that stream, by number
     this.waiting = new Map(); // actions that wait for an answer, by call
     this.pending = new Map(); // texts that wait for a run of their own, by input
+    this.goOn = el('button', { type: 'button', class: 'again', onclick: on.again }, 'Continue');
+    this.drawSoon = soon(GATHER, () => this.open.forEach((reply) => reply.draw()));
     this.clear();
   }
 
   clear() {
     this.root.replaceChildren();
     for (const map of [this.calls, this.open, this.waiting]) map.clear();
-    this.run = null;
+    this.run = null; // the id of the one that goes on
+    this.cut = null; // the notice that a crash has cut it off
+    this.compacts = false; // and that is all it does
+    this.queue = { steering: [], followUp: [] };
   }
 
-  get running() { return this.run !== null; }
+  get running() { return this.run !== null && !this.cut; }
 
   /** What goes on is sent again from here on; a reply begins anew by itself. */
   joins() {
@@ -133,7 +140,12 @@ export class Conversation {
   }
 
   notice(text, kind = '', ...more) {
-    this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
+    return this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
+  }
+
+  /** Something failed that can be gone on with: the last such notice has the button. */
+  failed(text) {
+    return this.notice(text, 'error', this.goOn);
   }
 
   /** The reply with this number, as far as it has come. */
@@ -150,20 +162,18 @@ export class Conversation {
   apply(event) {
     if (event.parent) return; // a sub-agent's
     this[event.type]?.(event);
-  }
-
-  drawSoon() {
-    this.timer ??= setTimeout(() => {
-      this.timer = null;
-      for (const reply of this.open.values()) reply.draw();
-    }, GATHER);
+    if (!STREAMED.includes(event.type)) this.on.changed();
   }
 
   agent_start({ run_id: run, cause }) {
     this.run = run;
+    this.compacts = Boolean(cause?.compact);
     this.pending.delete(cause?.user_request ?? cause?.continue);
-    for (const old of this.root.querySelectorAll('.notice button')) old.remove();
-    this.on.changed();
+    this.goOn.remove();
+  }
+
+  turn_start() {
+    this.compacts = false;
   }
 
   message_start({ message_id: id, role }) {
@@ -181,11 +191,12 @@ export class Conversation {
     else if (message.role === 'tool_result') this.calls.get(message.call)?.end(message);
     else if (message.role === 'custom') this.notice(message.kind);
     else {
+      const streamed = this.open.has(message.id); // and is not told of the past
       const reply = this.reply(message.id);
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
+      if (streamed) this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
     }
-    this.on.changed();
   }
 
   user(message) {
@@ -215,24 +226,28 @@ export class Conversation {
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
     this.waiting.delete(call);
-    this.on.changed();
   }
 
   external_action(action) {
     this.waiting.set(action.call, action);
     this.call(action.call, action.name).ask(action, (body) => this.on.decide(action.call, body));
-    this.on.changed();
   }
 
   external_action_end({ call, decision, by }) {
     this.waiting.delete(call);
     this.calls.get(call)?.answered(decision, by);
-    this.on.changed();
   }
 
   queue_update({ steering, follow_up: followUp }) {
     this.queue = { steering, followUp };
-    this.on.changed();
+  }
+
+  compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {
+    const count = messages === 1 ? '1 message' : `${messages} messages`;
+    const what = summarised ? `${count} became a summary` : `${count} left out${error ? `: ${error}` : ''}`;
+    const text = message.content.map((piece) => piece.text ?? '').join('\n');
+    this.add(el('details', { class: 'compaction' },
+      el('summary', {}, `${what} · about ${short(before)} → ${short(after)} tokens`), el('div', { class: 'thought' }, text)));
   }
 
   reset() {
@@ -240,7 +255,6 @@ export class Conversation {
     this.clear();
     this.run = run;
     this.notice('The conversation began anew.');
-    this.on.changed();
   }
 
   agent_end(end) {
@@ -248,20 +262,19 @@ export class Conversation {
     // A reply of which nothing was said leaves no message.
     for (const reply of this.open.values()) reply.node.remove();
     this.open.clear();
-    const again = () => el('button', { type: 'button', class: 'again', onclick: () => this.on.again() }, 'Continue');
-    if (end.end === 'error') this.notice(end.error ?? 'The run failed.', 'error', again());
-    if (end.end === 'limit') this.notice(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`, 'error', again());
+    if (end.end === 'error' && this.compacts) this.notice(end.error, 'error');
+    else if (end.end === 'error') this.failed(end.error ?? 'The run failed.');
+    if (end.end === 'limit') this.failed(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`);
     if (end.end === 'aborted') this.notice('Stopped.');
     if (end.handed_back?.length) this.notice(`Not sent: ${end.handed_back.join(' · ')}`);
     this.on.ended(end);
-    this.on.changed();
   }
 
-  /** A crash left this run open, and nothing goes on with it by itself. */
+  /** The run that a crash has left open, or null. The server tells of it, and no event: once it goes on the notice goes. */
   interrupted(run) {
-    if (this.run !== run) return;
-    this.run = null;
-    this.notice('The server stopped in the middle of this run.', 'error', el('button', { type: 'button', class: 'again', onclick: () => this.on.again() }, 'Continue'));
-    this.on.changed();
+    if (run === null || run !== this.run) {
+      this.cut?.remove();
+      this.cut = null;
+    } else this.cut ??= this.failed('The server stopped in the middle of this run.');
   }
 }

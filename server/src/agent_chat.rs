@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use axum::routing::post;
 use loopwright::{BeforeToolCall, ChatModel, Effect, GenericAgent, InMemory, RunContext};
 use loopwright_memory::Compacting;
@@ -18,12 +18,12 @@ use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, coding_tools_with};
 
 pub(crate) use self::request::ChatRequest;
-use self::stream::Running;
+use self::stream::{Running, Session};
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
 use crate::observe::Observer;
-use crate::runs::Client;
+use crate::shares::Client;
 
 /// The system prompt; `{workDir}` and `{platform}` are filled in.
 const SYSTEM: &str = include_str!("agent_chat/system.md");
@@ -40,7 +40,7 @@ async fn chat(
     let shared = server.shared();
     shared.drain.check()?;
     let ChatRequest { message, work_dir, history, llm_config, confirm, auto_approve } = request.checked()?;
-    let permit = shared.runs.begin(client, &shared.limits)?;
+    let share = shared.runs.begin(client, &shared.limits).await?;
     let model = shared.models.configured(&llm_config).map_err(|why| ApiError::from(why).with_path("/llmConfig"))?;
     let workspace = shared.roots.workspace(work_dir).await?;
     let items = history::items(&history)?;
@@ -72,12 +72,13 @@ async fn chat(
     let memory = InMemory::from_items(items);
     let (handle, _) =
         agent.map_err(|why| failed(&why))?.run(RunContext::new().memory(memory)).await.map_err(|why| failed(&why))?;
+    // From here on a client that leaves ends the run, also while it is being begun.
+    let session = Session::new(handle.clone(), share);
     let events = handle.prompt_stream(message).await.map_err(|why| failed(&why))?;
-    let frames = Running::new(handle, events, permit, observer, shared.metrics.open_stream());
-    let frames = frames.into_sse();
-    // A proxy that keeps text back would make one piece of what streams.
-    let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(([unbuffered, (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], frames).into_response())
+    let (over, open) = (Box::pin(shared.drain.over()), shared.metrics.open_stream());
+    let mut response = Running { session, events, observer, over, _open: open }.into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
 }
 
 pub(crate) fn system(workspace: &Workspace) -> String {

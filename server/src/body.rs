@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
@@ -19,33 +20,60 @@ const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads bodies whole before a route sees them.
+/// Reads bodies whole before a route sees them. What is held of all of them together has a bound: each takes its part of it
+/// as it arrives, and gives it back when the route has taken from it what it keeps.
 pub(crate) async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
-    match read(request, server.shared().limits.body).await {
+    let shared = server.shared();
+    let mut room = None;
+    match read(request, shared.limits.body, &shared.bodies, &mut room).await {
         Ok(request) => next.run(request).await,
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 
-async fn read(request: Request, limit: usize) -> Result<Request, Response> {
+async fn read<'a>(
+    request: Request,
+    limit: usize,
+    bodies: &'a Semaphore,
+    room: &mut Option<SemaphorePermit<'a>>,
+) -> Result<Request, ApiError> {
     let (head, body) = request.into_parts();
     let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if size + head.uri.to_string().len() > HEAD {
         let why = format!("The headers and the address are larger than {HEAD} bytes.");
         return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
-    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes.")).into_response();
+    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes."));
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
-    let bad = |why: &str| ApiError::new(Kind::BadRequest, why).into_response();
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body.to_bytes()))),
-        Ok(Err(why)) if why.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(bad("The body broke off.")),
-        Err(_) => Err(bad("The body took too long to arrive.")),
+    let (mut body, mut bytes) = (Limited::new(body, limit), Vec::new());
+    let whole = async {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| match why.is::<LengthLimitError>() {
+                true => too_large(),
+                false => ApiError::new(Kind::BadRequest, "The body broke off."),
+            })?;
+            let Ok(piece) = frame.into_data() else { continue };
+            let more = u32::try_from(piece.len()).ok().and_then(|length| bodies.try_acquire_many(length).ok());
+            match (more, &mut *room) {
+                (Some(more), Some(room)) => room.merge(more),
+                (Some(more), room) => *room = Some(more),
+                (None, _) => {
+                    let why = "Too many large requests come at once: try again in a moment.";
+                    return Err(ApiError::new(Kind::TooMany, why));
+                }
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIME, whole).await {
+        Ok(read) => read?,
+        Err(_) => return Err(ApiError::new(Kind::BadRequest, "The body took too long to arrive.")),
     }
+    Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
 fn is_json(headers: &axum::http::HeaderMap) -> bool {
@@ -62,16 +90,15 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = Response;
-    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
             return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
         let bytes = request.into_body().collect().await; // whole and bounded, see above
-        let bytes =
-            bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read.").into_response())?;
-        object(&bytes.to_bytes()).map(JsonBody).map_err(IntoResponse::into_response)
+        let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
+        object(&bytes.to_bytes()).map(JsonBody)
     }
 }
 

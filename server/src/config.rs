@@ -3,16 +3,18 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loopwright::{InMemoryStore, MemoryStore};
 use loopwright_tools::Commands;
+use tokio::sync::Semaphore;
 
 use crate::drain::Drain;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::roots::Roots;
-use crate::runs::Runs;
+use crate::shares::Shares;
 
 /// What all routes share. Clones are the same server.
 #[derive(Clone)]
@@ -24,13 +26,17 @@ pub(crate) struct Shared {
     /// The directories that work may be done in.
     pub(crate) roots: Roots,
     pub(crate) commands: Commands,
+    /// Whether sessions read what projects say to agents.
+    pub(crate) agents_md: bool,
     /// Digest of the token that clients must show.
     pub(crate) token: Option<[u8; 32]>,
     /// Names that clients may call it by, besides its address.
     pub(crate) hosts: Vec<String>,
     pub(crate) store: Arc<dyn MemoryStore>,
     pub(crate) limits: Limits,
-    pub(crate) runs: Runs,
+    /// For so many bytes of bodies there is room.
+    pub(crate) bodies: Semaphore,
+    pub(crate) runs: Shares,
     pub(crate) live: Live,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
@@ -41,10 +47,26 @@ pub(crate) struct Shared {
 pub(crate) struct Limits {
     /// Bytes of a request's body.
     pub(crate) body: usize,
+    /// Bytes of all bodies that are read or looked at.
+    pub(crate) bodies: usize,
+    /// Connections at a time, of one address.
+    pub(crate) connections: usize,
     /// Runs at a time, of one address.
     pub(crate) runs_per_client: usize,
     /// Runs at a time, of all.
     pub(crate) runs: usize,
+    /// Sessions that are open at a time.
+    pub(crate) sessions: usize,
+    /// How long what goes on may take to end when the server does.
+    pub(crate) grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let grace = Duration::from_secs(10);
+        let (body, bodies) = (4 * 1024 * 1024, 256 * 1024 * 1024);
+        Limits { body, bodies, connections: 1024, runs_per_client: 32, runs: 4096, sessions: 4096, grace }
+    }
 }
 
 impl Server {
@@ -58,10 +80,11 @@ impl Server {
             models: Box::new(models),
             roots: Vec::new(),
             commands: Commands::new(),
+            agents_md: true,
             token: None,
             hosts: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
-            limits: Limits { body: 4 * 1024 * 1024, runs_per_client: 32, runs: 4096 },
+            limits: Limits::default(),
         }
     }
 }
@@ -72,6 +95,7 @@ pub struct ServerBuilder {
     models: Box<dyn Models>,
     roots: Vec<PathBuf>,
     commands: Commands,
+    agents_md: bool,
     token: Option<String>,
     hosts: Vec<String>,
     store: Arc<dyn MemoryStore>,
@@ -87,6 +111,11 @@ impl ServerBuilder {
     /// What commands may do; confined and without network by default.
     pub fn commands(mut self, commands: Commands) -> Self {
         self.commands = commands;
+        self
+    }
+    /// Leaves `AGENTS.md` in the directory of a live session out of its system prompt, where it is the end otherwise.
+    pub fn no_agents_md(mut self) -> Self {
+        self.agents_md = false;
         self
     }
     /// What clients must send as `Authorization: Bearer TOKEN` to a server that is [served](crate::serve).
@@ -110,9 +139,32 @@ impl ServerBuilder {
         self.limits.body = bytes;
         self
     }
-    /// The most runs at a time: of one client's address, 32 by default, and of all together, 4,096.
+    /// The most bytes of all bodies together that are held while requests arrive and are looked at; 256 MiB by default.
+    pub fn max_bodies(mut self, bytes: usize) -> Self {
+        self.limits.bodies = bytes;
+        self
+    }
+    /// The most connections of one client's address to a [served](crate::serve) server; 1,024 by default, and 16,384 of all
+    /// together. Each stream of events is one.
+    pub fn max_connections(mut self, per_client: usize) -> Self {
+        self.limits.connections = per_client;
+        self
+    }
+    /// The most runs at a time, of requests and of live sessions: of one client's address, 32 by default, and of all
+    /// together, 4,096. A session that waits for an answer has none.
     pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
         (self.limits.runs_per_client, self.limits.runs) = (per_client, all);
+        self
+    }
+    /// The most live sessions that are open at a time, 4,096 by default. Those that nobody uses make room for others;
+    /// where all are in use or run, further ones are refused.
+    pub fn max_open_sessions(mut self, sessions: usize) -> Self {
+        self.limits.sessions = sessions;
+        self
+    }
+    /// How long what goes on may take to end when a [served](crate::serve) server ends; ten seconds by default.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.limits.grace = time;
         self
     }
 
@@ -135,12 +187,14 @@ impl ServerBuilder {
             models: self.models,
             roots,
             commands: self.commands,
+            agents_md: self.agents_md,
             token: self.token.as_deref().map(crate::guard::digest),
             hosts: self.hosts,
             store: self.store,
-            runs: Runs::default(),
-            live: Live::new(metrics.clone()),
+            runs: Shares::default(),
+            live: Live::new(metrics.clone(), self.limits.sessions),
             metrics,
+            bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain: Drain::default(),
             limits: self.limits,
         })))

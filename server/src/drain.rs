@@ -32,22 +32,24 @@ impl Drain {
     pub(crate) fn begun(&self) -> WaitForCancellationFutureOwned {
         self.begun.clone().cancelled_owned()
     }
-    /// Resolves when the streams of events are to end.
+    /// Resolves when no run goes on any more, or those that do have no more time: then all streams end.
     pub(crate) fn over(&self) -> WaitForCancellationFutureOwned {
         self.over.clone().cancelled_owned()
     }
 }
 
 impl Server {
-    /// Takes no new runs, and gives those of live sessions this long to end. What goes on after that is left: it is in its
-    /// session's log, where the next process finds it interrupted. Then the streams of events end.
+    /// Takes no new runs, and gives those that go on this long to end. A run of a live session that goes on after that is
+    /// left: it is in its session's log, where the next process finds it interrupted. One of `/api/agent-chat` is stopped,
+    /// and its client is told. Then the streams of events end.
     ///
     /// [`serve`](crate::serve) does it by itself; an app of one's own calls it when it is about to end.
     pub async fn drain(&self, grace: Duration) {
         let shared = self.shared();
         shared.drain.begin();
-        if tokio::time::timeout(grace, shared.live.at_rest()).await.is_err() {
-            tracing::warn!("runs were cut off by the end of the server; they can be continued");
+        let ended = async { tokio::join!(shared.live.at_rest(), shared.runs.none()) };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            tracing::warn!("runs were cut off by the end of the server; those of sessions can be continued");
         }
         shared.drain.over.cancel();
     }

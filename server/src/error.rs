@@ -7,13 +7,24 @@ use loopwright::{ModelError, ModelErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Why a request was refused: an HTTP status and `{"error": {"kind", "message", "path"?}}`.
-#[derive(Debug)]
+/// Why a request was refused.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ApiError {
     kind: Kind,
+    /// A sentence: what was wrong, and what to do.
     message: String,
     /// Where in the body, as a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    /// Where that of the kind says less.
+    #[serde(skip)]
+    status: Option<StatusCode>,
+}
+
+/// What is told of an error.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Refused {
+    pub(crate) error: ApiError,
 }
 
 /// The kinds of errors, each with its status.
@@ -23,8 +34,12 @@ pub(crate) enum Kind {
     BadRequest,
     Unauthorized,
     Forbidden,
+    /// The server's token is missing or wrong.
+    Token,
     NotFound,
     Conflict,
+    /// A reader names an event that the session does not have.
+    AfterTheEnd,
     TooLarge,
     TooMany,
     Draining,
@@ -36,9 +51,9 @@ impl Kind {
         match self {
             Kind::BadRequest => StatusCode::BAD_REQUEST,
             Kind::Unauthorized => StatusCode::UNAUTHORIZED,
-            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::Forbidden | Kind::Token => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict => StatusCode::CONFLICT,
+            Kind::Conflict | Kind::AfterTheEnd => StatusCode::CONFLICT,
             Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -50,17 +65,16 @@ impl Kind {
 impl ApiError {
     /// An error of this kind; `message` is a sentence.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        ApiError { kind, message: message.into(), path: None }
+        ApiError { kind, message: message.into(), path: None, status: None }
     }
     /// A body that is wrong at `path`, a JSON pointer.
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
-        ApiError { kind: Kind::BadRequest, message: message.into(), path: Some(path.into()) }
+        ApiError::new(Kind::BadRequest, message).with_path(path)
     }
     /// The same error with a status of its own, where that of its kind says less.
-    pub(crate) fn with_status(self, status: StatusCode) -> Response {
-        let mut response = self.into_response();
-        *response.status_mut() = status;
-        response
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = Some(status);
+        self
     }
     /// The same error, at this place of the body.
     pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
@@ -77,28 +91,9 @@ impl From<ModelError> for ApiError {
     }
 }
 
-/// What is told of an error.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Refused {
-    error: Told,
-}
-
-/// Why a request was refused.
-#[derive(Serialize, JsonSchema)]
-struct Told {
-    kind: Kind,
-    /// A sentence: what was wrong, and what to do.
-    message: String,
-    /// Where in the body, as a JSON pointer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = self.kind.status();
-        (status, Json(Refused { error: Told { kind: self.kind, message: self.message, path: self.path } }))
-            .into_response()
+        (self.status.unwrap_or(self.kind.status()), Json(Refused { error: self })).into_response()
     }
 }
 
@@ -108,7 +103,7 @@ pub(crate) async fn no_route() -> ApiError {
 }
 
 /// No such method of a path that there is.
-pub(crate) async fn no_method() -> Response {
+pub(crate) async fn no_method() -> ApiError {
     let why = "This address does not take this method; /api/openapi.json lists them.";
     ApiError::new(Kind::BadRequest, why).with_status(StatusCode::METHOD_NOT_ALLOWED)
 }

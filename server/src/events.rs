@@ -3,16 +3,15 @@
 //! What was told before comes from the session's log, what is told from here on from the session itself; the session says
 //! where the one ends and the other begins, so nothing is missing and nothing comes twice.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::response::sse::Event;
 use axum::routing::get;
 use futures::stream;
 use loopwright::{Envelope, EventStream, Past};
@@ -25,7 +24,7 @@ use crate::error::{ApiError, Kind};
 use crate::live::User;
 use crate::metrics::OpenStream;
 use crate::sessions::path::Id;
-use crate::sse::{HEARTBEAT, frame};
+use crate::sse::{Numbering, alive};
 
 /// Where a reader wants to go on.
 #[derive(Deserialize, JsonSchema)]
@@ -63,23 +62,19 @@ async fn events(
                 "The session has {last} events, and there is no number {after}: read it from the start, without \
                  `after` and `Last-Event-ID`."
             );
-            return Err(ApiError::new(Kind::Conflict, why));
+            return Err(ApiError::new(Kind::AfterTheEnd, why));
         }
     }
     let feed = Feed {
         told: told.into_iter(),
         live,
-        last: after,
+        numbering: Numbering(after),
         draining: Some(Box::pin(shared.drain.begun())),
         over: Box::pin(shared.drain.over()),
         _user: used.user,
         _open: shared.metrics.open_stream(),
     };
-    let frames =
-        stream::unfold(feed, async |mut feed| feed.next().await.map(|frame| (Ok::<_, Infallible>(frame), feed)));
-    // A proxy that keeps text back would make one piece of what streams.
-    let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(([unbuffered], Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT))).into_response())
+    Ok(alive(stream::unfold(feed, async |mut feed| feed.next().await.map(|frame| (frame, feed)))))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
@@ -93,8 +88,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 struct Feed {
     told: std::vec::IntoIter<Envelope>,
     live: EventStream,
-    /// The number of the last event that was sent.
-    last: u64,
+    numbering: Numbering,
     /// Until the reader has been told that the server is about to end.
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     over: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -105,7 +99,7 @@ struct Feed {
 impl Feed {
     async fn next(&mut self) -> Option<Event> {
         if let Some(event) = self.told.next() {
-            return Some(self.frame(&event));
+            return Some(self.numbering.frame(&event));
         }
         let draining = async {
             match &mut self.draining {
@@ -114,18 +108,12 @@ impl Feed {
             }
         };
         tokio::select! { biased;
-            event = self.live.next() => event.map(|event: Arc<Envelope>| self.frame(&event)),
+            event = self.live.next() => event.map(|event: Arc<Envelope>| self.numbering.frame(&event)),
             () = draining => {
                 self.draining = None;
                 Some(Event::default().event("draining").data("{}"))
             },
             () = &mut self.over => None,
         }
-    }
-
-    fn frame(&mut self, event: &Envelope) -> Event {
-        let numbered = event.seq > self.last;
-        self.last = self.last.max(event.seq);
-        frame(event, numbered)
     }
 }

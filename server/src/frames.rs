@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::observe::word;
+
 /// What a client reads, a line of JSON each.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -52,6 +54,17 @@ impl Frame {
     fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Frame::Error { kind: kind.into(), message: message.into() }
     }
+}
+
+/// Why nothing more is told of a run that goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CutOff {
+    /// The client has not read what was told.
+    Lagged,
+    /// The server ends, and the run has had its time.
+    Draining,
+    /// The session is gone.
+    Gone,
 }
 
 /// Makes frames of a run's events.
@@ -109,11 +122,14 @@ impl Frames {
         self.ended
     }
 
-    /// What is told where the events end before the run does.
-    pub(crate) fn cut_off(lagged: bool) -> [Frame; 2] {
-        let error = match lagged {
-            true => Frame::error("too_slow", "The client reads too slowly; the run was stopped."),
-            false => Frame::error("internal", "The session ended before the run did."),
+    /// What is told where the frames end before the run does.
+    pub(crate) fn cut_off(why: CutOff) -> [Frame; 2] {
+        let error = match why {
+            CutOff::Lagged => Frame::error("too_slow", "The client reads too slowly; the run was stopped."),
+            CutOff::Draining => {
+                Frame::error("draining", "The server ends, and the run was stopped: ask again when it is back.")
+            }
+            CutOff::Gone => Frame::error("internal", "The session ended before the run did."),
         };
         [error, Frame::Complete]
     }
@@ -134,11 +150,9 @@ impl Frames {
 fn failure(outcome: &RunOutcome) -> Option<Frame> {
     let kind = match (outcome.end, outcome.model_error) {
         (EndKind::Done, _) => return None,
-        (EndKind::Aborted, _) => "aborted".to_owned(),
-        (EndKind::Limit, _) => "limit".to_owned(),
-        (EndKind::AwaitingAction, _) => "awaiting_action".to_owned(),
-        (_, Some(kind)) => serde_json::to_value(kind).ok().and_then(|kind| Some(kind.as_str()?.to_owned()))?,
-        (_, None) => "internal".to_owned(),
+        (EndKind::Error, Some(kind)) => word(&kind),
+        (EndKind::Error, None) => "internal".to_owned(),
+        (end, _) => word(&end),
     };
     let message = match (&outcome.error, outcome.end) {
         (Some(error), _) => error.to_string(),

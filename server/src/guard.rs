@@ -62,7 +62,8 @@ impl Guard {
         }
         match self.server.shared().token {
             Some(token) if !open && !bearer(headers).is_some_and(|shown| same(&digest(shown), &token)) => {
-                refuse("The token is missing or wrong: send `Authorization: Bearer TOKEN` with the server's token.")
+                let why = "The token is missing or wrong: send `Authorization: Bearer TOKEN` with the server's token.";
+                Err(ApiError::new(Kind::Token, why))
             }
             _ => Ok(()),
         }

@@ -30,18 +30,20 @@ mod models;
 mod observe;
 mod openapi;
 mod page;
+mod public;
 mod roots;
-mod runs;
 mod serve;
 mod sessions;
+mod shares;
 mod sse;
 
 use axum::Router;
 
 pub use config::{ConfigError, Server, ServerBuilder};
 pub use models::{LlmConfig, Models, Named};
+pub use public::{PublicEvents, ToPublic};
 pub use serve::serve;
-pub use sse::{PublicEvents, ToPublic, sse};
+pub use sse::sse;
 
 /// All routes, without authentication and without a look at `Host` and `Origin`: those are the app's that mounts them.
 /// Bodies are bounded, and must be JSON.

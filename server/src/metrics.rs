@@ -30,7 +30,6 @@ pub(crate) struct Metrics {
 #[derive(Default)]
 struct Counted {
     started: u64,
-    active: i64,
     ended: BTreeMap<String, u64>,
     turns: u64,
     tokens: Usage,
@@ -72,12 +71,10 @@ impl Metrics {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn run_started(&self) {
-        let mut counted = self.counted();
-        (counted.started, counted.active) = (counted.started + 1, counted.active + 1);
+        self.counted().started += 1;
     }
     pub(crate) fn run_ended(&self, end: &str, time: Duration) {
         let mut counted = self.counted();
-        counted.active -= 1;
         *counted.ended.entry(end.to_owned()).or_default() += 1;
         counted.runs.add(time);
     }
@@ -121,7 +118,7 @@ impl Metrics {
             page.line("runs_total", &[("end", end)], count);
         }
         page.head("runs_active", "gauge", "Runs that go on.");
-        page.line("runs_active", &[], counted.active);
+        page.line("runs_active", &[], counted.started.saturating_sub(counted.ended.values().sum()));
         page.head("turns_total", "counter", "Turns that began: replies of models and their tool calls.");
         page.line("turns_total", &[], counted.turns);
         page.head("tokens_total", "counter", "Tokens, by kind; reasoning is a part of output.");

@@ -176,7 +176,7 @@ fn record_reply(span: &Span, message: &AssistantMessage) {
 }
 
 /// A plain enum's name, as it is serialised.
-fn word(value: &impl serde::Serialize) -> String {
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_value(value).unwrap_or_default();
     json.as_str().unwrap_or_default().to_owned()
 }

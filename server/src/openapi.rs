@@ -94,7 +94,11 @@ impl Operation<'_> {
         let schema = self.document.takes.subschema_for::<T>();
         self.value["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-        self.refuses(&[(413, "The body is too large."), (415, "The body is not JSON.")])
+        self.refuses(&[
+            (413, "The body is too large."),
+            (415, "The body is not JSON."),
+            (429, "Too much comes at once, of this client or of all."),
+        ])
     }
     /// Takes a parameter that may be left out.
     fn may_take(mut self, place: &str, name: &str, schema: Value, description: &str) -> Self {

@@ -21,7 +21,9 @@ use tokio_util::task::TaskTracker;
 
 use self::patient::Patient;
 use crate::config::Server;
+use crate::error::{ApiError, Kind, Refused};
 use crate::guard::{self, Guard};
+use crate::shares::{Client, Shares};
 
 /// The most connections at a time; further ones wait.
 const CONNECTIONS: usize = 16_384;
@@ -33,14 +35,13 @@ const HEAD: usize = 64 * 1024;
 const HEADERS: usize = 100;
 /// How long a client may take nothing of what is sent to it.
 const STALL: Duration = Duration::from_secs(30);
-/// How long what goes on may take to end when the server does.
-const GRACE: Duration = Duration::from_secs(10);
 /// How long the streams of events may take to end after that.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long to wait when no connection can be taken, as when all files are open.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for ten seconds at most.
+/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for
+/// [some seconds](crate::ServerBuilder::grace) at most; whose run does not end in time is told so.
 ///
 /// Requests must come by a name of this server (`Host`: the address, `localhost`, or a
 /// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token if there is one.
@@ -57,7 +58,8 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
     };
     let routes = crate::router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
     let (connections, late) = (TaskTracker::new(), TaskTracker::new());
-    let mut door = Door { listener, places: Arc::new(Semaphore::new(CONNECTIONS)), routes, server };
+    let (places, shares) = (Arc::new(Semaphore::new(CONNECTIONS)), Shares::default());
+    let mut door = Door { listener, places, shares, routes, server };
     tokio::select! {
         () = shutdown => {}
         () = door.let_in(&connections, true) => {}
@@ -65,9 +67,10 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
     // From here on whoever comes is told that it is too late, until what goes on has ended.
     connections.close();
     let server = door.server.clone();
-    let ended = tokio::time::timeout(GRACE + LAST_WORDS, connections.wait()); // what is left goes with the runtime
+    let grace = server.shared().limits.grace;
+    let ended = tokio::time::timeout(grace + LAST_WORDS, connections.wait()); // what is left goes with the runtime
     tokio::select! {
-        _ = async { tokio::join!(server.drain(GRACE), ended) } => {}
+        _ = async { tokio::join!(server.drain(grace), ended) } => {}
         () = door.let_in(&late, false) => {}
     }
     Ok(())
@@ -77,6 +80,8 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
 struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    /// The places by client.
+    shares: Shares,
     routes: Router,
     server: Server,
 }
@@ -87,10 +92,15 @@ impl Door {
         while let Ok(place) = self.places.clone().acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
+                    let most = self.server.shared().limits.connections;
+                    let Some(share) = self.shares.take(Client::of(peer.ip()), most, CONNECTIONS) else {
+                        too_many(&stream);
+                        continue;
+                    };
                     let (routes, server) = (self.routes.clone(), self.server.clone());
                     connections.spawn(async move {
                         connection(stream, peer, routes, &server, stay).await;
-                        drop(place);
+                        drop((place, share));
                     });
                 }
                 Err(why) => {
@@ -100,6 +110,17 @@ impl Door {
             }
         }
     }
+}
+
+/// Tells a client that has too many connections, without a wait for what it wants.
+fn too_many(stream: &TcpStream) {
+    let why = "Too many connections of this address are open: close one.";
+    let error = ApiError::new(Kind::TooMany, why);
+    let told = serde_json::to_string(&Refused { error }).unwrap_or_default();
+    let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let length = told.len();
+    // It has room in the socket, unless the client is gone.
+    let _ = stream.try_write(format!("{head}Content-Length: {length}\r\n\r\n{told}").as_bytes());
 }
 
 async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, server: &Server, stay: bool) {

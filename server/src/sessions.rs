@@ -23,6 +23,7 @@ use self::path::Id;
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::ApiError;
+use crate::shares::Client;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -86,18 +87,21 @@ async fn messages(State(server): State<Server>, Id(id): Id) -> Result<Json<Messa
 async fn prompt(
     State(server): State<Server>,
     Id(id): Id,
+    client: Client,
     JsonBody(said): JsonBody<Said>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     server.shared().drain.check()?;
-    send(&server, &id, InputEvent::UserRequest(said.prompt()?)).await
+    send(&server, &id, Some(client), InputEvent::UserRequest(said.prompt()?)).await
 }
 
 async fn steer(
     State(server): State<Server>,
     Id(id): Id,
+    client: Client,
     JsonBody(said): JsonBody<Steered>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    send(&server, &id, InputEvent::Steer(said.prompt()?)).await
+    // Where calls wait for an answer, it is one, and a run begins.
+    send(&server, &id, Some(client), InputEvent::Steer(said.prompt()?)).await
 }
 
 async fn follow_up(
@@ -105,16 +109,17 @@ async fn follow_up(
     Id(id): Id,
     JsonBody(said): JsonBody<Said>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    send(&server, &id, InputEvent::FollowUp(said.prompt()?)).await
+    send(&server, &id, None, InputEvent::FollowUp(said.prompt()?)).await
 }
 
 async fn go_on(
     State(server): State<Server>,
     Id(id): Id,
+    client: Client,
     JsonBody(Nothing {}): JsonBody<Nothing>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     server.shared().drain.check()?;
-    send(&server, &id, InputEvent::Continue(None::<Prompt>)).await
+    send(&server, &id, Some(client), InputEvent::Continue(None::<Prompt>)).await
 }
 
 async fn abort(
@@ -122,35 +127,48 @@ async fn abort(
     Id(id): Id,
     JsonBody(Nothing {}): JsonBody<Nothing>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    send(&server, &id, InputEvent::Abort).await
+    send(&server, &id, None, InputEvent::Abort).await
 }
 
 async fn compact(
     State(server): State<Server>,
     Id(id): Id,
+    client: Client,
     JsonBody(how): JsonBody<Compact>,
 ) -> Result<Json<Compacted>, ApiError> {
     server.shared().drain.check()?;
     let compactions =
-        with_session(&server, &id, async |handle| handle.compact(how.instructions.as_deref()).await).await?;
+        with_session(&server, &id, Some(client), async |handle| handle.compact(how.instructions.as_deref()).await)
+            .await?;
     Ok(Json(Compacted { compactions }))
 }
 
 /// Hands an input to a session. It is in the session's log when this resolves.
-async fn send(server: &Server, id: &str, event: InputEvent) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    let input = with_session(server, id, async |handle| handle.send(event).await).await?;
+async fn send(
+    server: &Server,
+    id: &str,
+    runs_for: Option<Client>,
+    event: InputEvent,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    let input = with_session(server, id, runs_for, async |handle| handle.send(event).await).await?;
     Ok((StatusCode::ACCEPTED, Json(Accepted { input })))
 }
 
-/// Does something with a session. One that turns out to be another process's now is let go.
+/// Does something with a session; what may begin a run takes one of those that the client may have. A session that turns
+/// out to be another process's now is let go.
 async fn with_session<T>(
     server: &Server,
     id: &str,
+    runs_for: Option<Client>,
     work: impl AsyncFnOnce(&AgentHandle) -> Result<T, loopwright::InputError>,
 ) -> Result<T, ApiError> {
     use loopwright::InputError::{Gone, Memory};
     let live = &server.shared().live;
     let used = live.open(server, id).await?;
+    let _begun = match runs_for {
+        Some(client) => Some(used.begin(server, client).await?),
+        None => None,
+    };
     let done = work(&used.handle).await;
     if let Err(Gone | Memory(MemoryError::Conflict { .. })) = &done {
         live.let_go(id).await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use super::check::ensure;
 use super::{FixedAmbient, Script, ScriptedModel, check_log, check_transcript};
@@ -15,13 +14,12 @@ use crate::builder::AgentBuilder;
 use crate::compact::CompactCause;
 use crate::error::{MemoryError, ToolError};
 use crate::event::{Envelope, ExternalAction, RunCause};
-use crate::handle::{AgentHandle, Control};
+use crate::handle::AgentHandle;
 use crate::input::{Decision, InputEvent, Prompt};
 use crate::item::Item;
 use crate::memory::{InMemory, Memory};
 use crate::message::{CallId, ResultStatus};
 use crate::past::Past;
-use crate::session::{Input, Mail};
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// A session for [`crash_at_every_item`]: what the model replies, and what is said to the agent.
@@ -218,18 +216,18 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
     ) -> Result<Ended, String> {
         let unanswered = usize::from(Past::of(past).awaits_reply());
         let asked = past.iter().filter(|item| matches!(item, Item::RequestStarted { .. } | Item::Aside { .. })).count();
-        let model = ScriptedModel::new(self.scenario.replies.iter().skip(asked - unanswered.min(asked)).cloned());
+        let model = ScriptedModel::new(self.scenario.replies.iter().skip(asked - unanswered).cloned());
         let model = if past.is_empty() { model } else { model.otherwise(Script::text("…")) };
         let ran = Ran::default();
         let watch = |tool| Arc::new(Watched { tool, ran: ran.clone() }) as Arc<dyn Tool>;
         let builder = (self.agent)(model.clone()).ambient(FixedAmbient::default()).wrap_tools(watch);
         let agent = builder.build().map_err(|why| why.to_string())?;
         let log = InMemory::from_items(past.to_vec());
-        let desk =
-            Desk { log: log.clone(), acts: Arc::new(Mutex::new((None, acts.iter().cloned().collect(), Vec::new()))) };
+        let acts = Acts { left: acts.iter().cloned().collect(), ..Acts::default() };
+        let desk = Desk { log: log.clone(), acts: Arc::new(Mutex::new(acts)) };
         let cx = RunContext::new().session("s").memory(desk.clone());
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
-        desk.acts().0 = Some(handle.clone());
+        desk.acts().handle = Some(handle.clone());
         let ended = self.go_on(&handle, &desk).await;
         if past.is_empty() && model.ran_out() {
             return Err("the scenario has fewer replies than the agent asks for: give it more".into());
@@ -250,7 +248,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         check_runs(past, &items, &ran, &effects)?;
         let told: Vec<Arc<Envelope>> = std::iter::from_fn(|| events.try_next()).collect();
         check_numbers(past, &items, &told)?;
-        let said = desk.acts().2.clone();
+        let said = desk.acts().said.clone();
         Ok(Ended { log: items, said, effects })
     }
 
@@ -357,8 +355,14 @@ struct Desk {
     acts: Arc<Mutex<Acts>>,
 }
 
-/// Who is spoken to, what is left to say, and how long the log was when the rest was said.
-type Acts = (Option<AgentHandle>, VecDeque<Act>, Vec<(usize, usize)>);
+#[derive(Default)]
+struct Acts {
+    /// Who is spoken to, once it can be.
+    handle: Option<AgentHandle>,
+    left: VecDeque<Act>,
+    /// How long the log was when each act was said.
+    said: Vec<(usize, usize)>,
+}
 
 impl Desk {
     fn acts(&self) -> std::sync::MutexGuard<'_, Acts> {
@@ -368,8 +372,8 @@ impl Desk {
     /// What is said next, if it is its time.
     fn next(&self, due: impl Fn(&Act) -> bool) -> Option<Act> {
         let mut acts = self.acts();
-        let act = acts.1.front().is_some_and(due).then(|| acts.1.pop_front())??;
-        acts.2.push((act.number, self.log.items().len()));
+        let act = acts.left.front().is_some_and(due).then(|| acts.left.pop_front())??;
+        acts.said.push((act.number, self.log.items().len()));
         Some(act)
     }
 }
@@ -379,12 +383,11 @@ impl Memory for Desk {
     async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
         self.log.append(at, items.clone()).await?;
         let due = |act: &Act| act.when.as_ref().is_some_and(|when| items.iter().any(|item| when(item)));
-        let handle = self.acts().0.clone();
+        let handle = self.acts().handle.clone();
         if let Some(handle) = handle
             && let Some(Act { event, .. }) = self.next(due)
         {
-            let input = Box::new(Input { event, ack: oneshot::channel().0 });
-            let _ = handle.control.send(Control::Mail(Mail::Input(input)));
+            drop(handle.say(event));
             tokio::task::yield_now().await; // the session's task hears it before the pattern goes on
         }
         Ok(())

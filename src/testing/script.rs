@@ -180,9 +180,6 @@ impl Script {
     }
 }
 
-/// Why a request fails when there are no replies left.
-const USED_UP: &str = "the script has no reply left";
-
 /// A model that plays its scripts in turn, keeps the requests it got, and answers a malformed one
 /// (an orphan call or result, a wrong order, an unknown tool) with an error.
 /// Clones share the scripts.
@@ -253,7 +250,7 @@ impl ScriptedModel {
         }
         let script = shared.scripts.pop_front().or_else(|| shared.otherwise.clone());
         shared.ran_out |= script.is_none();
-        script.ok_or_else(|| USED_UP.to_owned())
+        script.ok_or_else(|| "the script has no reply left".to_owned())
     }
 }
 

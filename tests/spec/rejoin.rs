@@ -150,8 +150,8 @@ async fn after_any_number_the_rest_follows() {
     let told = rig.run_end().await;
     let numbered = |events: Vec<Arc<Envelope>>| -> Vec<(u64, String)> {
         let mut seq = 0;
-        let mut keep = events.into_iter().filter(|e| std::mem::replace(&mut seq, e.seq) < e.seq).collect::<Vec<_>>();
-        keep.drain(..).map(|e| (e.seq, format!("{:?}", e.event))).collect()
+        let numbered = events.into_iter().filter(|e| std::mem::replace(&mut seq, e.seq) < e.seq);
+        numbered.map(|e| (e.seq, format!("{:?}", e.event))).collect()
     };
     let all = numbered(told);
     for after in 0..=all.len() {

@@ -173,6 +173,54 @@ async fn the_session_that_was_opened_last_is_the_latest() {
     assert_eq!(store.session("new").await.unwrap().started, 0);
 }
 
+/// An event after an opening is not told as older than it.
+#[tokio::test(start_paused = true)]
+async fn an_opening_is_a_time_that_the_log_tells_of() {
+    let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
+    let agent = GenericAgent::builder(model, PiPattern).ambient(Ticks(AtomicU64::new(1000))).build().unwrap();
+    let (handle, events) = open(&agent, &store, "s").await;
+    handle.prompt("go").await.unwrap();
+    close(handle, events).await;
+    let (handle, _events) = open(&agent, &store, "s").await;
+    handle.steer("and then").await.unwrap();
+    let items = store.read("s", 0).await.unwrap();
+    let opened =
+        items.iter().rev().find_map(|item| if let Item::Opened { time, .. } = item { Some(*time) } else { None });
+    let last = Past::events("s", &items).pop().unwrap();
+    assert!(matches!(last.event, AgentEvent::QueueUpdate { .. }), "{last:?}");
+    assert_eq!(Some(last.time), opened);
+}
+
+/// A store whose list is older than what is in it.
+struct Late(InMemoryStore);
+
+#[async_trait::async_trait]
+impl MemoryStore for Late {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        self.0.open(session).await
+    }
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+        self.0.read(session, from).await
+    }
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        let mut all = self.0.sessions().await?;
+        all.insert(0, SessionInfo::new("deleted by now"));
+        Ok(all)
+    }
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.0.delete(session).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_passes_over_what_is_deleted_meanwhile() {
+    let (store, agent) = (Late(InMemoryStore::new()), agent([Script::text("one")], &[]));
+    let (handle, _events) = open(&agent, &store.0, "s").await;
+    handle.prompt("go").await.unwrap();
+    let found = store.search("one", 9).await.unwrap();
+    assert_eq!(found.iter().map(|f| &*f.session).collect::<Vec<_>>(), ["s"]);
+}
+
 /// A memory that counts how often it is read.
 struct Counting(InMemory, Arc<AtomicUsize>);
 

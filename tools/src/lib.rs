@@ -11,6 +11,7 @@
 //! # Ok::<_, loopwright_tools::WorkspaceError>(())
 //! ```
 
+mod agents_md;
 mod commands;
 mod diff;
 mod edit_file;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use loopwright::{Tool, Toolbox};
 
+pub use agents_md::agents_md;
 pub use commands::Commands;
 pub use diff::diff;
 pub use edit_file::edit_file;

@@ -139,6 +139,25 @@ impl Workspace {
         Ok((bytes, open.stamp))
     }
 
+    /// The text at the beginning of a regular file, at most `most` bytes of it, and how many bytes the file has; `None` if
+    /// there is none of that name. What is no UTF-8 is replaced; no letter is cut in two.
+    ///
+    /// # Errors
+    /// It leads out of the workspace, is no regular file, or the system refuses.
+    pub fn beginning(&self, path: &str, most: usize) -> Result<Option<(String, u64)>> {
+        let open = match self.open_file(path) {
+            Err(WorkspaceError::NotFound { .. }) => return Ok(None),
+            open => open?,
+        };
+        let mut bytes = Vec::new();
+        open.file.take(most as u64).read_to_end(&mut bytes).map_err(|e| self.error(path, "read", &e))?;
+        if open.size > bytes.len() as u64 {
+            let torn = bytes.utf8_chunks().last().map_or(0, |last| last.invalid().len());
+            bytes.truncate(bytes.len() - torn);
+        }
+        Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), open.size)))
+    }
+
     /// The path as one that starts at the root. Whether it stays there is for `cap-std` to say.
     fn inside(&self, path: &str) -> Result<PathBuf> {
         let bad = |why| WorkspaceError::Name { path: shown(path), why };

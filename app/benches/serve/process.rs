@@ -26,7 +26,8 @@ impl Process {
     /// `loopwright serve`, with nothing of this environment, for directories below this one.
     pub(crate) fn server(dir: &Path) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(["serve", "--addr", "127.0.0.1:0", "--model", "offline", "--max-runs", "4096", "--root"]);
+        command.args(["serve", "--addr", "127.0.0.1:0", "--model", "offline"]);
+        command.args(["--max-runs", "4096", "--max-connections", "16384", "--root"]);
         command.arg(dir).arg("--store").arg(dir.join("sessions.db")).env_clear().current_dir(dir);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut err, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());

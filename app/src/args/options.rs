@@ -1,12 +1,15 @@
 //! What an agent is made of, on the command line and in a session's log.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use loopwright::ThinkingLevel;
 use loopwright_providers::Provider;
 use loopwright_tools::{Commands, Workspace, WorkspaceError};
 use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
 
 pub(crate) const MODELS: &str = "A list of your own models, in TOML; else LOOPWRIGHT_MODELS, else loopwright/models.toml in \
                       $XDG_CONFIG_HOME or ~/.config";
@@ -44,6 +47,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) system: Option<String>,
+    /// Leave out what AGENTS.md in the directory says to agents; otherwise it is the end of the system prompt.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_agents_md: Option<bool>,
     /// How much the model thinks before it answers; off if not given.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,24 +73,41 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) approve: Vec<Approve>,
+    /// Where what is not said here may be said.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) config: Arc<Config>,
+    /// What was given or kept, without what is configured: that is what a session keeps.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) given: Option<Box<Options>>,
+    /// Nothing is told that the user need not know.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) quiet: bool,
 }
 
 impl Options {
     /// With what `saved` says where this says nothing.
     pub(crate) fn over(self, saved: Options) -> Options {
         // Another model has another address.
-        let base_url = if self.model.is_some() { self.base_url } else { self.base_url.or(saved.base_url) };
+        let other = self.model.is_some() && self.model != saved.model;
+        let base_url = if other { self.base_url } else { self.base_url.or(saved.base_url) };
         Options {
             model: self.model.or(saved.model),
             base_url,
             models: self.models.or(saved.models),
             place: self.place.over(saved.place),
             system: self.system.or(saved.system),
+            no_agents_md: self.no_agents_md.or(saved.no_agents_md),
             thinking: self.thinking.or(saved.thinking),
             pattern: self.pattern.or(saved.pattern),
             tool_choice: self.tool_choice.or(saved.tool_choice),
             max_turns: self.max_turns.or(saved.max_turns),
             approve: or(self.approve, saved.approve),
+            config: self.config,
+            given: self.given,
+            quiet: self.quiet,
         }
     }
 
@@ -102,25 +126,28 @@ impl Options {
         (!more.is_empty()).then(|| format!("As this session was started: {}.", more.join("; ")))
     }
 
-    /// As a session keeps them: with this model and directory, paths that hold anywhere, and no key.
+    /// As a session keeps them: with this model and directory, paths that hold anywhere, and no key. What is configured is
+    /// not kept, but for the model and its address.
     pub(crate) fn to_keep(&self, model: &str, root: &Path) -> Options {
+        let base_url = self.base_url.clone().or_else(|| address_in_environment(model)).as_deref().map(without_key);
+        let given = self.given.as_deref().unwrap_or(self);
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
-        let commands = &self.place.commands;
+        let commands = &given.place.commands;
         let (readable, writable) = (all(&commands.readable), all(&commands.writable));
         let commands = CommandOptions { readable, writable, ..commands.clone() };
         Options {
             model: Some(model.to_owned()),
-            base_url: self.base_url.clone().or_else(|| address_in_environment(model)).as_deref().map(without_key),
-            models: self.models.as_ref().map(absolute),
-            place: Place { root: Some(root.to_owned()), commands, ..self.place.clone() },
-            ..self.clone()
+            base_url,
+            models: given.models.as_ref().map(absolute),
+            place: Place { root: Some(root.to_owned()), commands, ..given.place.clone() },
+            ..given.clone()
         }
     }
 }
 
 /// An address without a user, a password, or parts of a query that look like a key.
-fn without_key(url: &str) -> String {
+pub(crate) fn without_key(url: &str) -> String {
     let secret = |part: &&str| {
         let name = part.split('=').next().unwrap_or_default().to_lowercase();
         ["key", "token", "secret", "auth", "password", "sig"].iter().any(|word| name.contains(word))
@@ -159,12 +186,17 @@ pub(crate) enum Approve {
 }
 
 impl Approve {
-    fn read(text: &str) -> Result<Self, std::convert::Infallible> {
-        Ok(match text {
+    /// What this word lets run.
+    pub(crate) fn of(word: &str) -> Self {
+        match word {
             "read-only" => Approve::ReadOnly,
             "all" => Approve::All,
             tool => Approve::Tool(tool.to_owned()),
-        })
+        }
+    }
+
+    fn read(word: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(Self::of(word))
     }
 }
 
@@ -234,7 +266,7 @@ pub(crate) struct Place {
     guard: Option<bool>,
     #[command(flatten)]
     #[serde(flatten)]
-    commands: CommandOptions,
+    pub(crate) commands: CommandOptions,
 }
 
 /// What commands may do.
@@ -278,7 +310,7 @@ impl Place {
     }
 
     /// With what `saved` says where this says nothing.
-    fn over(self, saved: Place) -> Place {
+    pub(crate) fn over(self, saved: Place) -> Place {
         Place {
             root: self.root.or(saved.root),
             guard: self.guard.or(saved.guard),
@@ -302,7 +334,7 @@ impl CommandOptions {
     }
 
     /// With what `saved` says where this says nothing.
-    fn over(self, saved: CommandOptions) -> CommandOptions {
+    pub(crate) fn over(self, saved: CommandOptions) -> CommandOptions {
         let paths = !self.readable.is_empty() || !self.writable.is_empty(); // which make sense to the confined only
         CommandOptions {
             network: self.network.or(saved.network),

@@ -26,6 +26,12 @@ pub(crate) struct ServeArgs {
     /// The most runs at a time of one client's address; 32 if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_runs: Option<u32>,
+    /// The most connections of one client's address, each stream of events being one; 1024 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: Option<u32>,
+    /// How many seconds what goes on may take to end when the server is told to.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) grace: u32,
     /// The model of sessions that name none, such as openai/gpt-4o-mini; `offline` for rules that need no model.
     ///
     /// Requests of /api/agent-chat bring their own model and key.
@@ -36,6 +42,9 @@ pub(crate) struct ServeArgs {
     pub(crate) base_url: Option<String>,
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
+    /// Leave out what AGENTS.md in a session's directory says to agents; otherwise it is the end of the system prompt.
+    #[arg(long)]
+    pub(crate) no_agents_md: bool,
     #[command(flatten)]
     pub(crate) at: StoreAt,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use loopwright::MessageId;
 
+use super::Speech;
 use super::options::Options;
 
 /// Where sessions are kept.
@@ -64,6 +65,8 @@ pub(crate) struct AnswerArgs {
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     #[command(flatten)]
     pub(crate) at: StoreAt,
     #[command(flatten)]
@@ -166,6 +169,21 @@ pub(crate) enum Sessions {
         #[command(flatten)]
         at: StoreAt,
     },
+}
+
+impl Sessions {
+    /// Where the sessions are kept.
+    pub(crate) fn at(&mut self) -> &mut StoreAt {
+        match self {
+            Sessions::List { at, .. }
+            | Sessions::Show { at, .. }
+            | Sessions::Search { at, .. }
+            | Sessions::Export { at, .. }
+            | Sessions::Import { at, .. }
+            | Sessions::Delete { at, .. }
+            | Sessions::Fork { at, .. } => at,
+        }
+    }
 }
 
 /// `m7`, as `sessions show` has it.

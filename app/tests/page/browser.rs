@@ -99,6 +99,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
+        tab.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
         tab.size(1280, 800);
         tab.prefer("light");
         tab.load("Page.navigate", json!({ "url": url }));
@@ -174,15 +175,28 @@ impl Tab {
         self.eval(&format!("document.querySelectorAll({}).length", json!(selector))).as_u64().unwrap()
     }
 
-    /// Clicks into the middle of what a selector finds, with the mouse.
+    /// Clicks into the middle of what a selector finds, with the mouse, in the tab that is seen.
     pub(crate) fn click(&self, selector: &str) {
+        self.call("Page.bringToFront", json!({}));
         let found = json!(selector);
         self.until(&format!(
             "document.querySelector({found})?.checkVisibility() && !document.querySelector({found}).disabled"
         ));
+        // Where it is once it moves no more.
         let at = self.eval(&format!(
-            "{{ const one = document.querySelector({found}); one.scrollIntoView({{ block: 'center' }});
-               const box = one.getBoundingClientRect(); [box.x + box.width / 2, box.y + box.height / 2] }}"
+            "new Promise((done) => {{
+                let last = '';
+                const look = () => {{
+                    const one = document.querySelector({found});
+                    one?.scrollIntoView({{ block: 'center' }});
+                    const box = one?.getBoundingClientRect();
+                    const at = box ? [box.x + box.width / 2, box.y + box.height / 2] : [];
+                    if (one?.contains(document.elementFromPoint(...at)) && String(at) === last) return done(at);
+                    last = String(at);
+                    requestAnimationFrame(look);
+                }};
+                look();
+            }})"
         ));
         for kind in ["mousePressed", "mouseReleased"] {
             let (x, y) = (&at[0], &at[1]);
@@ -223,9 +237,21 @@ impl Tab {
 
     /// Lets the person prefer `dark` or `light`, and no motion.
     pub(crate) fn prefer(&self, scheme: &str) {
+        self.media(scheme, "reduce");
+    }
+
+    /// The same, with motion reduced or not.
+    pub(crate) fn media(&self, scheme: &str, motion: &str) {
         let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
-        let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+        let motion = json!({ "name": "prefers-reduced-motion", "value": motion });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
+    }
+
+    /// Milliseconds that the page's own thread has worked since it was loaded, however busy the machine is.
+    pub(crate) fn worked(&self) -> f64 {
+        let metrics = self.call("Performance.getMetrics", json!({}));
+        let task = metrics["metrics"].as_array().unwrap().iter().find(|one| one["name"] == "TaskDuration");
+        task.unwrap()["value"].as_f64().unwrap() * 1000.0
     }
 
     /// Saves what is seen, for a person to look at.

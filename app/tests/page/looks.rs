@@ -14,7 +14,7 @@ const WIDE: &str = "## What I found\n\nThe parser reads **every line twice**, so
     AWordThatIsLongerThanAPhoneIsWideAndHasNoPlaceWhereItCouldBeBrokenByAnybodyAtAll\n";
 
 /// A conversation with something of everything, and a confirmation at its end.
-fn talk(place: &Place) -> Tab {
+pub(crate) fn talk(place: &Place) -> Tab {
     let tab = place.tab();
     tab.screenshot("empty");
     tab.say("Why is the parser slow? Have a look, and change what has to be changed.");
@@ -35,6 +35,7 @@ fn talk(place: &Place) -> Tab {
     )]);
     tab.until_text(".card", "Run edit_file?");
     tab.until_text("#status", "Waits for you");
+    tab.until_text("#send", "Send"); // the run rests
     tab
 }
 
@@ -88,6 +89,13 @@ fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
     tab.screenshot("phone-sessions");
     tab.press("Escape", false);
     tab.until("!document.body.classList.contains('nav') && document.activeElement.id === 'prompt'");
+    tab.click(".card .row button:last-child");
+    tab.click(".card .approve");
+    place.request().say_and_count("It is done.", 123_456, 7_890);
+    tab.until_text("#spent", "123.5k in · 7.9k out");
+    tab.until("document.querySelector('#compact').checkVisibility()");
+    assert!(!scrolls_sideways(&tab));
+    tab.screenshot("phone-ready");
     // Fingers are not mice.
     let small = tab.eval(
         "[...document.querySelectorAll('main button')].filter((one) => one.checkVisibility() && !one.matches('.copy')

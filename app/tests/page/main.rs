@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod access;
+mod begun;
+mod breaks;
 mod browser;
 mod looks;
 mod markdown;

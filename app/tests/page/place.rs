@@ -1,15 +1,18 @@
 //! What a test has before it: a server with a project and a model, a browser, and a way between them that breaks.
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use loopwright::{GenericAgent, InMemory, Item, Memory, MemoryStore, RunContext};
+use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::{Browser, Tab};
-use crate::process::{Process, project};
+use crate::process::{Process, STORE, project};
 use crate::server::{Exchange, Server};
 
 pub(crate) struct Place {
@@ -17,7 +20,7 @@ pub(crate) struct Place {
     pub(crate) url: String,
     model: Server,
     browser: Rc<Browser>,
-    _process: Process,
+    process: RefCell<Option<Process>>,
 }
 
 impl Place {
@@ -27,16 +30,68 @@ impl Place {
 
     /// With more options of `loopwright serve`.
     pub(crate) fn with(more: &[&str]) -> Place {
-        let (dir, model) = (project(), Server::start());
-        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "local/scripted", "--base-url", &model.url];
-        let mut process = Process::start(&dir, &[&args, more].concat());
+        Place::at(project(), more)
+    }
+
+    /// With the session `before`, which an agent in this process was asked so much in.
+    pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Place {
+        let (dir, memory) = (project(), InMemory::new());
+        wait(async {
+            let (handle, mut events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            for number in 1..=asked {
+                handle.prompt(format!("Request {number}.")).await.unwrap();
+            }
+            drop(handle);
+            while events.next().await.is_some() {}
+        });
+        write(&dir, memory.items());
+        Place::at(dir, &[])
+    }
+
+    fn at(dir: TempDir, more: &[&str]) -> Place {
+        let model = Server::start();
+        let mut process = serve(&dir, &model, "127.0.0.1:0", more);
         let url = process.err.word_after("Serving at ");
-        Place { dir, url, model, browser: Browser::start(), _process: process }
+        Place { dir, url, model, browser: Browser::start(), process: RefCell::new(Some(process)) }
+    }
+
+    /// `kill -9`s the server.
+    pub(crate) fn kill(&self) {
+        self.process.take().unwrap().kill();
+    }
+
+    /// Starts the server again, at the same address.
+    pub(crate) fn start_again(&self) {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let mut process = serve(&self.dir, &self.model, address, &[]);
+        process.err.until("Serving at ");
+        self.process.replace(Some(process));
     }
 
     /// A tab with nothing in it but the page.
     pub(crate) fn tab(&self) -> Tab {
         self.browser.tab(&self.url)
+    }
+
+    /// A tab with the session `before`.
+    pub(crate) fn before(&self) -> Tab {
+        self.browser.tab(&format!("{}/#s=before", self.url.trim_end_matches('/')))
+    }
+
+    /// What the log of the session `before` has.
+    pub(crate) fn log(&self) -> Vec<Item> {
+        wait(store(&self.dir).read("before", 0)).unwrap()
+    }
+
+    /// Puts another log in its place.
+    pub(crate) fn rewrite(&self, items: Vec<Item>) {
+        wait(store(&self.dir).delete("before")).unwrap();
+        write(&self.dir, items);
+    }
+
+    /// Has the session `before` in this process while what is given lives.
+    pub(crate) fn hold(&self) -> Arc<dyn Memory> {
+        wait(store(&self.dir).open("before")).unwrap()
     }
 
     /// A tab at this address.
@@ -54,7 +109,32 @@ impl Place {
     }
 }
 
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
+
+fn store(dir: &TempDir) -> Sqlite {
+    Sqlite::open(dir.path().join(STORE)).unwrap()
+}
+
+fn write(dir: &TempDir, items: Vec<Item>) {
+    let store = store(dir);
+    wait(async { store.open("before").await.unwrap().append(0, items.into()).await.unwrap() });
+}
+
+fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
+    let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
+    Process::start(dir, &[&args, more].concat())
+}
+
 impl Exchange {
+    /// Ends with a tool call what was begun.
+    pub(crate) fn tool(mut self, name: &str, arguments: &Value) {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
+        self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        self.end("tool_calls");
+    }
     /// Sends a piece of thinking.
     pub(crate) fn thinking(&mut self, text: &str) {
         self.delta(json!({ "reasoning_content": text }), Value::Null);

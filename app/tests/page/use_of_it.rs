@@ -50,7 +50,7 @@ fn an_edit_is_approved_with_other_arguments_than_the_model_gave() {
     tab.until_text(".card h3", "Run edit_file?");
     tab.until_text("#status", "Waits for you");
     assert!(tab.text(".card .diff").contains("-sheep\n+goats"), "{}", tab.text(".card"));
-    assert_eq!(tab.eval("document.activeElement.id"), "prompt", "the card does not take the focus from who types");
+    tab.until("document.activeElement.matches('.card h3')");
     tab.screenshot("confirmation");
 
     tab.click(".card .edit");
@@ -236,7 +236,9 @@ fn a_token_is_asked_for_once() {
     tab.screenshot("token");
     tab.type_text("a-wrong-token-of-letters");
     tab.press("Enter", false);
-    tab.until("!document.querySelector('#token').value && document.querySelector('#ask').open");
+    tab.until_text("#ask", "That is not the server’s token.");
+    tab.until("document.querySelector('#ask').open && document.activeElement.id === 'token'");
+    assert_eq!(tab.eval("document.querySelector('#token').value"), "");
     tab.type_text(token);
     tab.press("Enter", false);
     tab.until("!document.querySelector('#ask').open");
@@ -246,6 +248,7 @@ fn a_token_is_asked_for_once() {
     tab.reload();
     tab.until_text(".assistant", "Good day.");
     assert_eq!(tab.eval("document.querySelector('#ask').open"), false);
+    assert!(!tab.address().contains("token"), "{}", tab.address());
     let handed = place.tab_at(&format!("{}/#token={token}", place.url.trim_end_matches('/')));
     handed.until_text("#list", "Hello.");
     assert!(!handed.address().contains(token), "{}", handed.address());

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod agents_md;
 mod chat;
+mod config;
 mod confirmation;
 mod exit_codes;
 mod guard;
@@ -10,13 +12,16 @@ mod http;
 mod json;
 mod model;
 mod models;
+mod outputs;
 mod process;
 mod prompt;
+mod scripts;
 mod serve;
 mod serve_attacks;
 mod serve_faults;
 mod serve_sessions;
 mod server;
 mod sessions;
+mod shell;
 mod terminal;
 mod tools;

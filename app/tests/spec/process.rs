@@ -94,6 +94,16 @@ impl Process {
         stdin.flush().unwrap();
     }
 
+    /// Writes to its standard input. It may have had enough before all is written.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stdin.as_mut().unwrap().write_all(bytes);
+    }
+
+    /// Ends its standard input.
+    pub(crate) fn close_input(&mut self) {
+        self.stdin = None;
+    }
+
     /// Presses Ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal("-INT");
@@ -141,7 +151,7 @@ impl Process {
 
     /// Ends its standard input and waits.
     pub(crate) fn close(mut self) -> Exit {
-        self.stdin = None;
+        self.close_input();
         self.end()
     }
 

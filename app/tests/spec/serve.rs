@@ -24,9 +24,14 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(args: &[&str]) -> Served {
+        Served::start_with(args, &[])
+    }
+
+    /// With these environment variables besides.
+    fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Served {
         let (dir, model) = (project(), Server::start());
         let args = [&["serve", "--addr", "127.0.0.1:0"], args].concat();
-        let mut process = Process::start_with(&dir, &args, &[("PATH", "/usr/bin:/bin")]);
+        let mut process = Process::start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
         let address = process.err.word_after("http://");
         Served { process, dir, model, address }
     }
@@ -252,7 +257,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
 /// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in neither, nor in a log
 #[test]
 fn errors_are_told_in_an_error_frame() {
-    let mut served = Served::start(&[]);
+    let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
     let mut connection = served.ask("Fail", &json!({}));
     let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
     served.model.request().answer("401 Unauthorized", &why);
@@ -268,8 +273,27 @@ fn errors_are_told_in_an_error_frame() {
     request.answer("400 Bad Request", &json!({ "error": { "message": "No such thing." } }));
     assert_eq!(connection.event_of("error")["kind"], "invalid_request");
     assert!(connection.events().iter().all(|event| event["type"] == "complete"));
-    let log = served.process.err.so_far();
+    served.process.signal("-TERM");
+    let log = served.process.end().err;
+    let logged = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((logged("a run begins"), logged("close")), (2, 4), "runs and replies are in it: {log}");
     assert!(!log.contains(KEY), "{log}");
+}
+
+#[test]
+fn the_log_is_as_much_as_the_environment_says() {
+    let dir = project();
+    let wrong = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &[("LOOPWRIGHT_LOG", "loud")]).end();
+    assert!(wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"), "{wrong:?}");
+    for (level, lines) in [("", [false, false]), ("info", [true, false]), ("debug", [true, true])] {
+        let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", level)]);
+        let mut connection = served.ask("Hello", &json!({}));
+        served.model.request().say("Hello.");
+        connection.events();
+        served.process.signal("-TERM");
+        let log = served.process.end().err;
+        assert_eq!(["invoke_agent", "a run begins"].map(|text| log.contains(text)), lines, "{level}: {log}");
+    }
 }
 
 #[test]
@@ -420,11 +444,48 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     assert_eq!(served.process.end().code, 0);
 }
 
+/// C108: what does not end in the grace is stopped, its client is told, and the server ends by itself.
+#[test]
+fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
+    let mut served = Served::start(&["--grace", "0"]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon ");
+    connection.event_of("content");
+    served.process.signal("-TERM");
+    served.process.err.until("what goes on has 0 seconds");
+    let last = connection.events();
+    assert_eq!(types(&last), ["error", "complete"], "{last:?}");
+    assert_eq!(last[0]["kind"], "draining");
+    request.until_hung_up();
+    assert_eq!(served.process.end().code, 0);
+}
+
+/// A second signal ends it at once, whatever goes on.
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    for first in ["-INT", "-TERM"] {
+        let mut served = Served::start(&["--grace", "3600"]);
+        let mut connection = served.ask("Talk", &json!({}));
+        let mut request = served.model.request();
+        request.begin();
+        request.text("Once upon ");
+        connection.event_of("content");
+        served.process.signal(first);
+        served.process.err.until("Ending");
+        served.process.interrupt();
+        assert_eq!(served.process.end().code, 130, "after {first}");
+        assert!(connection.events().is_empty(), "there was no time for words");
+        request.until_hung_up();
+    }
+}
+
 #[test]
 fn other_machines_reach_it_only_with_a_token() {
     let dir = project();
     let refused = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
-    assert!(refused.code == 2 && refused.err.contains("--token"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("run commands. Give one with --token"), "{refused:?}");
     let short = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
     assert!(short.code == 2 && short.err.contains("16 characters"), "{short:?}");
     let missing = Process::start(&dir, &["serve", "--root", "missing"]).end();

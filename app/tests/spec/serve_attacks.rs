@@ -199,6 +199,28 @@ fn what_is_meant_as_harm_is_refused() {
     drop(half);
 }
 
+/// C109: a client has so many connections, of which each stream is one; a further one is told so and closed, and one that
+/// ends makes room.
+#[test]
+fn a_client_has_so_many_connections_and_no_more() {
+    let served = Served::start(&["--max-connections", "3"]);
+    let mut held: Vec<Connection> = (0..3).map(|_| Connection::open(&served.address)).collect();
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+    let ask = |connection: &mut Connection| {
+        connection.send(request.as_bytes());
+        connection.response().map(|response: Response| (response.status, response.body))
+    };
+    assert_eq!(ask(&mut held[2]).unwrap().0, 200);
+    let (status, told) = ask(&mut Connection::open(&served.address)).unwrap();
+    assert!(status == 429 && told.contains("Too many connections of this address"), "{status} {told}");
+    assert_eq!(ask(&mut held[0]).unwrap().0, 200, "those that were there stay");
+    held.pop();
+    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
+    while ask(&mut Connection::open(&served.address)).is_none_or(|(status, _)| status != 200) {
+        assert!(std::time::Instant::now() < deadline, "the place is not free again");
+    }
+}
+
 #[test]
 fn without_the_token_nothing_is_told() {
     let served = Served::start(&["--token", TOKEN]);
@@ -231,6 +253,14 @@ fn without_the_token_nothing_is_told() {
     }
     answers.dedup();
     assert_eq!(answers.len(), 1, "whatever was wrong, the answer is the same: {answers:?}");
+    let kind = |answer: &str| serde_json::from_str::<Value>(answer).unwrap()["error"]["kind"].clone();
+    assert_eq!(kind(&answers[0]), "token");
+    let mut elsewhere = Connection::open(&served.address);
+    elsewhere.send(
+        format!("GET /api/sessions HTTP/1.1\r\nHost: {}\r\nOrigin: http://a.example\r\n\r\n", served.address)
+            .as_bytes(),
+    );
+    assert_eq!(kind(&elsewhere.response().unwrap().body), "forbidden", "a token would not help");
     let count = run(&served, attacks, &format!("Authorization: Bearer {TOKEN}\r\n"));
     assert_eq!(count, 11);
 }

@@ -1,7 +1,7 @@
 //! The directory of a store: which files are there, and what each log says.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +12,7 @@ use super::failed;
 use super::line::{Header, Parent};
 use super::names::{SUFFIX, file_name};
 use super::reader::{Next, Reader};
-
-/// To open files with; those that are made are this user's alone.
-pub(super) fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
+use crate::private;
 
 /// The first line of a file; nothing if it is not there yet.
 pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
@@ -31,11 +24,7 @@ pub(super) struct Folder(Arc<Path>);
 impl Folder {
     /// The directory; it is made if it is missing, for this user alone.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(path).map_err(|e| failed("cannot be made a directory for sessions", path, &e))?;
+        private::make_folder(path).map_err(|e| failed("cannot be made a directory for sessions", path, &e))?;
         Ok(Folder(path.into()))
     }
 
@@ -61,7 +50,7 @@ impl Folder {
     pub(super) fn turn(&self) -> Result<File, MemoryError> {
         let path = self.0.join(".lock");
         let error = |e| failed("cannot be locked", &path, &e);
-        let file = private().write(true).create(true).truncate(false).open(&path).map_err(error)?;
+        let file = private::file().write(true).create(true).truncate(false).open(&path).map_err(error)?;
         loop {
             match file.lock() {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -73,7 +62,7 @@ impl Folder {
     /// Opens the file of a session and makes it ours; with `create` it is made if it is missing.
     pub(super) fn lock(&self, session: &str, create: bool) -> Result<File, MemoryError> {
         let path = self.path(session);
-        let open = private().read(true).write(true).create(create).truncate(false).open(&path);
+        let open = private::file().read(true).write(true).create(create).truncate(false).open(&path);
         let file = open.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !create => MemoryError::NoSession(session.into()),
             _ => failed("cannot be opened for writing", &path, &e),
@@ -87,11 +76,7 @@ impl Folder {
 
     /// Makes durable which files are there.
     pub(super) fn sync(&self) -> Result<(), MemoryError> {
-        if cfg!(not(unix)) {
-            return Ok(()); // there a directory cannot be opened, and needs not
-        }
-        let synced = File::open(&self.0).and_then(|folder| folder.sync_all());
-        synced.map_err(|e| failed("cannot be made durable", &self.0, &e))
+        private::sync_folder(&self.0).map_err(|e| failed("cannot be made durable", &self.0, &e))
     }
 
     /// The first line of each log, and where it is.

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use loopwright::{Item, Memory, MemoryError};
 use tokio::sync::Mutex;
 
-use super::folder::{Folder, private};
+use super::folder::Folder;
 use super::reader::{Next, Reader};
 use super::{blocking, failed, line};
-use crate::Durability;
+use crate::{Durability, private};
 
 /// A session that is open. Its file is locked as long as it lives.
 pub(super) struct Log {
@@ -128,7 +128,7 @@ impl Log {
     fn cut(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
         let aside = self.folder.torn(&self.path);
         let keep = || {
-            let mut aside = private().append(true).create(true).open(&aside)?;
+            let mut aside = private::file().append(true).create(true).open(&aside)?;
             aside.write_all(&[bytes, b"\n"].concat())?;
             aside.sync_all()
         };
@@ -166,10 +166,7 @@ impl Log {
         self.found = None; // whoever appends has loaded
         self.write(&line)?;
         self.items += items.len() as u64;
-        match self.durability {
-            Durability::Effects if !items.iter().any(Item::must_be_durable) => Ok(()),
-            _ => self.sync(),
-        }
+        if self.durability.waits(items) { self.sync() } else { Ok(()) }
     }
 
     /// Writes all of it at the end, or nothing.

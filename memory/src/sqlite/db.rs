@@ -1,6 +1,6 @@
 //! A connection to the file: what makes it ours, how it is begun, how it is set up.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,9 +9,10 @@ use loopwright::MemoryError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::owners::{self, Owners};
+use super::owners::Owners;
 use super::rows;
 use super::trouble::{Trouble, damaged, explain};
+use crate::private;
 
 /// How long a process waits for another one that writes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
         return Err(MemoryError::Failed(format!("{} is no path of a file: give one for the store", path.display())));
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    owners::make(folder).map_err(failed)?;
+    private::make_folder(folder).map_err(failed)?;
     Ok(fs::canonicalize(folder).map_err(failed)?.join(name))
 }
 
@@ -63,11 +64,8 @@ pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
 fn begin(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
     let draft = owners.draft();
     let made = || -> Result<(), Trouble> {
-        let mut options = OpenOptions::new();
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let io = |error: std::io::Error| Trouble::from(MemoryError::Failed(format!("{}: {error}", draft.display())));
-        options.write(true).create_new(true).open(&draft).map_err(io)?;
+        private::file().write(true).create_new(true).open(&draft).map_err(io)?;
         let connection = Connection::open(&draft)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -83,7 +81,7 @@ fn begin(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
             _ => {} // where it is there, another process was faster
         }
         if let Some(folder) = path.parent() {
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            private::sync_folder(folder).map_err(io)?;
         }
         Ok(())
     };

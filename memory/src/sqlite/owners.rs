@@ -3,11 +3,13 @@
 //! The lock goes when its process goes, however that comes. So an owner whose lock can be had is dead, and what it owned
 //! is free.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use loopwright::{Ambient, SystemAmbient};
+
+use crate::private;
 
 /// Ends the names of files that are still being made; they are their owner's.
 const NEW: &str = ".new";
@@ -23,11 +25,11 @@ pub(super) struct Owners {
 impl Owners {
     /// Takes a lock of its own in `folder`, and removes what the dead have left there.
     pub(super) fn new(folder: PathBuf) -> io::Result<Self> {
-        make(&folder)?;
+        private::make_folder(&folder)?;
         loop {
             let token = format!("{}-{:016x}", std::process::id(), SystemAmbient.random());
             let path = folder.join(&token);
-            let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let file = match private::file().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
@@ -85,12 +87,4 @@ impl Drop for Owners {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.folder.join(&self.token)); // whoever sees it finds nobody holding it
     }
-}
-
-/// Makes a folder and those above it, for nobody but the user.
-pub(super) fn make(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
 }

@@ -275,13 +275,13 @@ impl<'c> Writer<'c> {
 
     /// Nobody has it open who lives.
     fn is_free(&self, session: &Session) -> Result<(), Trouble> {
+        if session.owner.is_empty() {
+            return Ok(());
+        }
         let (token, _) = session.owner.split_once('#').unwrap_or_default();
         let own = token == self.owners.token();
         let lives = if own { self.held.contains(&*session.owner) } else { self.owners.is_alive(token) };
-        if lives && !session.owner.is_empty() {
-            return Err(MemoryError::InUse(session.info.id.clone()).into());
-        }
-        Ok(())
+        if lives { Err(MemoryError::InUse(session.info.id.clone()).into()) } else { Ok(()) }
     }
 }
 

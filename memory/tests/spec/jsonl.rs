@@ -10,18 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loopwright::testing::FaultyMemory;
-use loopwright::{Item, Memory, MemoryError, MemoryStore, Message, MessageId, UserMessage};
+use loopwright::{Item, Memory, MemoryError, MemoryStore};
 use loopwright_memory::{Durability, Jsonl};
 use tempfile::TempDir;
 
-/// A directory in RAM, where there is one: many tests open a store thousands of times.
-fn directory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-fn said(text: &str) -> Item {
-    Item::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
-}
+use crate::kit::{directory, said};
 
 async fn append(memory: &dyn Memory, at: u64, items: &[Item]) {
     memory.append(at, items.into()).await.unwrap();

@@ -6,4 +6,5 @@ mod compacting;
 mod conformance;
 mod growth;
 mod jsonl;
+mod kit;
 mod sqlite;

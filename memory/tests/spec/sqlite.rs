@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use loopwright::{
     AssistantMessage, Item, Memory, MemoryError, MemoryStore, Message, MessageId, Part, SessionInfo, StopReason, Usage,
-    UserMessage,
 };
 use loopwright_memory::conformance::{check, check_reopened};
 use loopwright_memory::{Durability, Sqlite};
@@ -19,16 +18,13 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::kit::{directory, said};
+
 /// A folder of its own, in RAM where that is possible, and a path in it.
 fn place() -> (TempDir, PathBuf) {
-    let ram = Path::new("/dev/shm");
-    let folder = if ram.is_dir() { tempfile::tempdir_in(ram) } else { tempfile::tempdir() }.unwrap();
+    let folder = directory();
     let path = folder.path().join("sessions.db");
     (folder, path)
-}
-
-fn said(text: &str) -> Item {
-    Item::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
 }
 
 fn numbered(range: std::ops::Range<u64>) -> Vec<Item> {

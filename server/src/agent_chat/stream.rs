@@ -1,97 +1,109 @@
 //! A run as frames; the run ends with whoever reads them.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::Response;
+use axum::response::sse::Event;
 use futures::{Stream, StreamExt};
 use loopwright::{AgentHandle, EventStream};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::frames::{Frame, Frames};
+use crate::frames::{CutOff, Frame, Frames};
 use crate::metrics::OpenStream;
 use crate::observe::Observer;
-use crate::runs::Permit;
-use crate::sse::HEARTBEAT;
+use crate::shares::Share;
+use crate::sse::alive;
 
-/// A run that somebody reads. Dropped before its end, it is aborted.
-pub(crate) struct Running {
-    events: EventStream,
-    frames: Frames,
-    ready: VecDeque<Frame>,
-    session: Option<Session>,
-    /// The last frame is out.
-    complete: bool,
-    observer: Observer,
-    _open: OpenStream,
-}
+/// The session of a run, before the run has begun and until it has ended. Dropped before its end, the run is aborted.
+pub(crate) struct Session(Option<(AgentHandle, Share)>);
 
-/// What a run holds until it has ended.
-struct Session {
-    handle: AgentHandle,
-    permit: Permit,
-}
-
-impl Running {
-    pub(crate) fn new(
-        handle: AgentHandle,
-        events: EventStream,
-        permit: Permit,
-        observer: Observer,
-        open: OpenStream,
-    ) -> Self {
-        let (session, frames, ready) = (Some(Session { handle, permit }), Frames::default(), VecDeque::new());
-        Running { events, frames, ready, session, complete: false, observer, _open: open }
+impl Session {
+    pub(crate) fn new(handle: AgentHandle, share: Share) -> Self {
+        Session(Some((handle, share)))
+    }
+    /// The run has ended.
+    fn ended(&mut self) {
+        self.0 = None;
     }
 
-    pub(crate) fn into_sse(self) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static> {
-        let events = self.map(|frame| Ok(Event::default().data(frame.json())));
-        Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT))
-    }
-}
-
-impl Stream for Running {
-    type Item = Frame;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
-        let this = &mut *self;
-        loop {
-            if let Some(frame) = this.ready.pop_front() {
-                if matches!(frame, Frame::Complete) {
-                    this.complete = true;
-                    if this.frames.ended() {
-                        this.session = None; // else it is aborted with this stream
-                    }
-                }
-                return Poll::Ready(Some(frame));
-            }
-            if this.complete {
-                return Poll::Ready(None);
-            }
-            match this.events.poll_next_unpin(cx) {
-                Poll::Ready(Some(event)) => {
-                    this.observer.see(&event);
-                    this.frames.tell(&event.event, &mut this.ready);
-                }
-                Poll::Ready(None) if this.frames.ended() => return Poll::Ready(None),
-                Poll::Ready(None) => this.ready.extend(Frames::cut_off(this.events.lagged())),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let (Some(session), Ok(runtime)) = (self.session.take(), tokio::runtime::Handle::try_current()) else { return };
-        // The permit is given back when the run is over: whoever hangs up does not get more of them at a time.
+    /// Aborts the run.
+    fn stop(&mut self) {
+        let (Some((handle, share)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        // The share is given back when the run is over: whoever hangs up does not get more of them at a time.
         runtime.spawn(async move {
-            let Session { handle, permit } = session;
             if handle.abort().await.is_ok() {
                 handle.wait_for_idle().await;
             }
-            drop(permit);
+            drop(share);
         });
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A run that somebody reads.
+pub(crate) struct Running {
+    pub(crate) session: Session,
+    pub(crate) events: EventStream,
+    pub(crate) observer: Observer,
+    /// When the server has no more time for it.
+    pub(crate) over: Pin<Box<WaitForCancellationFutureOwned>>,
+    pub(crate) _open: OpenStream,
+}
+
+impl Running {
+    pub(crate) fn into_response(self) -> Response {
+        let told = Told { running: self, frames: Frames::default(), ready: VecDeque::new(), complete: false };
+        alive(told.map(|frame| Event::default().data(frame.json())))
+    }
+}
+
+/// Its frames.
+struct Told {
+    running: Running,
+    frames: Frames,
+    ready: VecDeque<Frame>,
+    /// The last frame is out.
+    complete: bool,
+}
+
+impl Stream for Told {
+    type Item = Frame;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        let Told { running, frames, ready, complete } = &mut *self;
+        loop {
+            if let Some(frame) = ready.pop_front() {
+                *complete = matches!(frame, Frame::Complete);
+                if *complete && frames.ended() {
+                    running.session.ended();
+                }
+                return Poll::Ready(Some(frame));
+            }
+            if *complete {
+                return Poll::Ready(None);
+            }
+            let cut_off = match running.events.poll_next_unpin(cx) {
+                Poll::Ready(Some(event)) => {
+                    running.observer.see(&event);
+                    frames.tell(&event.event, ready);
+                    continue;
+                }
+                Poll::Ready(None) if running.events.lagged() => CutOff::Lagged,
+                Poll::Ready(None) => CutOff::Gone,
+                Poll::Pending if running.over.as_mut().poll(cx).is_ready() => CutOff::Draining,
+                Poll::Pending => return Poll::Pending,
+            };
+            running.session.stop();
+            ready.extend(Frames::cut_off(cut_off));
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::sessions::{
 const BAD: (u16, &str) = (400, "The body is not what is asked for; `path` says where.");
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
 const IN_USE: (u16, &str) = (409, "The session is in use by another process.");
-const BUSY: (u16, &str) = (429, "Too many runs go on, or too many requests wait.");
+const BUSY: (u16, &str) = (429, "Too many runs go on, too many sessions are open, or too many requests wait.");
 const DRAINING: (u16, &str) = (503, "The server is about to end.");
 
 pub(super) fn all(document: &mut Document) {
@@ -42,7 +42,7 @@ fn sessions(document: &mut Document) {
         .operation("post", "/api/sessions", "Begins a session.")
         .takes::<Settings>()
         .gives::<Created>(201, "The session.")
-        .refuses(&[BAD, (401, "The server has no key for this model."), DRAINING])
+        .refuses(&[BAD, BUSY, DRAINING])
         .add();
     document
         .operation("get", "/api/sessions/{id}", "One session, and whether a run goes on in it.")
@@ -65,11 +65,17 @@ fn sessions(document: &mut Document) {
         .may_take("query", "after", number.clone(), "The number of the last event that the reader has.")
         .may_take("header", "Last-Event-ID", number, "The same, as browsers send it; it comes before `after`.")
         .streams::<Envelope>(
-            "Events; those with a number of their own have it as `id`. `draining`, without data, tells that the server \
-             is about to end.",
+            "Events; those with a number of their own have it as `id`. `draining`, whose data is `{}`, tells that the \
+             server is about to end.",
             &[json!({ "type": "object", "maxProperties": 0 })],
         )
-        .refuses(&[(400, "`after` is no number."), NO_SESSION, (409, "There is no event of this number."), DRAINING])
+        .refuses(&[
+            (400, "`after` is no number."),
+            NO_SESSION,
+            (409, "There is no event of this number."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
 }
 
@@ -84,25 +90,25 @@ fn inputs(document: &mut Document) {
         .operation("post", "/api/sessions/{id}/steer", "Says something that should change the run that goes on.")
         .takes::<Steered>()
         .gives::<Accepted>(202, "It is in the session's log.")
-        .refuses(&[BAD, NO_SESSION, IN_USE])
+        .refuses(&[BAD, NO_SESSION, IN_USE, BUSY, DRAINING])
         .add();
     document
         .operation("post", "/api/sessions/{id}/follow-up", "Says something for when the agent would otherwise stop.")
         .takes::<Said>()
         .gives::<Accepted>(202, "It is in the session's log.")
-        .refuses(&[BAD, NO_SESSION, IN_USE])
+        .refuses(&[BAD, NO_SESSION, IN_USE, BUSY])
         .add();
     document
         .operation("post", "/api/sessions/{id}/continue", "Goes on after an error, an interruption or an abort.")
         .takes::<Nothing>()
         .gives::<Accepted>(202, "It goes on.")
-        .refuses(&[NO_SESSION, (409, "There is nothing to continue, or a run goes on."), DRAINING])
+        .refuses(&[NO_SESSION, (409, "There is nothing to continue, or a run goes on."), BUSY, DRAINING])
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Stops the run that goes on.")
         .takes::<Nothing>()
         .gives::<Accepted>(202, "It stops.")
-        .refuses(&[NO_SESSION, IN_USE])
+        .refuses(&[NO_SESSION, IN_USE, BUSY])
         .add();
 }
 
@@ -111,7 +117,7 @@ fn compaction(document: &mut Document) {
         .operation("post", "/api/sessions/{id}/compact", "Replaces older messages by a summary; done when it answers.")
         .takes::<Compact>()
         .gives::<Compacted>(200, "What was replaced.")
-        .refuses(&[BAD, NO_SESSION, (409, "The agent has no compaction, or it was not done."), DRAINING])
+        .refuses(&[BAD, NO_SESSION, (409, "The agent has no compaction, or it was not done."), BUSY, DRAINING])
         .add();
 }
 
@@ -130,7 +136,7 @@ fn actions(document: &mut Document) {
         .operation("post", "/api/sessions/{id}/actions/{call}", "Answers an action: the first answer counts.")
         .takes::<Answer>()
         .gives::<Decided>(200, "The answer is in the session's log.")
-        .refuses(&[BAD, (404, "There is no such session, or no such call."), gone, DRAINING])
+        .refuses(&[BAD, (404, "There is no such session, or no such call."), gone, BUSY, DRAINING])
         .add();
 }
 

@@ -18,6 +18,7 @@ use super::{refused, with_session};
 use crate::body::JsonBody;
 use crate::config::Server;
 use crate::error::{ApiError, Kind};
+use crate::shares::Client;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -122,12 +123,13 @@ async fn of_session(State(server): State<Server>, Id(id): Id) -> Result<Json<Act
 async fn decide(
     State(server): State<Server>,
     Call(id, call): Call,
+    client: Client,
     JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Json<Decided>, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
     let answer = answer.result(&call)?;
-    let sent = with_session(&server, &id, async |handle| {
+    let sent = with_session(&server, &id, Some(client), async |handle| {
         match handle.send(InputEvent::ExternalActionResult(answer)).await {
             Err(InputError::NotPending(_)) => Ok(None), // what became of it is told
             sent => sent.map(Some),

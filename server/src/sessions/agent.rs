@@ -3,7 +3,7 @@
 use loopwright::{AgentBuilder, GenericAgent};
 use loopwright_memory::Compacting;
 use loopwright_patterns::PiPattern;
-use loopwright_tools::coding_tools_with;
+use loopwright_tools::{Workspace, agents_md, coding_tools_with};
 use serde_json::Value;
 
 use super::bodies::Settings;
@@ -22,12 +22,28 @@ pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<G
         ApiError::new(Kind::BadRequest, why.message).with_path("/model")
     })?;
     let workspace = shared.roots.workspace(settings.work_dir.unwrap_or_else(|| ".".into())).await?;
-    let system = settings.system.unwrap_or_else(|| system(&workspace));
+    let mut system = settings.system.unwrap_or_else(|| system(&workspace));
+    if shared.agents_md {
+        system.push_str(&projects(workspace.clone()).await);
+    }
     let tools = coding_tools_with(workspace, shared.commands.clone());
     let builder = GenericAgent::builder(model, PiPattern).system(system).compaction(Compacting::new());
     let names: Vec<&str> = tools.names().collect();
     let builder = approved(builder, &settings.auto_approve.unwrap_or_default(), &names)?;
     Ok(builder.tools(tools).build()?)
+}
+
+/// What the project says to agents. A session begins without it where it cannot be read.
+async fn projects(workspace: Workspace) -> String {
+    let read = tokio::task::spawn_blocking(move || agents_md(&workspace)).await;
+    match read {
+        Ok(Ok(said)) => said.unwrap_or_default(),
+        Ok(Err(why)) => {
+            tracing::warn!(%why, "AGENTS.md is left out");
+            String::new()
+        }
+        Err(_) => String::new(), // the server ends
+    }
 }
 
 fn approved(builder: AgentBuilder, approve: &[String], tools: &[&str]) -> Result<AgentBuilder, ApiError> {

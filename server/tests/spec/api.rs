@@ -1,11 +1,14 @@
 //! A server in this process, asked without sockets, so that time can be paused; and a store that survives it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{Request, header};
 use futures::FutureExt;
 use http_body_util::BodyExt;
@@ -13,15 +16,17 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use loopwright::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright::{ChatModel, InMemoryStore, Item, Memory, MemoryError, MemoryStore, ModelError, SessionInfo};
-use loopwright_server::{LlmConfig, Models, Server, router};
+use loopwright_server::{LlmConfig, Models, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
-/// A server whose sessions all ask the same scripted model.
+/// A server whose sessions all ask the same scripted model, and a client of it.
+#[derive(Clone)]
 pub(crate) struct Api {
     server: Server,
     routes: TowerToHyperService<axum::Router>,
     pub(crate) store: Arc<dyn MemoryStore>,
-    _root: tempfile::TempDir,
+    pub(crate) root: Arc<tempfile::TempDir>,
+    client: SocketAddr,
 }
 
 struct Scripted(ScriptedModel);
@@ -41,10 +46,25 @@ impl Api {
     }
 
     pub(crate) fn over(store: Arc<dyn MemoryStore>, replies: impl IntoIterator<Item = Script>) -> Api {
-        let (root, model) = (tempfile::tempdir().unwrap(), ScriptedModel::new(replies).forgetful());
+        Api::with(store, replies, |builder| builder)
+    }
+
+    /// With a server that is set up further.
+    pub(crate) fn with(
+        store: Arc<dyn MemoryStore>,
+        replies: impl IntoIterator<Item = Script>,
+        set: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Api {
+        let (root, model) = (Arc::new(tempfile::tempdir().unwrap()), ScriptedModel::new(replies).forgetful());
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
-        let server = Server::builder(Scripted(model)).root(root.path()).store(store.clone()).build().unwrap();
-        Api { routes: TowerToHyperService::new(router(server.clone())), server, store, _root: root }
+        let builder = Server::builder(Scripted(model)).root(root.path()).store(store.clone());
+        let (server, client) = (set(builder).build().unwrap(), ([10, 0, 0, 1], 40_000).into());
+        Api { routes: TowerToHyperService::new(router(server.clone())), server, store, root, client }
+    }
+
+    /// The same server, for a client at another address.
+    pub(crate) fn elsewhere(&self) -> Api {
+        Api { client: ([10, 0, 0, 2], 40_000).into(), ..self.clone() }
     }
 
     /// The process dies, and another one finds what is in the log.
@@ -58,18 +78,39 @@ impl Api {
         self.server.drain(grace).await
     }
 
-    async fn send(&self, request: Request<Body>) -> axum::response::Response {
+    async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
+        request.extensions_mut().insert(ConnectInfo(self.client));
         self.routes.call(request).await.unwrap()
     }
 
     pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
-        let response = self.send(request.body(body).unwrap()).await;
+        self.answer(request.body(body).unwrap()).await
+    }
+
+    /// The answer to a request: its status and its body, as JSON if it is that.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> (u16, Value) {
+        let response = self.send(request).await;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// A request whose client leaves when it has been woken so often; whether it was answered before.
+    pub(crate) async fn leave(&self, wakes: u32, method: &str, path: &str, body: Value) -> bool {
+        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+        let mut answer = std::pin::pin!(self.send(request.body(Body::from(body.to_string())).unwrap()));
+        let mut polled = 0;
+        std::future::poll_fn(move |cx| {
+            if polled > wakes {
+                return Poll::Ready(false);
+            }
+            polled += 1;
+            answer.as_mut().poll(cx).map(|_| true)
+        })
+        .await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

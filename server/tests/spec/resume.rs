@@ -45,7 +45,7 @@ async fn after_every_number_exactly_the_rest_comes() {
         assert_eq!(rest.iter().map(plain).collect::<Vec<_>>(), wanted, "after {after}");
     }
     let (status, refused) = api.try_events(&id, Some(last + 1)).await.err().unwrap();
-    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
+    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
 /// C97: two readers, one of whom reloads at each frame in turn, see the same in the end; of the reply that streams
@@ -224,6 +224,18 @@ async fn a_server_that_ends_tells_its_readers_and_takes_no_new_runs() {
         assert_eq!(rest.last().unwrap().data["end"], "done");
         assert_eq!(reader.next().await, None);
     });
+}
+
+/// C101: what would begin a run by another way than a prompt begins none either.
+#[tokio::test(start_paused = true)]
+async fn a_steer_instead_of_an_answer_begins_no_run_in_a_server_that_ends() {
+    let api = Api::new([Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#)]);
+    let id = api.session(json!({})).await;
+    api.say(&id, "Write.").await;
+    assert_eq!(api.run(&id, None).await.last().unwrap().data["end"], "awaiting_action");
+    api.drain(Duration::from_secs(10)).await;
+    let (status, refused) = api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "Do not." })).await;
+    assert_eq!((status, &refused["error"]["kind"]), (503, &json!("draining")), "{refused}");
 }
 
 /// C101: a run that does not end in time is left as it is, and the next server can go on with it.

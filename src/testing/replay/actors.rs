@@ -11,6 +11,7 @@ use super::compaction::{Step, step};
 use super::difference::Difference;
 use super::progress::{Against, Sent, State};
 use super::stage::Stage;
+use crate::batch::STOPPED_ITSELF;
 use crate::compact::CompactCause;
 use crate::error::{MemoryError, ModelError, ModelErrorKind, Need, ToolError};
 use crate::item::Item;
@@ -268,9 +269,6 @@ impl StandIn {
     }
 }
 
-/// What a tool that stops by itself is answered with.
-const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
-
 #[async_trait]
 impl Tool for StandIn {
     fn spec(&self) -> &Arc<ToolSpec> {
@@ -288,13 +286,15 @@ impl Tool for StandIn {
         if !self.stage.reached(at).await {
             return Err(ToolError::Cancelled);
         }
-        let ToolResult { status, content, details, terminate, .. } = outcome.map_err(ToolError::Suspend)?;
+        let result = outcome.map_err(ToolError::Suspend)?;
+        let why = result.text();
+        let ToolResult { status, content, details, terminate, .. } = result;
         let details = details.map(Arc::unwrap_or_clone);
-        let output = ToolOutput { content, details, terminate };
-        match status {
-            ResultStatus::Error => Err(failure(output)),
-            ResultStatus::Aborted | ResultStatus::OutcomeUnknown => {
-                if text(&output) != STOPPED_ITSELF {
+        match (status, details) {
+            (ResultStatus::Error, Some(details)) => Err(ToolError::FailedWith { why, details }),
+            (ResultStatus::Error, None) => Err(ToolError::Failed(why)),
+            (ResultStatus::Aborted | ResultStatus::OutcomeUnknown, _) => {
+                if why != STOPPED_ITSELF {
                     tokio::select! {
                         () = cx.cancelled() => {}
                         () = over.cancelled() => {}
@@ -302,24 +302,8 @@ impl Tool for StandIn {
                 }
                 Err(ToolError::Cancelled)
             }
-            _ => Ok(output),
+            (_, details) => Ok(ToolOutput { content, details, terminate }),
         }
-    }
-}
-
-fn text(output: &ToolOutput) -> String {
-    let texts = output.content.iter().filter_map(|piece| match piece {
-        crate::Content::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
-}
-
-fn failure(output: ToolOutput) -> ToolError {
-    let why = text(&output);
-    match output.details {
-        Some(details) => ToolError::FailedWith { why, details },
-        None => ToolError::Failed(why),
     }
 }
 

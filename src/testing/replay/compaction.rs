@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::plan::Life;
 use super::progress::State;
 use super::stage::Stage;
 use crate::compact::{Compact, CompactCause, CompactContext, CompactPlan, Replacement, SummaryRequest, check_range};
@@ -84,7 +83,7 @@ impl AsLogged {
 
     /// The log up to the end of this life, and what comes next in it.
     fn next(&self, state: &State) -> Option<(&[Item], usize)> {
-        let life: &Life = &self.stage.lives[state.life];
+        let life = &self.stage.lives[state.life];
         let next = life.next(&self.stage.log, state.at).filter(|_| !state.is_over(life))?;
         Some((&self.stage.log[..life.end], next))
     }

@@ -1,6 +1,7 @@
 //! [`Difference`]: where a replayed session is not as its log, in a sentence.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -50,15 +51,13 @@ impl Difference {
     }
 
     /// The first of the messages that differ, if any do; numbers of messages do not count.
-    pub(super) fn of_messages(
-        number: usize,
-        old: &[std::sync::Arc<Message>],
-        new: &[std::sync::Arc<Message>],
-    ) -> Option<Self> {
-        let body = |messages: &[std::sync::Arc<Message>], at: usize| messages.get(at).map(|m| m.body.clone());
-        let at = (0..old.len().max(new.len())).find(|at| body(old, *at) != body(new, *at))?;
-        let (a, b) = (body(old, at).map(|b| say(&b)), body(new, at).map(|b| say(&b)));
-        let (a, b) = if a == b { (body(old, at).map(json), body(new, at).map(json)) } else { (a, b) };
+    pub(super) fn of_messages(number: usize, old: &[Arc<Message>], new: &[Arc<Message>]) -> Option<Self> {
+        let bodies = |at: usize| (old.get(at).map(|m| &m.body), new.get(at).map(|m| &m.body));
+        let differ = |at: &usize| bodies(*at).0 != bodies(*at).1;
+        let at = (0..old.len().max(new.len())).find(differ)?;
+        let (old, new) = bodies(at);
+        let (a, b) = (old.map(say), new.map(say));
+        let (a, b) = if a == b { (old.map(json), new.map(json)) } else { (a, b) };
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => apart(&a, &b),
             (a, b) => (a.unwrap_or_else(|| "no message".into()), b.unwrap_or_else(|| "no message".into())),
@@ -74,8 +73,8 @@ impl Difference {
     }
 }
 
-fn json(body: Body) -> String {
-    serde_json::to_string(&body).unwrap_or_default()
+fn json(body: &Body) -> String {
+    serde_json::to_string(body).unwrap_or_default()
 }
 
 /// A message as a line for people.

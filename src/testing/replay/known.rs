@@ -14,9 +14,11 @@ use crate::tool::{Approval, Effect, ToolSpec};
 struct Known {
     /// It was there: it ran, was asked about or was offered.
     exists: bool,
+    /// Arguments of calls that were put to the outside.
     asked: Vec<Value>,
-    /// Arguments of calls that nobody asked about: of those that ran, and of those that had not run when they were answered.
+    /// Of calls that ran without that.
     unasked: Vec<Value>,
+    /// Of calls that had neither been asked about nor run when they were answered.
     unstarted: Vec<Value>,
     /// It ran again after a crash.
     again: bool,

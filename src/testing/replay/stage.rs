@@ -3,19 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::difference::{Difference, tell};
 use super::plan::{self, Life};
 use super::progress::{Against, Sent, State};
 use crate::error::InputError;
-use crate::handle::{AgentHandle, Control};
+use crate::handle::AgentHandle;
 use crate::input::InputEvent;
 use crate::item::Item;
 use crate::memory::InMemory;
 use crate::message::CallId;
-use crate::session::{Input, Mail};
 
 /// A log, and how far an agent has followed it.
 pub(super) struct Stage {
@@ -234,9 +233,7 @@ impl Stage {
 
     /// Says this to the agent. It is a difference if that is refused, where it is for sure that this item came of it.
     fn say(self: &Arc<Self>, handle: &AgentHandle, state: &State, event: InputEvent, at: Option<usize>) {
-        let (ack, told) = oneshot::channel();
-        let _ = handle.control.send(Control::Mail(Mail::Input(Box::new(Input { event, ack }))));
-        let (stage, over) = (self.clone(), state.over.clone());
+        let (told, stage, over) = (handle.say(event), self.clone(), state.over.clone());
         tokio::spawn(async move {
             if let Ok(Err(why)) = told.await
                 && let Some(at) = at.filter(|_| !over.is_cancelled())

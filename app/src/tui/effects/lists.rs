@@ -11,7 +11,8 @@ use super::News;
 use super::files::files;
 use super::open::Host;
 use crate::agent::StartError;
-use crate::sessions::{age, write_new};
+use crate::print::age;
+use crate::sessions::write_new;
 use crate::tui::state::{Choice, Source, Told, Tone};
 use crate::{models, store::Session};
 

@@ -9,7 +9,7 @@ use super::News;
 use crate::agent::{self, Allowed, Built, StartError};
 use crate::args::{Options, Which};
 use crate::sessions::place_of;
-use crate::store::{Session, fresh_name};
+use crate::store::{Session, name_or_fresh};
 use crate::tui::state::{Opened, Told};
 
 /// Which session is to be opened.
@@ -113,12 +113,13 @@ impl Host {
                 let session = Session { store, name: name.into(), kept: true, info };
                 // An old one goes on as it was started.
                 let given = if session.info.is_some() { Options::default() } else { self.given.clone() };
-                let options = session.options(&Options { models: self.given.models.clone(), ..given })?;
+                let (models, config) = (self.given.models.clone(), self.given.config.clone());
+                let options = session.options(&Options { models, config, ..given })?;
                 (session, options)
             }
             Target::New => {
                 let (store, kept) = (self.store()?, self.session.as_ref().is_none_or(|session| session.kept));
-                let name = fresh_name(&*store).await?.into();
+                let name = name_or_fresh(None, &*store).await?.into();
                 (Session { store, name, info: None, kept }, self.options.clone())
             }
         };
@@ -176,7 +177,7 @@ impl Host {
                 StartError(format!("There is no message {id} in this conversation: /fork offers those there are."))
             })?),
         };
-        let name = fresh_name(&**store).await?;
+        let name = name_or_fresh(None, &**store).await?;
         match store.fork(&session.name, item, &name).await? {
             0 => Err(StartError("No turn had ended there: there is no past to begin with.".into())),
             _ => Ok(name),

@@ -1,0 +1,195 @@
+//! The settings that a `loopwright.toml` or the environment may hold: their names, what they may be, and who may set them.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::args::Approve;
+
+/// A setting. It is called as its flag is, with `_` for `-`.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its name; those of the table `[serve]` begin with `serve.`.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What it decides that is not for a project's file to say, if it is one of these.
+    pub(crate) risk: Option<&'static str>,
+}
+
+/// What a setting may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Switch,
+    Count,
+    Word(&'static [&'static str]),
+    Approvals,
+    Path,
+    Paths,
+    Names,
+    Address,
+}
+
+const fn key(name: &'static str, kind: Kind) -> Key {
+    Key { name, kind, risk: None }
+}
+
+/// One that only the user's own file, the environment and flags may set.
+const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
+    Key { name, kind, risk: Some(risk) }
+}
+
+const SERVER: &str = "what the server does";
+
+/// All of them, as `loopwright config` lists them.
+pub(crate) const KEYS: &[Key] = &[
+    key("model", Kind::Text),
+    own("base_url", Kind::Text, "which server gets the conversation and the key"),
+    own("models", Kind::Path, "where models are described"),
+    key("system", Kind::Text),
+    key("no_agents_md", Kind::Switch),
+    key("thinking", Kind::Word(&["off", "minimal", "low", "medium", "high", "xhigh"])),
+    key("pattern", Kind::Word(&["generic", "pi"])),
+    key("tool_choice", Kind::Text),
+    key("max_turns", Kind::Count),
+    own("approve", Kind::Approvals, "what runs on your machine unasked"),
+    key("guard", Kind::Switch),
+    own("network", Kind::Switch, "whether commands reach the network"),
+    own("unconfined", Kind::Switch, "whether commands are confined"),
+    own("readable", Kind::Paths, "what commands can read"),
+    own("writable", Kind::Paths, "what commands can write"),
+    own("store", Kind::Path, "where conversations are kept"),
+    own("serve.addr", Kind::Address, SERVER),
+    own("serve.root", Kind::Paths, SERVER),
+    own("serve.host", Kind::Names, SERVER),
+    own("serve.max_runs", Kind::Count, SERVER),
+];
+
+impl Key {
+    /// Its environment variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("LOOPWRIGHT_{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// Its flag.
+    pub(crate) fn flag(&self) -> String {
+        format!("--{}", self.name.rsplit('.').next().unwrap_or(self.name).replace('_', "-"))
+    }
+}
+
+impl Kind {
+    /// What it may be, for people.
+    pub(crate) fn allowed(self) -> String {
+        match self {
+            Kind::Text => "text in quotes".into(),
+            Kind::Switch => "true or false".into(),
+            Kind::Count => format!("a whole number from 1 to {}", u32::MAX),
+            Kind::Word(words) => format!("one of: {}", words.join(", ")),
+            Kind::Approvals => "a list of tools' names, such as [\"edit_file\"], or \"read-only\", or \"all\"".into(),
+            Kind::Path => "a path in quotes".into(),
+            Kind::Paths => "a list of paths, such as [\"/opt/tool\"]".into(),
+            Kind::Names => "a list of names, such as [\"my.host\"]".into(),
+            Kind::Address => "an address and a port, such as \"127.0.0.1:7777\"".into(),
+        }
+    }
+
+    /// The value in the form that options have it; `None` if it is not what it may be. Paths of a file begin at its
+    /// directory, and `~/` at the user's.
+    pub(crate) fn read(self, value: &Value, directory: Option<&Path>) -> Option<Value> {
+        let path = |text: &str| json!(absolute(text, directory));
+        let text = value.as_str().filter(|text| !text.trim().is_empty());
+        Some(match self {
+            Kind::Text => json!(text?),
+            Kind::Switch => json!(value.as_bool()?),
+            Kind::Count => json!(u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)?),
+            Kind::Word(words) => json!(words.iter().find(|word| Some(**word) == text)?),
+            Kind::Path => path(text?),
+            Kind::Address => json!(text?.parse::<SocketAddr>().ok()?),
+            Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
+            Kind::Paths => list(value, path)?,
+            Kind::Names => list(value, |name| json!(name))?,
+        })
+    }
+
+    /// The value of an environment variable. Lists of paths are written as PATH is, other lists with commas.
+    pub(crate) fn of_variable(self, text: &str) -> Value {
+        match self {
+            Kind::Switch => match text {
+                "true" | "1" => json!(true),
+                "false" | "0" => json!(false),
+                other => json!(other),
+            },
+            Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
+            Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
+            Kind::Approvals | Kind::Names => json!(text.split(',').map(str::trim).collect::<Vec<_>>()),
+            _ => json!(text),
+        }
+    }
+}
+
+/// A list of texts; one text is a list of one.
+fn list(value: &Value, each: impl Fn(&str) -> Value) -> Option<Value> {
+    let one = std::slice::from_ref(value);
+    let all = value.as_array().map_or(one, Vec::as_slice).iter();
+    all.map(|item| item.as_str().filter(|text| !text.trim().is_empty()).map(&each)).collect()
+}
+
+fn absolute(text: &str, directory: Option<&Path>) -> PathBuf {
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty());
+    match (directory, text.strip_prefix("~/")) {
+        (Some(directory), Some(rest)) => {
+            home().map_or_else(|| directory.join(text), |home| Path::new(&home).join(rest))
+        }
+        (Some(directory), None) => directory.join(text),
+        (None, _) => text.into(), // the shell has done this
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, ValueEnum};
+
+    use super::*;
+    use crate::args::{Cli, Pattern, Thinking};
+
+    #[test]
+    fn words_are_those_of_the_flags_and_every_setting_has_a_flag() {
+        let words = |name: &str| match KEYS.iter().find(|key| key.name == name).unwrap().kind {
+            Kind::Word(words) => words.to_vec(),
+            kind => panic!("{kind:?}"),
+        };
+        fn named<T: ValueEnum>() -> Vec<String> {
+            T::value_variants().iter().map(|value| value.to_possible_value().unwrap().get_name().into()).collect()
+        }
+        assert_eq!(words("thinking"), named::<Thinking>());
+        assert_eq!(words("pattern"), named::<Pattern>());
+        let cli = Cli::command();
+        for key in KEYS {
+            let command = if key.name.starts_with("serve.") { "serve" } else { "run" };
+            let command = cli.find_subcommand(command).unwrap();
+            assert!(
+                command.get_arguments().any(|arg| arg.get_long().map(|long| format!("--{long}")) == Some(key.flag())),
+                "{}",
+                key.name
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_what_they_may_be_or_nothing() {
+        let read = |kind: Kind, value: Value| kind.read(&value, Some(Path::new("/etc/loopwright")));
+        assert_eq!(read(Kind::Count, json!(0)), None);
+        assert_eq!(read(Kind::Count, json!(1_u64 << 40)), None);
+        assert_eq!(read(Kind::Text, json!(" ")), None);
+        assert_eq!(read(Kind::Path, json!("a.toml")), Some(json!("/etc/loopwright/a.toml")));
+        assert_eq!(read(Kind::Paths, json!(["/a", 1])), None);
+        assert_eq!(read(Kind::Paths, json!("/a")), Some(json!(["/a"])));
+        assert_eq!(read(Kind::Approvals, json!("all")), Some(json!(["all"])));
+        assert_eq!(Kind::Count.read(&Kind::Count.of_variable("many"), None), None);
+        assert_eq!(Kind::Switch.read(&Kind::Switch.of_variable("0"), None), Some(json!(false)));
+        let paths = std::env::join_paths(["/a", "b"]).unwrap();
+        let paths = Kind::Paths.of_variable(paths.to_str().unwrap());
+        assert_eq!(Kind::Paths.read(&paths, None), Some(json!(["/a", "b"])));
+    }
+}

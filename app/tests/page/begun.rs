@@ -1,0 +1,130 @@
+//! Sessions that were begun elsewhere: a tool that asks for more than yes or no, a conversation of thousands of messages,
+//! one that is made shorter.
+
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{AgentBuilder, Decision, Effect, GenericAgent, Item, Need, ToolError, tool_fn};
+use loopwright_patterns::PiPattern;
+use serde_json::{Map, Value, json};
+
+use crate::place::Place;
+
+pub(crate) fn agent(model: ScriptedModel) -> AgentBuilder {
+    GenericAgent::builder(model.forgetful(), PiPattern)
+}
+
+#[test]
+fn a_tool_that_asks_for_something_is_answered() {
+    // The server's own `read_file` goes on with the call.
+    let asking = tool_fn("read_file", "Reads.", async |_: Map<String, Value>, _cx| {
+        let data = json!({ "question": "Which of both is meant?", "choices": ["the old one", "the new one"] });
+        Err::<String, _>(ToolError::Suspend(Need { kind: "choice".into(), data }))
+    });
+    let model = ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);
+    let place = Place::after(&agent(model).tool(asking.effect(Effect::ReadOnly)).build().unwrap(), 1);
+    let tab = place.before();
+    tab.until_text(".card h3", "read_file asks: choice");
+    tab.until_text("#status", "Waits for you");
+    assert!(tab.text(".card").contains("Which of both is meant?"), "{}", tab.text(".card"));
+    tab.screenshot("need");
+    // With keys alone: the keyboard is in the card.
+    tab.until("document.activeElement.matches('.card h3')");
+    for _ in 0..2 {
+        tab.press("Tab", false);
+    }
+    tab.until("document.activeElement.matches('.card .edit')");
+    tab.press("Enter", false);
+    tab.until("document.activeElement.matches('.card .json')");
+    assert_eq!(tab.eval("document.querySelector('.card .approve').disabled"), true, "nothing is no answer");
+    tab.type_text("the new one");
+    tab.until_text(".card .problem", "This is not JSON yet");
+    tab.eval("document.activeElement.select()");
+    tab.type_text("\"the new one\"");
+    tab.press("Tab", false);
+    tab.until("document.activeElement.matches('.card .approve')");
+    tab.press("Enter", false);
+
+    let reply = place.request();
+    assert!(reply.last().contains("Counts sheep"), "{}", reply.last());
+    reply.say("It counts sheep.");
+    tab.until_text("#log", "It counts sheep.");
+    tab.click(".call summary");
+    tab.until_text(".call .note", "Answered.");
+    tab.until("document.activeElement.matches('#prompt, summary')");
+    let answer = Decision::Answer(json!("the new one"));
+    assert!(place.log().iter().any(|item| matches!(item, Item::Decided { decision, .. } if **decision == answer)));
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
+    let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n```rust\nlet a = 1;\n```\n\nAnd so on.";
+    let model = ScriptedModel::new([]).otherwise(Script::text(text));
+    let place = Place::after(&agent(model).build().unwrap(), 1000);
+    let tab = place.before();
+    let shown = "document.querySelector('#log').childElementCount === 2000 && document.querySelector('#status').dataset.state === 'ready'";
+    tab.until(shown);
+    let painted =
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
+    // From the start of the navigation until all is shown and something typed is on the screen; the best of three, since
+    // the machine does other things too.
+    let open = |_| {
+        tab.reload();
+        tab.until(shown);
+        tab.eval("document.querySelector('#prompt').focus()");
+        tab.type_text("Hello");
+        (tab.eval(painted).as_f64().unwrap(), tab.worked())
+    };
+    let (interactive, worked) = [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let key = format!(
+        "{{ const begun = performance.now(); const field = document.querySelector('#prompt');
+           field.value += '!'; field.dispatchEvent(new Event('input')); {painted}.then((end) => end - begun) }}"
+    );
+    let key = tab.eval(&key).as_f64().unwrap();
+    println!(
+        "2,000 messages: interactive after {interactive:.0} ms, of which the page works {worked:.0}; a key: {key:.0} ms"
+    );
+    assert!(interactive < 2000.0, "interactive after {interactive} ms, of which the page works {worked}");
+    assert!(key < 200.0, "a key is drawn after {key} ms");
+    tab.eval("document.querySelector('#prompt').value = ''");
+    tab.say("One more.");
+    place.request().say("Fine.");
+    tab.until("[...document.querySelectorAll('.assistant')].at(-1).innerText.trim() === 'Fine.'");
+}
+
+#[test]
+fn a_conversation_is_compacted_when_somebody_asks_for_it() {
+    let model = ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
+    let place = Place::after(&agent(model).build().unwrap(), 6);
+    let tab = place.before();
+    tab.until_text("#status", "Ready");
+    let before = tab.conversation();
+    tab.say("/compact Mind the sheep.");
+    let mut summary = place.request();
+    assert!(summary.last().contains("Mind the sheep."), "{}", summary.last());
+    tab.until_text("#status", "Compacting…");
+    assert_eq!(tab.eval("document.querySelector('#compact').checkVisibility()"), false);
+    summary.begin();
+    summary.text("They count sheep.");
+    summary.end("stop");
+    tab.until_text(".compaction summary", "messages became a summary · about");
+    tab.until_text("#status", "Ready");
+    tab.click(".compaction summary");
+    tab.until_text(".compaction .thought", "They count sheep.");
+    tab.screenshot("compacted");
+    assert_eq!(tab.conversation()[..before.len()], before, "nothing is taken from who reads");
+
+    tab.click("#compact");
+    tab.until_text("#problem", "There is nothing to compact yet");
+    assert_eq!(tab.eval("document.querySelector('#problem').classList.contains('error')"), false);
+    tab.say("And now?");
+    let reply = place.request();
+    assert!(reply.body.to_string().contains("They count sheep."), "{}", reply.body);
+    reply.say("Goats.");
+    tab.until_text("#log", "Goats.");
+    tab.until("document.querySelector('#problem').hidden");
+    tab.click("#compact");
+    place.request().answer("400 Bad Request", &json!({ "error": { "message": "out of sheep" } }));
+    tab.until_text("#problem", "out of sheep");
+    assert_eq!(tab.count(".again"), 0, "there is nothing to go on with");
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}

@@ -1,0 +1,97 @@
+//! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody reads, a terminal.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use crate::process::{Exit, Process, STORE, loopwright, project};
+
+/// What is run with each output, and its exit code where no text can be written at all.
+const ALL: [(&[&str], i32, i32); 10] = [
+    (&["run", "--model", "offline", "--session", "s", "Read Cargo.toml"], 130, 130),
+    (&["run", "--quiet", "--model", "offline", "Read Cargo.toml"], 130, 130),
+    (&["run", "--json", "--model", "offline", "Read Cargo.toml"], 130, 130),
+    (&["chat", "--model", "offline"], 5, 5),
+    (&["sessions", "list"], 2, 0),
+    (&["sessions", "show", "s"], 2, 0),
+    (&["models"], 2, 0),
+    (&["tools", "list"], 2, 0),
+    (&["config"], 2, 0),
+    (&["completions", "bash"], 2, 0),
+];
+
+/// Runs it with this standard output, and says `Read Cargo.toml` on its standard input.
+fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32, String) {
+    let prompt = Process::file(project, "prompt");
+    std::fs::write(&prompt, "Read Cargo.toml\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
+    command.args(args).current_dir(project.path()).env_clear();
+    command.env("LOOPWRIGHT_STORE", Process::file(project, STORE));
+    command.stdin(File::open(prompt).unwrap()).stdout(out).stderr(Stdio::piped());
+    let done = command.output().unwrap();
+    (done.status.code().unwrap_or(-1), String::from_utf8(done.stderr).unwrap())
+}
+
+/// C122: wherever standard output goes, it gets plain text; where it takes none, that is said once and is an exit code, and a
+/// pipe that its reader has closed is no error of those who only list.
+#[test]
+fn every_command_minds_where_its_output_goes() {
+    let project = project();
+    let begun = loopwright(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
+    assert_eq!(begun.code, 0);
+    for (args, full, closed) in ALL {
+        let file = Process::file(&project, "out");
+        let (code, err) = to(&project, args, File::create(&file).unwrap());
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(code, 0, "{args:?}: {err}");
+        assert!(!text.is_empty() && text.ends_with('\n') && !text.contains('\u{1b}'), "{args:?}: {text}");
+        assert!(!err.contains('\u{1b}'), "{args:?}: {err:?}");
+
+        let (code, err) = to(&project, args, File::options().write(true).open("/dev/full").unwrap());
+        assert_eq!(code, full, "{args:?}: {err}");
+        assert_eq!(err.matches("takes no more text").count(), 1, "{args:?}: {err}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, err) = to(&project, args, writer);
+        assert_eq!(code, closed, "{args:?}: {err}");
+        assert!(!err.contains("panicked"), "{args:?}: {err}");
+
+        let shut = Process::start_as(&project, &["sh", "-c", "exec \"$@\" <prompt >&-", "sh"], args, &[]).end();
+        assert_eq!(shut.code, 0, "{args:?}: {shut:?}");
+    }
+}
+
+/// Runs it in a terminal.
+fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
+    let vars = [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars].concat();
+    Process::start_as(project, &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"], args, &vars).close()
+}
+
+/// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of the command line too.
+#[test]
+fn no_color_is_minded_everywhere() {
+    let project = project();
+    assert_eq!(loopwright(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code, 0);
+    let run = ["run", "--model", "offline", "Hello"];
+    assert!(in_terminal(&project, &run, &[]).out.contains("\u{1b}[2m"));
+    assert!(in_terminal(&project, &run, &[("NO_COLOR", "")]).out.contains("\u{1b}[2m"));
+    let all: [&[&str]; 12] = [
+        &run,
+        &["run", "-v", "--model", "offline", "Hello"],
+        &["run", "--model", "nonsense", "Hello"],
+        &["run", "--max-turns", "0", "Hello"],
+        &["sessions", "list"],
+        &["sessions", "show", "s"],
+        &["models"],
+        &["tools", "list"],
+        &["config"],
+        &["actions"],
+        &["--help"],
+        &["run", "--help"],
+    ];
+    for args in all {
+        let exit = in_terminal(&project, args, &[("NO_COLOR", "1")]);
+        assert!(!exit.out.contains('\u{1b}') && exit.err.is_empty(), "{args:?}: {exit:?}");
+        assert!(!exit.out.is_empty() || args == ["actions"], "{args:?}");
+    }
+}

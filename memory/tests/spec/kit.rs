@@ -1,0 +1,16 @@
+//! What tests of both stores need.
+
+use std::sync::Arc;
+
+use loopwright::{Item, Message, MessageId, UserMessage};
+use tempfile::TempDir;
+
+/// A directory in RAM, where there is one: many tests open a store thousands of times.
+pub(crate) fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A message of the user's.
+pub(crate) fn said(text: &str) -> Item {
+    Item::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
+}

@@ -1,0 +1,219 @@
+//! A session's events for people who may see what is said and done, but not what is on the machine.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::{Stream, StreamExt};
+use loopwright::{
+    AgentEvent, Body, CompactCause, Content, Decision, Envelope, EventStream, Message, Part, RunCause, Update, Usage,
+    UserMessage,
+};
+use serde_json::Value;
+
+/// Gives events a form that anybody may see.
+pub trait ToPublic {
+    /// What a person may see who has no rights on the machine that the agent works on: what the user and the model say,
+    /// which tools run, how calls and runs end, what is asked and that it was answered.
+    ///
+    /// Left out is what tools work with (arguments of calls, what they are needed for, their output and progress), what it
+    /// costs (tokens and money), the texts and kinds of errors, who answers an action and with what, what is said about
+    /// compactions, and data of the application's own (custom events and messages, of which the kind stays). What the
+    /// model says of any of these in its own words is told: an agent whose users must not know something must not know
+    /// it either. Numbers of events stay as they are.
+    fn public(self) -> PublicEvents;
+}
+
+impl ToPublic for EventStream {
+    fn public(self) -> PublicEvents {
+        PublicEvents(self)
+    }
+}
+
+/// Events that anybody may see: see [`ToPublic`].
+pub struct PublicEvents(EventStream);
+
+impl Stream for PublicEvents {
+    type Item = Arc<Envelope>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match ready!(self.0.poll_next_unpin(cx)) {
+                Some(envelope) if is_hidden(&envelope.event) => {}
+                event => return Poll::Ready(event.map(|envelope| public(&envelope))),
+            }
+        }
+    }
+}
+
+/// A piece of what a tool works with. It has no number of its own, so nobody misses it.
+fn is_hidden(event: &AgentEvent) -> bool {
+    matches!(
+        event,
+        AgentEvent::MessageUpdate { update: Update::ToolCall { .. }, .. } | AgentEvent::ToolExecutionUpdate { .. }
+    )
+}
+
+fn public(envelope: &Envelope) -> Arc<Envelope> {
+    let mut envelope = envelope.clone();
+    match &mut envelope.event {
+        AgentEvent::AgentStart { cause: RunCause::Compact { instructions } } => *instructions = None,
+        AgentEvent::MessageEnd { message } => *message = public_message(message),
+        AgentEvent::ToolExecutionStart { arguments, .. } => *arguments = Arc::default(),
+        AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
+        AgentEvent::ExternalAction(action) => {
+            let action = Arc::make_mut(action);
+            (action.arguments, action.digest, action.need) = (Arc::default(), "".into(), None);
+        }
+        AgentEvent::ExternalActionEnd { decision, by, .. } => {
+            *by = None;
+            *decision = Arc::new(match &**decision {
+                Decision::Approve => Decision::Approve,
+                Decision::ApproveWith(_) => Decision::ApproveWith(Value::Null),
+                Decision::Deny(_) => Decision::Deny(String::new()),
+                Decision::Result(_) => Decision::Result(Default::default()),
+                _ => Decision::Answer(Value::Null),
+            });
+        }
+        AgentEvent::TurnEnd { message, tool_results, .. } => {
+            *message = message.as_ref().map(public_message);
+            *tool_results = tool_results.iter().map(public_message).collect();
+        }
+        AgentEvent::Custom { data, .. } => *data = Arc::default(),
+        AgentEvent::Compaction(done) => {
+            let done = Arc::make_mut(done);
+            done.error = done.error.as_ref().map(|_| "There is no summary.".into());
+            (done.tokens_before, done.tokens_after) = (0, 0);
+            if let CompactCause::Asked { instructions } = &mut done.why {
+                *instructions = None;
+            }
+            let content = vec![Content::text("What was said before.")];
+            done.message = Arc::new(Message::new(done.message.id, UserMessage { content }));
+        }
+        AgentEvent::AgentEnd(outcome) => {
+            let outcome = Arc::make_mut(outcome);
+            (outcome.cost, outcome.usage, outcome.model_error) = (0.0, Usage::default(), None);
+            outcome.error = outcome.error.as_ref().map(|_| "The run failed.".into());
+        }
+        _ => {}
+    }
+    Arc::new(envelope)
+}
+
+fn public_message(message: &Arc<Message>) -> Arc<Message> {
+    let mut body = message.body.clone();
+    match &mut body {
+        Body::Assistant(reply) => {
+            reply.usage = Usage::default();
+            for part in &mut reply.parts {
+                if let Part::ToolCall(call) = part {
+                    call.arguments = "{}".into();
+                }
+            }
+        }
+        Body::ToolResult(result) => {
+            result.details = None;
+            let told = if result.is_error() { "The tool failed." } else { "The tool is done." };
+            result.content = vec![Content::text(told)];
+        }
+        Body::Custom(custom) => custom.data = Value::Null,
+        Body::User(_) => return message.clone(),
+    }
+    Arc::new(Message::new(message.id, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright::testing::{Script, ScriptedModel};
+    use loopwright::{
+        CustomMessage, Effect, GenericAgent, ModelErrorKind, ModelInfo, Prices, RunContext, ToolError, ToolOutput,
+        tool_fn,
+    };
+    use loopwright_memory::Compacting;
+    use loopwright_patterns::PiPattern;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Path {
+        path: String,
+    }
+
+    /// C110: public events tell what is said and done, and neither what tools work with nor costs, errors, answers' texts
+    /// and details of compactions.
+    #[tokio::test]
+    async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
+        let asks = |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
+        let usage = Usage { input: 7_654_321, output: 7_654_321, ..Usage::default() };
+        let model = ScriptedModel::new([
+            asks("c1", "look").usage(usage),
+            asks("c2", "fail"),
+            asks("c3", "change"),
+            Script::text("All is said."),
+            Script::text("More is said."),
+            Script::text("secret-summary"),
+            Script::error(ModelErrorKind::Auth, "secret-model-error"),
+        ]);
+        let prices = Prices { input: 1.0, output: 1.0, ..Prices::default() };
+        let look = tool_fn("look", "Looks.", |arguments: Path, cx| async move {
+            cx.update("secret-update").await;
+            cx.progress(1, None, "secret-progress").await;
+            Ok::<_, ToolError>(
+                ToolOutput::text(format!("secret-output {}", arguments.path)).details(json!("secret-details")),
+            )
+        });
+        let fail = tool_fn("fail", "Fails.", |arguments: Path, _| async move {
+            Err::<ToolOutput, _>(ToolError::failed(format!("secret-error at {}", arguments.path)))
+        });
+        let change = tool_fn("change", "Changes.", |_: Path, _| async { Ok::<_, ToolError>("secret-output") });
+        let agent = GenericAgent::builder(model.info(ModelInfo::new("test/priced").with_prices(prices)), PiPattern)
+            .tool(look.effect(Effect::ReadOnly))
+            .tool(fail.effect(Effect::ReadOnly))
+            .tool(change)
+            .compaction(Compacting::new().keep_turns(1))
+            .build()
+            .unwrap();
+        let (handle, events) = agent.run(RunContext::new()).await.unwrap();
+        let asked = handle.prompt("Look").await.unwrap();
+        assert!(asked.cost > 1.0);
+        let action = &handle.pending().await.unwrap()[0];
+        handle.answer(action, Decision::Deny("secret-reason".into())).await.unwrap();
+        handle.wait_for_idle().await;
+        handle.prompt("And more").await.unwrap();
+        assert!(handle.compact(Some("secret-instructions")).await.unwrap()[0].summarised);
+        handle.prompt("And fail").await.unwrap();
+        drop(handle);
+        let told: Vec<Value> = events.public().map(|event| serde_json::to_value(&event).unwrap()).collect().await;
+        let text = Value::from(told.clone()).to_string();
+        for word in
+            ["look", "The tool is done.", "The tool failed.", "deny", "All is said.", "compaction", "The run failed."]
+        {
+            assert!(text.contains(word), "{word} is missing: {text}");
+        }
+        for word in ["secret", "7654321", "auth", "tool_execution_update", action.digest.as_ref()] {
+            assert!(!text.contains(word), "{word} is told: {text}");
+        }
+        let ends = told.iter().filter(|event| event["type"] == "agent_end");
+        assert_eq!(ends.map(|end| end["cost"].as_f64().unwrap()).collect::<Vec<_>>(), [0.0; 5]);
+    }
+
+    #[test]
+    fn public_events_leave_out_what_is_handed_in_and_what_is_the_applications_own() {
+        let custom = CustomMessage { kind: "note".into(), data: json!("secret") };
+        let events = [
+            AgentEvent::ExternalActionEnd {
+                call: "c".into(),
+                decision: Arc::new(Decision::Result(ToolOutput::text("secret").details(json!("secret")))),
+                by: Some("secret".into()),
+            },
+            AgentEvent::Custom { kind: "note".into(), data: Arc::new(json!("secret")) },
+            AgentEvent::MessageEnd { message: Arc::new(Message::new(Default::default(), custom)) },
+        ];
+        for event in events {
+            let (session_id, run_id) = ("s".into(), Default::default());
+            let told = public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event });
+            let told = serde_json::to_string(&told).unwrap();
+            assert!(!told.contains("secret") && told.contains("\"seq\":1"), "{told}");
+        }
+    }
+}

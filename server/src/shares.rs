@@ -1,0 +1,155 @@
+//! What clients have of what is limited, each of them and all together: runs, connections.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::request::Parts;
+use tokio::sync::Notify;
+
+use crate::config::Limits;
+use crate::error::{ApiError, Kind};
+
+/// How long who has too many runs is let wait for one of them: it may have ended a moment ago.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// What is taken at the moment. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Shares(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    counts: Mutex<Counts>,
+    /// Told when something is given back.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    by_client: HashMap<IpAddr, usize>,
+}
+
+/// Who asks: an address, if it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Client(Option<IpAddr>);
+
+/// Somebody's part of it, until it is dropped.
+pub(crate) struct Share {
+    of: Shares,
+    client: Client,
+}
+
+impl Shares {
+    /// One more of this client, if it and all together have not as many already.
+    pub(crate) fn take(&self, client: Client, per_client: usize, all: usize) -> Option<Share> {
+        let mut counts = self.counts();
+        let own = client.0.map_or(0, |ip| counts.by_client.get(&ip).copied().unwrap_or(0));
+        if own >= per_client || counts.all >= all {
+            return None;
+        }
+        counts.all += 1;
+        if let Some(ip) = client.0 {
+            counts.by_client.insert(ip, own + 1);
+        }
+        Some(Share { of: self.clone(), client })
+    }
+
+    /// One more run of this client.
+    pub(crate) async fn begin(&self, client: Client, limits: &Limits) -> Result<Share, ApiError> {
+        let take = || self.take(client, limits.runs_per_client, limits.runs);
+        let ended = self.0.ended.notified();
+        if let Some(share) = take() {
+            return Ok(share);
+        }
+        let _ = tokio::time::timeout(MOMENT, ended).await; // the next line tells
+        take().ok_or_else(|| {
+            let why = "Too many runs go on: wait until one has ended, abort one, or close its connection.";
+            ApiError::new(Kind::TooMany, why)
+        })
+    }
+
+    /// Resolves when nothing is taken.
+    pub(crate) async fn none(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.counts().all == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.of.counts();
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(ip) = self.client.0 {
+            match counts.by_client.get_mut(&ip) {
+                Some(own) if *own > 1 => *own -= 1,
+                _ => drop(counts.by_client.remove(&ip)),
+            }
+        }
+        drop(counts);
+        self.of.0.ended.notify_waiters();
+    }
+}
+
+impl Client {
+    /// Whoever asks from here. The addresses of one IPv6 network of the usual size are one client.
+    pub(crate) fn of(ip: IpAddr) -> Self {
+        Client(Some(match ip.to_canonical() {
+            IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
+            v4 => v4,
+        }))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        Ok(address.map_or(Client(None), |ConnectInfo(address)| Client::of(address.ip())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits { runs_per_client: 2, runs: 3, ..Limits::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_are_counted_by_client_and_given_back() {
+        let (runs, limits) = (Shares::default(), limits());
+        let [a, b, c] = ["10.0.0.1", "2001:db8::1", "2001:db8::2"].map(|ip| Client::of(ip.parse().unwrap()));
+        assert_eq!(b, c, "one network");
+        let (first, second) = (runs.begin(a, &limits).await.unwrap(), runs.begin(a, &limits).await.unwrap());
+        assert!(runs.begin(a, &limits).await.is_err(), "two are its share");
+        let third = runs.begin(b, &limits).await.unwrap();
+        assert!(runs.begin(b, &limits).await.is_err(), "three are all");
+        drop((first, second));
+        assert!(runs.begin(a, &limits).await.is_ok());
+        tokio::join!(runs.none(), async { drop(third) });
+        let counts = runs.counts();
+        assert_eq!((counts.all, counts.by_client.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_at_this_moment_makes_room() {
+        let (runs, limits, client) = (Shares::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
+        let (first, _second) = (runs.begin(client, &limits).await.unwrap(), runs.begin(client, &limits).await.unwrap());
+        let (third, ()) = tokio::join!(runs.begin(client, &limits), async { drop(first) });
+        assert!(third.is_ok());
+    }
+}

@@ -1,0 +1,249 @@
+//! What a client may take: runs and open sessions; and what is left of a request that is given up.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use futures::StreamExt;
+use loopwright::testing::{Gate, Script};
+use loopwright::{BlockKind, InMemoryStore, ModelEvent};
+use serde_json::{Value, json};
+
+use crate::api::{Api, Reader};
+
+fn waits(gate: &Gate) -> Script {
+    Script::new().say("half").gate(gate).say(" whole")
+}
+
+fn refused((status, body): (u16, Value), says: &str) {
+    assert_eq!((status, &body["error"]["kind"]), (429, &json!("too_many")), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains(says), "{body}");
+}
+
+async fn metric(api: &Api, line: &str) -> bool {
+    api.get("/metrics").await.as_str().unwrap().contains(&format!("loopwright_{line}\n"))
+}
+
+fn chat(message: &str) -> Value {
+    let config = json!({ "apiKey": "k", "model": "m", "provider": "openai" });
+    json!({ "message": message, "workDir": ".", "llmConfig": config })
+}
+
+/// C104: runs of live sessions and of requests are one number for each client; further ones are refused until one has
+/// ended, what belongs to a run that goes on is not, and one that waits for an answer is none.
+#[tokio::test(start_paused = true)]
+async fn a_client_has_so_many_runs_and_no_more() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
+    let replies = [writes, waits(&first), waits(&second), Script::text("elsewhere"), Script::text("queued")];
+    let replies = replies.into_iter().chain((0..4).map(|_| Script::text("more")));
+    let api = Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(2, 100));
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(api.session(json!({})).await);
+    }
+    let path = |session: usize, what: &str| format!("/api/sessions/{}/{what}", ids[session]);
+    let say = json!({ "message": "go" });
+    api.say(&ids[0], "Write.").await;
+    let asked = api.run(&ids[0], None).await;
+    assert_eq!(asked.last().unwrap().data["end"], "awaiting_action");
+    let mut readers = [api.events(&ids[1], None).await, api.events(&ids[2], None).await];
+    for (at, reader) in readers.iter_mut().enumerate() {
+        api.say(&ids[at + 1], "go").await;
+        reader.until("message_update").await;
+    }
+
+    let too_many = "Too many runs";
+    refused(api.post(&path(3, "prompt"), say.clone()).await, too_many);
+    refused(api.post(&path(3, "continue"), json!({})).await, too_many);
+    refused(api.post(&path(3, "compact"), json!({})).await, too_many);
+    refused(api.post("/api/agent-chat", chat("go")).await, too_many);
+    let action = api.get("/api/actions").await["actions"][0].clone();
+    let approve = json!({ "digest": action["digest"], "decision": "approve" });
+    let answer = path(0, &format!("actions/{}", action["call"].as_str().unwrap()));
+    refused(api.post(&answer, approve.clone()).await, too_many);
+    refused(api.post(&path(0, "steer"), say.clone()).await, too_many);
+    assert_eq!(api.get("/api/actions").await["actions"][0], action, "nothing was changed");
+
+    let other = api.elsewhere();
+    other.say(&ids[3], "Somebody else has runs of their own.").await;
+    assert_eq!(other.run(&ids[3], None).await.last().unwrap().data["text"], "elsewhere");
+    api.say(&ids[1], "This waits for the run that goes on.").await;
+    assert_eq!(api.post(&path(2, "steer"), say.clone()).await.0, 202);
+
+    first.open();
+    readers[0].until("agent_end").await;
+    assert_eq!(readers[0].until("agent_end").await.last().unwrap().data["text"], "queued");
+    assert_eq!(api.post(&answer, approve).await.0, 200, "there is room");
+    let last = asked.iter().rev().find_map(|frame| frame.id);
+    assert_eq!(api.run(&ids[0], last).await.last().unwrap().data["end"], "done");
+    assert_eq!(api.post("/api/agent-chat", chat("go")).await.0, 200);
+    // What begins no run gives its place back too.
+    for _ in 0..3 {
+        assert_eq!(api.post(&path(3, "compact"), json!({})).await.0, 200);
+        assert_eq!(api.post(&path(3, "continue"), json!({})).await.0, 409);
+    }
+    assert_eq!(api.post(&path(2, "abort"), json!({})).await.0, 202);
+    readers[1].until("agent_end").await;
+}
+
+/// C105: so many sessions are open at a time; those that nobody uses make room, the one whose last use is longest ago first,
+/// and never one with a run or a reader.
+#[tokio::test(start_paused = true)]
+async fn so_many_sessions_are_open_at_a_time() {
+    let gate = Gate::new();
+    let api = Api::with(Arc::new(InMemoryStore::new()), [waits(&gate)], |builder| builder.max_open_sessions(2));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(api.session(json!({})).await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(metric(&api, "live_sessions 2").await);
+    let reader = api.events(&ids[0], None).await; // instead of the second, which was used before the third
+    api.say(&ids[2], "go").await;
+    let full = "Too many sessions are open";
+    refused(api.post("/api/sessions", json!({})).await, full);
+    refused(api.try_events(&ids[1], None).await.err().unwrap(), full);
+    assert_eq!(api.get(&format!("/api/sessions/{}", ids[2])).await["running"], true);
+    assert_eq!(api.get(&format!("/api/sessions/{}", ids[1])).await["running"], false, "what needs no opening goes on");
+    assert!(metric(&api, "live_sessions 2").await, "no slot is left of what was refused");
+    drop(reader);
+    let mut reader = api.events(&ids[1], None).await;
+    assert!(reader.ready().is_none(), "nothing has happened in it");
+    gate.open();
+    assert_eq!(api.run(&ids[2], None).await.last().unwrap().data["end"], "done");
+}
+
+/// A session is not deleted under a run that begins at this moment.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_not_deleted_right_after_a_prompt() {
+    let api = Api::new([Script::new().say("half").hang()]);
+    let id = api.session(json!({})).await;
+    api.say(&id, "go").await;
+    let path = format!("/api/sessions/{id}");
+    let answer = tokio::time::timeout(Duration::from_secs(1), api.call("DELETE", &path, None)).await.unwrap();
+    assert_eq!((answer.0, &answer.1["error"]["kind"]), (409, &json!("conflict")), "{answer:?}");
+    assert_eq!(api.get(&path).await["running"], true);
+}
+
+/// C105: a request that is given up at any moment leaves no session open for longer than an idle one is.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_leaves_nothing_open() {
+    let first = Api::new([]);
+    let id = first.session(json!({})).await;
+    let cases = [("POST", "/api/sessions".to_owned()), ("GET", format!("/api/sessions/{id}/events"))];
+    for (method, path) in cases {
+        let mut wakes = 0;
+        loop {
+            let api = first.killed(&id, []).await;
+            if api.leave(wakes, method, &path, json!({})).await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(121)).await;
+            assert!(metric(&api, "live_sessions 0").await, "{method} {path}, left when it was woken {wakes} times");
+            wakes += 1;
+        }
+        assert!(wakes > 0, "{method} {path} was answered at once");
+    }
+}
+
+/// C106: a client that leaves while its run is being begun ends it, at whatever moment that is.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_its_run_begins_ends_it() {
+    let mut wakes = 0;
+    loop {
+        let slow = Script::new().stream(["I ", "write."], Duration::from_secs(1));
+        let writes = slow.call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
+        let api = Api::with(Arc::new(InMemoryStore::new()), [writes, Script::text("Done.")], |b| b.max_runs(1, 1));
+        if api.leave(wakes, "POST", "/api/agent-chat", chat("Write.")).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!api.root.path().join("new.txt").exists(), "left when it was woken {wakes} times, it went on");
+        let (status, answer) = api.post("/api/agent-chat", chat("Again.")).await;
+        assert_eq!(status, 200, "its place is free again: {answer}");
+        wakes += 1;
+    }
+    assert!(wakes > 0, "it was answered at once");
+}
+
+/// C107: a client of `/api/agent-chat` that has not read 65,536 events is told so at the end, and its run is stopped.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_lags_is_told_and_its_run_is_stopped() {
+    let call = |n: u32| BlockKind::ToolCall { id: format!("c{n}").as_str().into(), name: "read_file".into() };
+    let much = (0..65_600).fold(Script::new(), |script, block| {
+        let script = script.event(ModelEvent::BlockStart { block, kind: call(block) });
+        script.event(ModelEvent::BlockEnd { block, signature: None })
+    });
+    let replies = [much.hang(), Script::text("Done.")];
+    let api = Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(1, 1));
+    let mut reader = api.stream("/api/agent-chat", chat("Talk.")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told(&mut reader).await, ["agent_start", "thinking_start", "error too_slow", "complete"]);
+    assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its place is free again");
+}
+
+/// C108: a run of `/api/agent-chat` ends in the grace of a server that ends, or is stopped then; `complete` is its last frame
+/// in either case, after an `error` where it was stopped.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_outlives_the_grace_has_a_last_frame() {
+    let gate = Gate::new();
+    for (reply, in_time, end) in [
+        (Script::new().say("half").gate(&gate), true, vec!["content", "thinking_end", "complete"]),
+        (Script::new().say("half").hang(), false, vec!["content", "error draining", "complete"]),
+    ] {
+        let api = Api::new([reply]);
+        let mut reader = api.stream("/api/agent-chat", chat("Talk.")).await;
+        let begun = tokio::time::Instant::now();
+        let (frames, ()) = tokio::join!(told(&mut reader), async {
+            tokio::join!(api.drain(Duration::from_secs(7)), async {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                gate.open();
+            });
+        });
+        assert_eq!(frames[2..], end);
+        assert_eq!(begun.elapsed().as_secs(), if in_time { 5 } else { 7 });
+        drop(reader);
+        assert!(metric(&api, "runs_active 0").await && metric(&api, "event_streams 0").await);
+    }
+}
+
+/// C109: of all bodies together so much is held and no more; what arrives slowly holds what has come of it, and gives it back.
+#[tokio::test(start_paused = true)]
+async fn so_much_is_held_of_all_bodies_together() {
+    let api = Api::with(Arc::new(InMemoryStore::new()), [], |builder| builder.max_bodies(1_000_000));
+    let begins = |size: usize| {
+        let (first, never) =
+            (futures::stream::iter([Ok::<_, Infallible>(vec![b' '; size])]), futures::stream::pending());
+        let body = Body::from_stream(first.chain(never));
+        Request::post("/api/sessions").header("content-type", "application/json").body(body).unwrap()
+    };
+    let named = |length: usize| json!({ "name": "n".repeat(length) });
+    let slow = [api.answer(begins(300_000)), api.answer(begins(300_000))];
+    let mut slow = futures::future::join_all(slow);
+    assert!(futures::poll!(&mut slow).is_pending());
+    refused(api.post("/api/sessions", named(500_000)).await, "Too many large requests");
+    assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "there is room for it");
+    for _ in 0..5 {
+        assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "it was given back");
+    }
+    let answers = slow.await; // thirty seconds later
+    assert!(
+        answers.iter().all(|(status, body)| *status == 400 && body.to_string().contains("too long")),
+        "{answers:?}"
+    );
+    assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
+}
+
+/// The types of the frames up to the end, and of an `error` its kind.
+async fn told(reader: &mut Reader) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Some(frame) = reader.next_text().await {
+        let frame: Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
+        let [kind, error] = [&frame["type"], &frame["kind"]].map(|word| word.as_str().unwrap_or_default().to_owned());
+        told.push(format!("{kind} {error}").trim().to_owned());
+    }
+    told
+}
