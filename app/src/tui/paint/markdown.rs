@@ -21,7 +21,7 @@ mod units;
 use ratatui::text::Line;
 
 use self::place::{Open, Place};
-use self::units::{Kind, Unit, units};
+use self::units::{Kind, units};
 use super::highlight::is_warm;
 use super::theme::Theme;
 
@@ -104,11 +104,9 @@ impl Markdown {
             // Program text is laid out by the line as soon as it begins.
             if found.len() > 1 || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_))) {
                 self.work += source.len() as u64;
-                // A paragraph that is to be cut is looked at by itself, as it would be if it came more slowly.
-                let long = |pair: &[Unit]| {
-                    pair[0].kind == Kind::Paragraph && pair[1].start - pair[0].start >= self.limit / PARAGRAPH
-                };
-                let count = found.windows(2).skip(1).position(long).map_or(found.len() - 1, |before| before + 1);
+                // A unit may have to be cut, which is decided when it is the first; in a small window none is so long.
+                let small = size / 2 < self.limit / PARAGRAPH;
+                let count = if small { found.len() - 1 } else { (found.len() - 1).min(1) };
                 self.place.put(&source, &found, count, self.width, &self.theme, &mut self.lines);
                 return true;
             }
