@@ -148,6 +148,9 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.types("e"); // the editor is `sed`
     terminal.screen.until(GIVEN_BACK);
     terminal.screen.until(TAKEN);
+    terminal.screen.until("your changes?");
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
     request.say("Done.");

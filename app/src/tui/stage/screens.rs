@@ -212,3 +212,17 @@ async fn a_session_that_is_opened_again_asks_again() {
     stage.open(ModelInfo::new("test/scripted")).await;
     assert_snapshot!(stage.screen());
 }
+
+/// What is sent before anybody can hear it goes out when somebody can, unless the user writes on.
+#[tokio::test]
+async fn enter_while_a_session_opens_is_not_lost() {
+    for (more, answered) in [("", true), (" there", false)] {
+        let rig = Rig::new(PiPattern, [Script::text("Hello.")], plain).await;
+        let mut stage = Stage::before(USUAL, rig);
+        stage.enter("hello").await;
+        stage.types(more).await;
+        stage.open(ModelInfo::new("test/scripted")).await;
+        assert_eq!(stage.state.is_working(), answered);
+        assert_eq!(stage.state.prompt.text(), if answered { "" } else { "hello there" });
+    }
+}

@@ -124,11 +124,13 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     assert!(matches!(&effects[0], Effect::Edit { json, .. } if json.contains("\"ls\"")), "{effects:?}");
     assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{".into() }), []);
     assert!(state.dialog.problem.as_ref().unwrap().contains("not JSON"));
-    let effects = state.told(Told::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() });
-    assert_eq!(decided(&effects[0]), &Decision::ApproveWith(json!({ "command": "pwd" })));
+    let changed = Decision::ApproveWith(json!({ "command": "pwd" }));
+    assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() }), []);
+    assert_eq!((state.dialog.problem.as_ref(), state.dialog.is_changed(&"c3".into())), (None, true));
+    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &changed);
     state.told(Told::Refused { call: "c3".into(), why: "it does not fit".into() });
     assert_eq!(state.dialog.problem.as_deref(), Some("It does not fit."));
-    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
+    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &changed, "what is shown is what runs");
 
     // Somebody types: the dialog waits until it is asked for.
     let mut state = working();
@@ -177,7 +179,8 @@ fn without_an_editor_arguments_are_edited_in_the_dialog() {
     state.told(Told::NoEditor { call: "c1".into(), json: "{}".into() });
     key(&mut state, KeyCode::Left);
     types(&mut state, "\"a\": 1");
-    assert_eq!(decided(&control(&mut state, 's')[0]), &Decision::ApproveWith(json!({ "a": 1 })));
+    assert_eq!(control(&mut state, 's'), []);
+    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::ApproveWith(json!({ "a": 1 })));
 }
 
 #[test]
