@@ -16,7 +16,10 @@ pub(crate) enum Kind {
     Line,
 }
 
-/// Serves on a free port; each reply has so many deltas, then the word `finis`.
+/// A letter that stands nowhere else: as only cells that change are written, words may come in pieces.
+pub(crate) const LAST: char = 'Ж';
+
+/// Serves on a free port; each reply has so many deltas, then the letter.
 pub(crate) fn serve(kind: Kind, deltas: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,15 +46,18 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64) -> Option<()> {
     let mut out = std::io::BufWriter::with_capacity(1 << 14, stream);
     out.write_all(HEAD.as_bytes()).ok()?;
     for number in 0..deltas {
-        let delta = serde_json::Value::from(word(kind, number));
-        let chunk = format!(
-            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{delta}}},\"finish_reason\":null}}]}}\n\n"
-        );
-        out.write_all(chunk.as_bytes()).ok()?;
+        say(&mut out, word(kind, number))?;
     }
-    let last = "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\\n```\\n\\nfinis\"},\"finish_reason\":\"stop\"}]}";
+    say(&mut out, &format!("\n```\n\n{LAST}"))?;
+    let last = "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";
     out.write_all(format!("data: {last}\n\ndata: [DONE]\n\n").as_bytes()).ok()?;
     out.flush().ok()
+}
+
+fn say(out: &mut impl Write, text: &str) -> Option<()> {
+    let text = serde_json::Value::from(text);
+    let delta = format!("{{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}},\"finish_reason\":null}}]}}");
+    out.write_all(format!("data: {delta}\n\n").as_bytes()).ok()
 }
 
 /// The next piece of the reply.

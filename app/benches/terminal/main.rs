@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     held("from exec to the first frame, median", start(), 50.0 * slack, "ms");
     for (name, kind) in [("Markdown", Kind::Markdown), ("code", Kind::Code), ("one line", Kind::Line)] {
         let flood = stream(kind);
-        println!("| {name}: {DELTAS} deltas in | {:.2} s | |", flood.seconds);
+        println!("| {name}: {DELTAS} deltas, {} keys in | {:.2} s | |", flood.keys, flood.seconds);
         held(&format!("{name}: cores used"), flood.cores, 1.0, "cores");
         held(&format!("{name}: frames in a second"), flood.frames, 60.5, "frames");
         held(&format!("{name}: key to frame, 95 of 100"), flood.key_ms, 50.0 * slack, "ms");
@@ -77,6 +77,7 @@ fn start() -> f64 {
 
 struct Flood {
     seconds: f64,
+    keys: usize,
     cores: f64,
     frames: f64,
     key_ms: f64,
@@ -89,22 +90,27 @@ fn stream(kind: Kind) -> Flood {
     let url = format!("http://{}/v1", flood::serve(kind, DELTAS));
     let mut terminal = Terminal::start(dir.path(), &["--model", "local/flood", "--base-url", &url]);
     terminal.until_frame();
-    terminal.press("g");
-    terminal.until("g");
+    terminal.press("Щ");
+    terminal.until("Щ");
     terminal.watch(Duration::from_millis(500)); // what it does once, such as reading its list of languages
     let (cpu, frames, ram) = (terminal.cpu(), terminal.frames, terminal.most_mib());
     let begun = terminal.press("\r");
-    terminal.until("bead");
-    let mut keys = Vec::new();
-    for letter in LETTERS.chars() {
-        let pressed = terminal.press(&letter.to_string());
-        keys.push((terminal.until(&letter.to_string()) - pressed).as_secs_f64() * 1000.0);
-        terminal.watch(Duration::from_millis(20));
+    let (mut keys, last) = (Vec::new(), flood::LAST.to_string());
+    for letter in LETTERS.chars().cycle().map(|letter| letter.to_string()) {
+        let pressed = terminal.press(&letter);
+        let came = terminal.wait(&[&last, &letter], Duration::from_secs(60));
+        match came.expect("the reply ends") {
+            (0, _) => break,
+            (_, time) => keys.push((time - pressed).as_secs_f64() * 1000.0),
+        }
+        if terminal.wait(&[&last], Duration::from_millis(5)).is_some() {
+            break;
+        }
     }
-    terminal.until("finis");
     let seconds = begun.elapsed().as_secs_f64();
     Flood {
         seconds,
+        keys: keys.len(),
         cores: (terminal.cpu() - cpu) / seconds,
         frames: (terminal.frames - frames) as f64 / seconds,
         key_ms: part(keys, 0.95),
@@ -124,8 +130,7 @@ fn long_session() -> Long {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     let mut terminal = Terminal::start(dir.path(), &["--model", "offline", "--session", "long"]);
-    let last = format!("question {}", MESSAGES / 2);
-    let open_ms = (terminal.until(&last) - terminal.started).as_secs_f64() * 1000.0;
+    let open_ms = (terminal.until(&flood::LAST.to_string()) - terminal.started).as_secs_f64() * 1000.0;
     terminal.watch(Duration::from_millis(500));
     let (cpu, pages) = (terminal.cpu(), 200);
     let times = (0..pages).map(|_| {
@@ -148,7 +153,8 @@ fn write(dir: &std::path::Path) {
         let (handle, events) = agent.run(RunContext::new().stored(&store, "long").await.unwrap()).await.unwrap();
         drop(events);
         for number in 1..=MESSAGES / 2 {
-            handle.prompt(format!("question {number}")).await.unwrap();
+            let mark = if number == MESSAGES / 2 { flood::LAST } else { '?' };
+            handle.prompt(format!("question {number} {mark}")).await.unwrap();
         }
     });
     println!("| (writing {MESSAGES} messages took {:.1} s) | | |", begun.elapsed().as_secs_f64());

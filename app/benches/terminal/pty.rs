@@ -68,18 +68,20 @@ impl Terminal {
 
     /// Waits until this is written, after what was waited for before, and gives when it came.
     pub(crate) fn until(&mut self, wanted: &str) -> Instant {
-        let deadline = Instant::now() + PATIENCE;
+        let came = self.wait(&[wanted], PATIENCE);
+        came.unwrap_or_else(|| panic!("`{wanted}` never came; there was: {}", String::from_utf8_lossy(&self.bytes))).1
+    }
+
+    /// Waits so long until one of these is written; which one, and when.
+    pub(crate) fn wait(&mut self, wanted: &[&str], time: Duration) -> Option<(usize, Instant)> {
+        let deadline = Instant::now() + time;
         loop {
-            let (time, bytes) = match self.written.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(written) => written,
-                Err(why) => {
-                    panic!("`{wanted}` never came ({why}); there was: {}", String::from_utf8_lossy(&self.bytes))
-                }
-            };
+            let (time, bytes) = self.written.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
             self.take(&bytes);
-            if let Some(at) = find(&self.bytes, wanted.as_bytes()) {
-                self.bytes.drain(..at + wanted.len());
-                return time;
+            let found = wanted.iter().map(|wanted| find(&self.bytes, wanted.as_bytes()).map(|at| at + wanted.len()));
+            if let Some((which, end)) = found.enumerate().find_map(|(which, end)| Some((which, end?))) {
+                self.bytes.drain(..end);
+                return Some((which, time));
             }
         }
     }
@@ -91,10 +93,7 @@ impl Terminal {
 
     /// Looks at what comes until so much time has passed.
     pub(crate) fn watch(&mut self, time: Duration) {
-        let end = Instant::now() + time;
-        while let Ok((_, bytes)) = self.written.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.take(&bytes);
-        }
+        let _ = self.wait(&[], time);
     }
 
     fn take(&mut self, bytes: &[u8]) {
