@@ -172,7 +172,7 @@ fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
     request.text("\n\nTHE-END");
     request.end("stop");
     terminal.screen.until("THE-END");
-    let most = began.elapsed().as_secs_f64() * 60.0 + 2.0;
+    let most = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
     let frames = terminal.screen.so_far().matches(FRAME).count() - before;
     assert!(frames as f64 <= most && frames > 0, "{frames} frames, {most} are allowed");
 }
