@@ -138,8 +138,10 @@ pub(super) struct Highlighter {
 }
 
 impl Highlighter {
-    /// For a language by the name or the extension that people write after a fence, such as `rust` or `py`.
-    pub(super) fn new(language: &str) -> Self {
+    /// For a language by what people write after a fence, such as `rust`, `py` or `rust,ignore`.
+    pub(super) fn new(info: &str) -> Self {
+        let info = info.trim_start_matches(['{', '.']);
+        let language = info.split([' ', ',', '{', '}', ':', '\t']).next().unwrap_or_default();
         let state = LANGUAGES.get().and_then(|languages| find(&languages.set, language));
         Highlighter { state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())), left: MOST }
     }

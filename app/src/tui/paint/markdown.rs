@@ -3,12 +3,12 @@
 //! The text is cut into units: the blocks of the document, of a list each item, and of program text each line. Once
 //! the next unit has begun, a unit is settled: it is laid out for good, by itself, and not looked at again. Where a
 //! unit ends depends on nothing that comes after it, so the result is the same however the text was handed over. A
-//! unit of more than [`LIMIT`] bytes is cut too, at a place that depends on these bytes only. So an update costs what
+//! unit of more than [`LIMIT`] bytes, or a quarter of that if it is a paragraph, is cut too, at a place that depends on these bytes only. So an update costs what
 //! is new and at most `LIMIT` bytes before it, a few times each.
 //!
 //! It follows that a reference such as `[text][1]` is a link only if its definition is in the same unit, or between it
 //! and the next; definitions are shown as they are written, dimmed, so that nothing is lost. Emphasis does not go on
-//! where a paragraph of more than `LIMIT` bytes was cut; a table that long has its head again there; and of a quote,
+//! where a long paragraph was cut; a table that long has its head again there; and of a quote,
 //! an item or HTML that long the rest is laid out as if it stood alone.
 
 mod painter;
@@ -29,6 +29,8 @@ use super::theme::Theme;
 const LIMIT: usize = 16 * 1024;
 /// In this part of it, and then in twice as much, the end of a unit is looked for.
 const FIRST: usize = 32;
+/// A paragraph is cut if it is longer than this part of it, since parsers take long for long ones.
+const PARAGRAPH: usize = 4;
 
 /// A text in Markdown, and the lines that it makes in a column of a width.
 pub(crate) struct Markdown {
@@ -102,16 +104,23 @@ impl Markdown {
             // Program text is laid out by the line as soon as it begins.
             if found.len() > 1 || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_))) {
                 self.work += source.len() as u64;
-                self.place.put(&source, &found, found.len() - 1, self.width, &self.theme, &mut self.lines);
+                // A unit may have to be cut, which is decided when it is the first; in a small window none is so long.
+                let small = size / 2 < self.limit / PARAGRAPH;
+                let count = if small { found.len() - 1 } else { (found.len() - 1).min(1) };
+                self.place.put(&source, &found, count, self.width, &self.theme, &mut self.lines);
                 return true;
             }
             if rest.len() < size {
                 return false;
             }
-            if size >= self.limit {
+            let text = found.first().is_none_or(|first| first.kind == Kind::Paragraph);
+            if size >= self.limit || text && size >= self.limit / PARAGRAPH {
+                let paragraphs_only = size < self.limit;
                 self.work += 2 * window.len() as u64;
-                self.place.cut(window, whole_lines, self.width, &self.theme, &mut self.lines);
-                return true;
+                let place = &mut self.place;
+                if place.cut(window, whole_lines, paragraphs_only, self.width, &self.theme, &mut self.lines) {
+                    return true;
+                }
             }
             size = (2 * size).min(self.limit);
         }

@@ -1,4 +1,4 @@
-//! A tool call: [`tool`] as it is written, runs and ends, and [`arguments`] for the one who is to allow it.
+//! A tool call: [`tool`] as it is written, runs and ends, and [`arguments()`] for the one who is to allow it.
 
 mod arguments;
 mod telling;

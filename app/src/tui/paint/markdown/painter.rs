@@ -6,8 +6,7 @@ use ratatui::text::Line;
 
 use super::super::code::Code;
 use super::super::flow::{Break, Flow, Piece, add, columns, shorten, wrap};
-use super::super::highlight::Highlighter;
-use super::super::theme::Theme;
+use super::super::{highlight::Highlighter, theme::Theme};
 use super::table::Table;
 use super::units::{blank_before, parse};
 
@@ -20,8 +19,7 @@ struct Inset {
     width: usize,
 }
 
-/// Text that is gathered for something else than the flow.
-#[derive(Default)]
+/// A link or an image, as far as it is read.
 struct Link {
     /// Where it leads.
     to: String,
@@ -181,7 +179,7 @@ impl<'a> Painter<'a> {
             Tag::CodeBlock(kind) => {
                 self.separate(place);
                 let language = match kind {
-                    CodeBlockKind::Fenced(info) => language(&info).to_owned(),
+                    CodeBlockKind::Fenced(info) => info.to_string(),
                     CodeBlockKind::Indented => String::new(),
                 };
                 self.code = Some((language, String::new()));
@@ -387,11 +385,6 @@ impl<'a> Painter<'a> {
     }
 }
 
-/// The first word behind a fence, such as `rust` of `rust,ignore`.
-pub(super) fn language(info: &str) -> &str {
-    info.trim_start_matches(['{', '.']).split([' ', ',', '{', '}', ':', '\t']).next().unwrap_or_default()
-}
-
 /// Whether it must be told where a link leads, because its text does not say so.
 fn shown_too(link: &Link) -> bool {
     let bare = |url: &str| {
@@ -403,6 +396,5 @@ fn shown_too(link: &Link) -> bool {
 }
 
 fn is_break(html: &str) -> bool {
-    let name = html.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
-    name.eq_ignore_ascii_case("br")
+    html.trim_matches(['<', '/', '>', ' ']).eq_ignore_ascii_case("br")
 }

@@ -8,7 +8,7 @@ use super::super::code::Code;
 use super::super::flow::Flow;
 use super::super::highlight::Highlighter;
 use super::super::theme::Theme;
-use super::painter::{Painter, language};
+use super::painter::Painter;
 use super::units::{Fence, Kind, Unit, blank_before, cut_anywhere, cut_paragraph, units};
 
 /// How far the text is settled.
@@ -79,7 +79,7 @@ impl Place {
                 }
                 self.space(lines);
                 let fence = Fence::new(&source[unit.start..unit.start + end]);
-                self.open = Open::Code(fence, Code::new(width, Highlighter::new(language(info))));
+                self.open = Open::Code(fence, Code::new(width, Highlighter::new(info)));
                 self.at = base + unit.start + end + 1 - head;
                 return;
             }
@@ -132,20 +132,30 @@ impl Place {
     }
 
     /// Lays out the beginning of a unit that is longer than what is laid out together: the window is full of it.
+    /// Says whether it did; if asked to, only what is a paragraph.
     pub(super) fn cut(
         &mut self,
         window: &str,
         whole_lines: usize,
+        paragraphs_only: bool,
         width: usize,
         theme: &Theme,
         lines: &mut Vec<Line<'static>>,
-    ) {
+    ) -> bool {
         let source = self.source(window).into_owned();
         let found = units(&source, self.number());
         let first = found.first().map(|unit| &unit.kind);
         if first == Some(&Kind::Paragraph) {
             let source = &source[..found.get(1).map_or(source.len(), |next| next.start)];
-            return self.cut_paragraph(&source[..cut_paragraph(source)], width, theme, lines);
+            self.cut_paragraph(&source[..cut_paragraph(source)], width, theme, lines);
+            return true;
+        }
+        if paragraphs_only {
+            return false;
+        }
+        if found.len() > 1 {
+            self.put(&source, &found, 1, width, theme, lines);
+            return true;
         }
         let cut = if whole_lines > 0 { whole_lines } else { cut_anywhere(window) };
         let head = match (first, &self.open) {
@@ -164,6 +174,7 @@ impl Place {
         if let Some(head) = head {
             self.open = Open::Table(head);
         }
+        true
     }
 
     fn cut_paragraph(&mut self, source: &str, width: usize, theme: &Theme, lines: &mut Vec<Line<'static>>) {
