@@ -282,10 +282,10 @@ impl Ui {
 /// How much text an event brings, in bytes.
 fn text_of(event: &AgentEvent) -> usize {
     match event {
-        AgentEvent::MessageUpdate { update, .. } => match update {
-            Update::Text { delta, .. } | Update::Thinking { delta, .. } | Update::ToolCall { delta, .. } => delta.len(),
-            _ => 0,
-        },
+        AgentEvent::MessageUpdate {
+            update: Update::Text { delta, .. } | Update::Thinking { delta, .. } | Update::ToolCall { delta, .. },
+            ..
+        } => delta.len(),
         AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),
         _ => 0,
     }
