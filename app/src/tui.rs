@@ -256,6 +256,10 @@ impl Ui {
         match effect {
             Effect::Scroll(how) => self.view.scroll(&self.state, how),
             Effect::Quit => self.leave = Some(0),
+            Effect::Redraw => {
+                self.screen.clear()?;
+                self.changed();
+            }
             Effect::Suspend => {
                 self.keys = None;
                 self.screen.give_back();

@@ -70,6 +70,11 @@ impl Screen {
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
         self.taken.is.store(false, Ordering::SeqCst);
         self.taken.take()?;
+        self.clear()
+    }
+
+    /// Draws everything anew the next time.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader take the answer.
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(self.out.clone()))?;

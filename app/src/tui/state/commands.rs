@@ -43,6 +43,7 @@ Ctrl+C           clear the line or interrupt; twice: leave
 Ctrl+O           open or close results; Alt+Up and Alt+Down choose one
 Ctrl+T           open or close thoughts
 PgUp  PgDn       scroll; End goes back to the end
+Ctrl+L           draw everything anew
 @  /             complete a file, a command";
 
 impl State {

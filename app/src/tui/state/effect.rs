@@ -47,6 +47,8 @@ pub(crate) enum Effect {
     Tools,
     /// Move what is shown of the transcript.
     Scroll(Scroll),
+    /// Draw everything anew: something else has written to the screen.
+    Redraw,
     /// Give the terminal back until somebody says `fg`.
     Suspend,
     /// Leave.
