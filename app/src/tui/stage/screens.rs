@@ -212,3 +212,12 @@ async fn a_session_that_is_opened_again_asks_again() {
     stage.open(ModelInfo::new("test/scripted")).await;
     assert_snapshot!(stage.screen());
 }
+
+#[tokio::test]
+async fn help_on_wide_and_narrow_screens() {
+    let mut stage = Stage::new((100, 36), [], plain).await;
+    stage.enter("/help").await;
+    assert_snapshot!("help", stage.screen());
+    stage.resize(NARROW);
+    assert_snapshot!("help_narrow", stage.styled());
+}
