@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream as Keys};
 use futures::StreamExt;
-use loopwright::{Ambient, Envelope, EventStream, SystemAmbient};
+use loopwright::{AgentEvent, Ambient, Envelope, EventStream, SystemAmbient, ToolUpdate, Update};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -36,6 +36,8 @@ const FRAME: Duration = Duration::from_micros(16_667);
 const TICK: Duration = Duration::from_millis(100);
 /// The most events that are taken in before keys are looked at again.
 const DRAIN: usize = 512;
+/// The most text that is taken in for one frame, in bytes: to lay it out takes a few milliseconds, in which no key is heard.
+const TEXT: usize = 64 * 1024;
 /// How long leaving may take, and how long where somebody else wants it.
 const LEAVING: Duration = Duration::from_secs(3);
 const HURRY: Duration = Duration::from_millis(300);
@@ -78,6 +80,8 @@ struct Ui {
     /// What is shown is no longer what is.
     stale: bool,
     drawn: Instant,
+    /// How much text was taken in since, in bytes.
+    taken: usize,
     leave: Option<u8>,
 }
 
@@ -92,13 +96,22 @@ impl Ui {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         let theme = if no_colour { Theme::plain() } else { Theme::ansi() };
         let now = Instant::now();
-        Ui { state, view: View::new(theme), screen, keys: Some(Keys::new()), stale: true, drawn: now, leave: None }
+        Ui {
+            state,
+            view: View::new(theme),
+            screen,
+            keys: Some(Keys::new()),
+            stale: true,
+            drawn: now,
+            taken: 0,
+            leave: None,
+        }
     }
 
     fn draw(&mut self) -> io::Result<()> {
         let Ui { state, view, screen, .. } = self;
         screen.draw(|frame| view.draw(state, frame))?;
-        (self.stale, self.drawn) = (false, Instant::now());
+        (self.stale, self.drawn, self.taken) = (false, Instant::now(), 0);
         Ok(())
     }
 
@@ -157,7 +170,9 @@ impl Ui {
                     self.stale |= self.state.tick(SystemAmbient.now());
                     Vec::new()
                 }
-                event = next_event(&mut events) => self.events(event, &mut events),
+                event = next_event(&mut events), if self.taken < TEXT || self.keys.is_none() => {
+                    self.events(event, &mut events)
+                }
             };
             for effect in effects {
                 self.perform(effect, hands, &edited, &mut signals).await?;
@@ -182,9 +197,14 @@ impl Ui {
             return self.state.told(Told::NotOpened { why, closed: true });
         };
         let mut effects = self.state.event(&first);
+        self.taken += text_of(&first.event);
         for _ in 1..DRAIN {
+            if self.taken >= TEXT {
+                break;
+            }
             let Some(next) = events.as_mut().and_then(EventStream::try_next) else { break };
             effects.extend(self.state.event(&next));
+            self.taken += text_of(&next.event);
         }
         effects
     }
@@ -236,6 +256,10 @@ impl Ui {
         match effect {
             Effect::Scroll(how) => self.view.scroll(&self.state, how),
             Effect::Quit => self.leave = Some(0),
+            Effect::Redraw => {
+                self.screen.clear()?;
+                self.changed();
+            }
             Effect::Suspend => {
                 self.keys = None;
                 self.screen.give_back();
@@ -256,6 +280,18 @@ impl Ui {
             other => hands.perform(other),
         }
         Ok(())
+    }
+}
+
+/// How much text an event brings, in bytes.
+fn text_of(event: &AgentEvent) -> usize {
+    match event {
+        AgentEvent::MessageUpdate {
+            update: Update::Text { delta, .. } | Update::Thinking { delta, .. } | Update::ToolCall { delta, .. },
+            ..
+        } => delta.len(),
+        AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),
+        _ => 0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
@@ -19,19 +20,19 @@ pub(crate) enum Kind {
 /// A letter that stands nowhere else: as only cells that change are written, words may come in pieces.
 pub(crate) const LAST: char = 'Ж';
 
-/// Serves on a free port; each reply has so many deltas, then the letter.
-pub(crate) fn serve(kind: Kind, deltas: u64) -> SocketAddr {
+/// Serves on a free port; each reply has so many deltas, so many a second if that is said, then the letter.
+pub(crate) fn serve(kind: Kind, deltas: u64, rate: Option<f64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            answer(stream.unwrap(), kind, deltas);
+            answer(stream.unwrap(), kind, deltas, rate);
         }
     });
     address
 }
 
-fn answer(mut stream: TcpStream, kind: Kind, deltas: u64) -> Option<()> {
+fn answer(mut stream: TcpStream, kind: Kind, deltas: u64, rate: Option<f64>) -> Option<()> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
@@ -45,8 +46,14 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64) -> Option<()> {
     }
     let mut out = std::io::BufWriter::with_capacity(1 << 14, stream);
     out.write_all(HEAD.as_bytes()).ok()?;
+    let begun = Instant::now();
     for number in 0..deltas {
         say(&mut out, word(kind, number))?;
+        if let Some(rate) = rate {
+            out.flush().ok()?;
+            let due = Duration::from_secs_f64((number + 1) as f64 / rate);
+            std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        }
     }
     say(&mut out, &format!("\n```\n\n{LAST}"))?;
     let last = "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";

@@ -2,7 +2,9 @@
 
 mod complaints;
 
+use std::cell::RefCell;
 use std::io::{self, Write};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +25,7 @@ pub(crate) use self::complaints::Complaints;
 /// The terminal while it is ours. Dropping it gives it back.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Out>>,
+    out: Out,
     taken: Taken,
 }
 
@@ -47,14 +50,15 @@ impl Screen {
             }
             before(panic);
         }));
-        let terminal = match Terminal::new(CrosstermBackend::new(Out::default())) {
+        let out = Out::default();
+        let terminal = match Terminal::new(CrosstermBackend::new(out.clone())) {
             Ok(terminal) => terminal,
             Err(why) => {
                 taken.give_back();
                 return Err(why);
             }
         };
-        Ok(Screen { terminal, taken })
+        Ok(Screen { terminal, out, taken })
     }
 
     /// Gives the terminal back for now.
@@ -66,9 +70,15 @@ impl Screen {
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
         self.taken.is.store(false, Ordering::SeqCst);
         self.taken.take()?;
+        self.clear()
+    }
+
+    /// Draws everything anew the next time.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader take the answer.
         execute!(io::stdout(), Clear(ClearType::All))?;
-        self.terminal = Terminal::new(CrosstermBackend::new(Out::default()))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(self.out.clone()))?;
+        self.out.0.take();
         Ok(())
     }
 
@@ -79,7 +89,8 @@ impl Screen {
 
     /// Draws a frame: what has changed of it goes out in one write.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        self.terminal.draw(draw).map(drop)
+        self.terminal.draw(draw)?;
+        self.out.write_frame()
     }
 }
 
@@ -127,27 +138,31 @@ fn enhances() -> bool {
     cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term != "linux")
 }
 
-/// Standard output, which is written to once a frame.
-#[derive(Default)]
-struct Out(Vec<u8>);
+/// What a frame is made of, until it is whole: the terminal flushes several times while it draws one.
+#[derive(Clone, Default)]
+struct Out(Rc<RefCell<Vec<u8>>>);
 
-impl Write for Out {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let mut frame = Vec::with_capacity(self.0.len() + 16);
+impl Out {
+    /// Writes the frame in one piece, which terminals that can show as one.
+    fn write_frame(&self) -> io::Result<()> {
+        let bytes = self.0.take();
+        let mut frame = Vec::with_capacity(bytes.len() + 16);
         queue!(frame, BeginSynchronizedUpdate)?;
-        frame.append(&mut self.0);
+        frame.extend(bytes);
         queue!(frame, EndSynchronizedUpdate)?;
         let mut out = io::stdout().lock();
         out.write_all(&frame)?;
         out.flush()
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Signals: those that end the process, Ctrl-C from elsewhere, and going on after a stop.
 
 use std::io;
+#[cfg(unix)]
 use std::time::Duration;
 
 #[cfg(unix)]

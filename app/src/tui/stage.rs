@@ -3,6 +3,7 @@
 
 mod perf;
 mod screens;
+mod sizes;
 
 use std::sync::Arc;
 use std::time::Duration;

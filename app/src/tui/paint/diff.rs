@@ -1,4 +1,4 @@
-//! How texts differ, in colours: [`diff`] of a unified diff, [`changes`] of two texts.
+//! How texts differ: [`unified`] of two texts, and [`diff`], a unified diff in colours.
 
 use std::time::Duration;
 

@@ -226,3 +226,12 @@ async fn enter_while_a_session_opens_is_not_lost() {
         assert_eq!(stage.state.prompt.text(), if answered { "" } else { "hello there" });
     }
 }
+
+#[tokio::test]
+async fn help_on_wide_and_narrow_screens() {
+    let mut stage = Stage::new((100, 36), [], plain).await;
+    stage.enter("/help").await;
+    assert_snapshot!("help", stage.screen());
+    stage.resize(NARROW);
+    assert_snapshot!("help_narrow", stage.styled());
+}

@@ -2,7 +2,7 @@
 
 use loopwright::{MessageId, ThinkingLevel};
 
-use super::effect::{Effect, Scroll, Tone};
+use super::effect::{Choice, Effect, Scroll, Tone};
 use super::{Run, State};
 
 /// A command, and what it is for.
@@ -33,17 +33,19 @@ pub(crate) const COMMANDS: [Command; 12] = [
     command("quit", "", "leave"),
 ];
 
-const KEYS: &str = "\
-Enter            send; while the agent works, steer it
-Alt+Enter        while it works: say it when the agent is done; otherwise a new line
-Ctrl+J  \\Enter   a new line
-Up               what was sent before; takes back what waits in the queue
-Esc              interrupt the agent
-Ctrl+C           clear the line or interrupt; twice: leave
-Ctrl+O           open or close results; Alt+Up and Alt+Down choose one
-Ctrl+T           open or close thoughts
-PgUp  PgDn       scroll; End goes back to the end
-@  /             complete a file, a command";
+const KEYS: [(&str, &str); 11] = [
+    ("Enter", "send; while the agent works, steer it"),
+    ("Alt+Enter", "while it works: say it when the agent is done; otherwise a new line"),
+    ("Ctrl+J, \\Enter", "a new line"),
+    ("Up", "what was sent before; takes back what waits in the queue"),
+    ("Esc", "interrupt the agent"),
+    ("Ctrl+C", "clear the line or interrupt; twice: leave"),
+    ("Ctrl+O", "open or close results; Alt+Up and Alt+Down choose one"),
+    ("Ctrl+T", "open or close thoughts"),
+    ("PgUp, PgDn", "scroll; End goes back to the end"),
+    ("Ctrl+L", "draw everything anew"),
+    ("@, /", "complete a file, a command"),
+];
 
 impl State {
     /// Does what a line with a `/` asks for.
@@ -88,10 +90,11 @@ impl State {
     }
 
     fn help(&mut self) {
-        let line =
-            |command: &Command| format!("{:<17}{}", format!("/{} {}", command.name, command.takes), command.help);
-        let commands: Vec<String> = COMMANDS.iter().map(line).collect();
-        self.transcript.notice(Tone::Quiet, format!("{KEYS}\n\n{}", commands.join("\n")));
+        let keys = KEYS.map(|(key, what)| Choice::new(key, what));
+        let commands = COMMANDS
+            .iter()
+            .map(|command| Choice::new(format!("/{} {}", command.name, command.takes).trim_end(), command.help));
+        self.transcript.table(keys.into_iter().chain([Choice::new("", "")]).chain(commands).collect());
     }
 
     fn say(&mut self, text: &str) -> Vec<Effect> {

@@ -47,6 +47,8 @@ pub(crate) enum Effect {
     Tools,
     /// Move what is shown of the transcript.
     Scroll(Scroll),
+    /// Draw everything anew: something else has written to the screen.
+    Redraw,
     /// Give the terminal back until somebody says `fg`.
     Suspend,
     /// Leave.
@@ -116,6 +118,8 @@ pub(crate) enum Told {
     NotOpened { why: String, closed: bool },
     /// A line for the transcript.
     Notice(Tone, String),
+    /// Names for the transcript, and what is to be said of each.
+    Table(Vec<Choice>),
     /// A request did not reach the session; its text comes back.
     /// `ends` tells that no run comes of it.
     Undelivered { text: String, why: String, ends: bool },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright::{Body, CallId, Content, Message, MessageId, Part, Progress, ToolResult};
 use serde_json::Value;
 
-use super::effect::Tone;
+use super::effect::{Choice, Tone};
 
 /// The most of a running tool's output that is kept, in bytes; half of it stays when it is full.
 const TAIL: usize = 32 * 1024;
@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     Tool(Box<ToolEntry>),
     /// Something that the application says.
     Notice(Tone, String),
+    /// Names, and what is to be said of each; nothing stands for an empty line.
+    Table(Vec<Choice>),
     /// How a new conversation begins: the directory.
     Welcome(String),
 }

@@ -26,6 +26,7 @@ impl State {
         (self.leaving, self.eager) = (None, false);
         match key.code {
             KeyCode::Char('z') if control => return vec![Effect::Suspend],
+            KeyCode::Char('l') if control => return vec![Effect::Redraw],
             KeyCode::Char('o') if control => return self.toggle(),
             KeyCode::Char('t') if control => {
                 self.open.1 = !self.open.1;

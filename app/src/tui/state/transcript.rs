@@ -10,7 +10,7 @@ use loopwright::{
     AgentEvent, Body, CallId, Compaction, Envelope, ExternalAction, Message, MessageId, Part, ToolUpdate, Update,
 };
 
-use super::effect::Tone;
+use super::effect::{Choice, Tone};
 use super::entry::{Entry, Kind, Phase, Said, Thought, ToolEntry};
 
 /// What was said and done, in blocks.
@@ -50,6 +50,11 @@ impl Transcript {
                 self.notice(tone, text);
             }
         }
+    }
+
+    /// Names, and what is to be said of each.
+    pub(crate) fn table(&mut self, rows: Vec<Choice>) {
+        self.push(None, Kind::Table(rows));
     }
 
     /// Takes in those of a session that are not in it yet.

@@ -8,7 +8,7 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use crate::tui::paint::{Markdown, Theme, ToolLook, ToolPhase, is_warm, tool, wrap};
-use crate::tui::state::{Entry, Kind, Phase, State, Thought, Tone, ToolEntry, user_text};
+use crate::tui::state::{Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
@@ -83,6 +83,7 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, 
             _ => Painted::Markdown(Box::new(Markdown::new(width))),
         },
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
+        Kind::Table(rows) => Painted::Lines(table(rows, width, theme)),
         Kind::Welcome(root) => Painted::Lines(welcome(root, width, theme)),
         Kind::Thinking(thought) => Painted::Lines(thinking(thought, width, open, theme)),
         Kind::Tool(call) => Painted::Lines(tool_lines(call, width, open, now, theme)),
@@ -95,6 +96,30 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, 
             Painted::Lines(wrap(text, width, style))
         }
     }
+}
+
+/// On narrower screens what is said of a name stands below it.
+const TWO_COLUMNS: u16 = 56;
+
+fn table(rows: &[Choice], width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let longest = rows.iter().map(|row| row.value.chars().count()).max().unwrap_or(0);
+    let first = if width < TWO_COLUMNS { 2 } else { longest + 2 };
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut name = Some(Span::styled(row.value.clone(), theme.text));
+        if width < TWO_COLUMNS {
+            lines.extend(name.take().map(Line::from));
+        }
+        let room = width.saturating_sub(u16::try_from(first).unwrap_or(u16::MAX)).max(1);
+        for said in wrap(&row.note, room, theme.dim) {
+            let mut line = Line::from(name.take().unwrap_or_default());
+            line.spans.push(Span::raw(" ".repeat(first - line.width().min(first))));
+            line.spans.extend(said.spans);
+            lines.push(line);
+        }
+        lines.extend(name.map(Line::from));
+    }
+    lines
 }
 
 /// How a new conversation begins.
@@ -185,7 +210,7 @@ pub(super) fn mark(entry: &Entry, theme: &Theme) -> Option<Span<'static>> {
         Kind::User(_) => Span::styled("›", theme.accent),
         Kind::Thinking(_) => Span::styled("·", theme.dim),
         Kind::Notice(Tone::Error, _) => Span::styled("!", theme.error),
-        Kind::Notice(..) => Span::styled("·", theme.dim),
+        Kind::Notice(..) | Kind::Table(_) => Span::styled("·", theme.dim),
         Kind::Text(_) | Kind::Welcome(_) | Kind::Tool(_) => return None,
     })
 }

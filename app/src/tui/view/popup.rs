@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::print::harmless;
 use crate::tui::paint::Theme;
 use crate::tui::state::{State, What};
 
@@ -36,8 +37,8 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect
         let (mark, style) = if chosen { ("› ", theme.accent) } else { ("  ", theme.text) };
         let line = Line::from(vec![
             Span::styled(mark, theme.accent),
-            Span::styled(format!("{:<name$}", choice.value), style),
-            Span::styled(format!("  {}", choice.note), theme.dim),
+            Span::styled(format!("{:<name$}", harmless(&choice.value)), style),
+            Span::styled(format!("  {}", harmless(&choice.note)), theme.dim),
         ]);
         buffer.set_line(area.x, y, &line, area.width);
     }

@@ -20,6 +20,7 @@ fn words(all: &Transcript) -> Vec<String> {
             format!("{}: {:?} {}", tool.name, tool.phase, tool.result().map(|result| result.text()).unwrap_or_default())
         }
         Kind::Notice(_, text) => format!("notice: {text}"),
+        Kind::Table(rows) => format!("table: {}", rows.len()),
         Kind::Welcome(_) => "welcome".into(),
     };
     all.entries().iter().map(one).collect()
