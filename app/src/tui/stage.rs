@@ -19,7 +19,7 @@ use ratatui::style::{Color, Modifier, Style};
 use tokio::sync::mpsc;
 
 use super::effects::{News, say};
-use super::paint::Theme;
+use super::paint::{self, Theme};
 use super::state::{Effect, Opened, State, Told};
 use super::view::View;
 
@@ -56,6 +56,10 @@ impl Stage {
 
     /// Before the session is open.
     pub(super) fn before(size: (u16, u16), rig: Rig) -> Self {
+        paint::warm_up();
+        while !paint::is_warm() {
+            std::thread::yield_now(); // program text looks the same in each run
+        }
         let mut state = State::new(BEGIN);
         state.resize(size.0, size.1);
         state.status.root = "/home/ada/engine".into();
