@@ -219,7 +219,7 @@ impl State {
             Told::Refused { call, why } => self.dialog.refused(&call, sentence(&why)),
             Told::Edited { call, json } => return self.dialog.edited(&call, &json),
             Told::NoEditor { call, json } => self.dialog.edit_here(&call, &json),
-            Told::Preview { call, diff } => self.dialog.previewed(call, diff),
+            Told::Preview(action, diff) => self.dialog.previewed(&action, diff),
             Told::TakenBack(texts) => self.write_back(&texts),
             Told::Listed(source, choices) => {
                 self.known.insert(source, choices);
@@ -241,7 +241,7 @@ impl State {
             (self.selected, self.spoke) = (None, !state.messages.is_empty());
         }
         self.known.clear();
-        self.dialog = Dialog::default();
+        self.dialog.clear();
         self.last_end = None;
         self.status.opened(&opened);
         self.run = Run::Rest;

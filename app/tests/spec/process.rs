@@ -205,6 +205,15 @@ impl Output {
         }
     }
 
+    /// Waits until something more comes, and gives it.
+    pub(crate) fn more(&mut self) -> &[u8] {
+        if self.seen == self.bytes.len() {
+            self.bytes.extend(self.chunks.recv_timeout(PATIENCE).unwrap());
+        }
+        let from = std::mem::replace(&mut self.seen, self.bytes.len());
+        &self.bytes[from..]
+    }
+
     /// What stands between `text` and the next space or line end.
     pub(crate) fn word_after(&mut self, text: &str) -> String {
         self.until(text);

@@ -25,6 +25,8 @@ struct Terminal {
     child: Child,
     keyboard: File,
     screen: Output,
+    /// What a person sees of it.
+    seen: vt100::Parser,
     /// The end that it has, to ask how it left it.
     other: OwnedFd,
 }
@@ -45,11 +47,19 @@ impl Terminal {
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
         let screen = Output::of(File::from(ours.try_clone().unwrap()));
-        Terminal { child, keyboard: ours.into(), screen, other: other.into() }
+        let seen = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
+        Terminal { child, keyboard: ours.into(), screen, seen, other: other.into() }
     }
 
     fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is seen: what is written are only the cells that change.
+    fn until_seen(&mut self, text: &str) {
+        while !self.seen.screen().contents().contains(text) {
+            self.seen.process(self.screen.more());
+        }
     }
 
     /// Whether the terminal gives lines to those who read from it, as a shell wants it.
@@ -131,30 +141,28 @@ fn an_edit_is_shown_and_confirmed() {
     std::fs::write(Process::file(&project, "a.txt"), "alpha\nbeta\n").unwrap();
     let server = Server::start();
     let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
-    terminal.screen.until("openai/x");
+    terminal.until_seen("openai/x");
     terminal.types("Shout\r");
     let edit = json!({ "path": "a.txt", "old_string": "beta", "new_string": "BETA" });
     server.request().call(&[("edit_file", edit)]);
-    terminal.screen.until("edit_file?");
-    terminal.screen.until("alpha");
-    terminal.screen.until("BETA");
+    terminal.until_seen("edit_file?");
+    terminal.until_seen("alpha");
+    terminal.until_seen("BETA");
     assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
     let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
     request.call(&[("edit_file", edit)]);
-    terminal.screen.until("Alpha"); // of the screen only what changes comes
+    terminal.until_seen("Alpha");
     terminal.types("e"); // the editor is `sed`
-    terminal.screen.until(GIVEN_BACK);
-    terminal.screen.until(TAKEN);
-    terminal.screen.until("your changes?");
+    terminal.until_seen("your changes?");
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
     request.say("Done.");
-    terminal.screen.until("Done.");
+    terminal.until_seen("Done.");
 }
 
 /// C134: however fast the model speaks, no more than sixty frames a second are drawn.

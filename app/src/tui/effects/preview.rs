@@ -19,7 +19,7 @@ impl Host {
         let (news, root) = (self.news(), self.options().place.root_or_here());
         tokio::task::spawn_blocking(move || {
             let diff = preview(&root, &action.name, &action.arguments);
-            let _ = news.send(News::Told(Told::Preview { call: action.call, diff }));
+            let _ = news.send(News::Told(Told::Preview(action, diff)));
         });
     }
 }

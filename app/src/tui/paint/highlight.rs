@@ -1,8 +1,11 @@
 //! The tokens of program text, line by line, in the theme's styles.
 //!
-//! The languages take a while to load, which is done aside: until they are there, program text is plain.
+//! The languages take a while to load, and the rules of each take a tenth of a second when they are first used. Both are
+//! done aside: until then program text is plain.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use ratatui::style::Style;
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
@@ -103,28 +106,52 @@ static LANGUAGES: OnceLock<Languages> = OnceLock::new();
 struct Languages {
     set: SyntaxSet,
     roles: Vec<(Scope, Role)>,
+    /// How far each language of the set is.
+    ready: Vec<Readiness>,
+    /// How many are ready.
+    count: AtomicUsize,
 }
+
+/// First it is asked for, then it is there.
+#[derive(Default)]
+struct Readiness {
+    asked: OnceLock<()>,
+    there: OnceLock<()>,
+}
+
+/// Something of what most languages have, so that most rules of one are compiled.
+const SAMPLE: &[&str] = &[
+    "fn f(a: b, c = 1) -> d { let x = \"e\" + 'f' + 0x1; } // g",
+    "def h(i): return j + 2.5 # k",
+    "class L extends M { /* n */ public static int o = p[0].q(\"\\n\"); }",
+    "<r s=\"t\">u</r> <!-- v --> {\"w\": [true, null]} -- x",
+    "if $y == `z`; then echo ${a}; fi",
+    "SELECT b FROM c WHERE d = 'e';",
+];
 
 /// Begins to load the languages, on a thread of its own.
 pub(crate) fn warm_up() {
     if LANGUAGES.get().is_none() {
         // Without a thread program text stays plain.
-        let _ = std::thread::Builder::new().name("languages".into()).spawn(load);
+        let _ = Builder::new().name("languages".into()).spawn(load);
     }
 }
 
-/// Whether the languages are there. What was painted before is to be painted anew then; [`Markdown`] does so itself.
+/// How many languages program text can be highlighted in by now. When there are more, what was painted before is to be
+/// painted anew; [`Markdown`] does so itself.
 ///
 /// [`Markdown`]: super::Markdown
-pub(crate) fn is_warm() -> bool {
-    LANGUAGES.get().is_some()
+pub(crate) fn languages() -> usize {
+    LANGUAGES.get().map_or(0, |languages| 1 + languages.count.load(Ordering::Acquire))
 }
 
 /// Loads the languages, here and now.
 pub(super) fn load() {
-    LANGUAGES.get_or_init(|| Languages {
-        set: SyntaxSet::load_defaults_newlines(),
-        roles: ROLES.iter().filter_map(|(scope, role)| Some((Scope::new(scope).ok()?, *role))).collect(),
+    LANGUAGES.get_or_init(|| {
+        let set = SyntaxSet::load_defaults_newlines();
+        let roles = ROLES.iter().filter_map(|(scope, role)| Some((Scope::new(scope).ok()?, *role))).collect();
+        let ready = set.syntaxes().iter().map(|_| Readiness::default()).collect();
+        Languages { set, roles, ready, count: AtomicUsize::new(0) }
     });
 }
 
@@ -142,7 +169,7 @@ impl Highlighter {
     pub(super) fn new(info: &str) -> Self {
         let info = info.trim_start_matches(['{', '.']);
         let language = info.split([' ', ',', '{', '}', ':', '\t']).next().unwrap_or_default();
-        let state = LANGUAGES.get().and_then(|languages| find(&languages.set, language));
+        let state = LANGUAGES.get().and_then(|languages| languages.ready(language));
         Highlighter { state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())), left: MOST }
     }
 
@@ -191,6 +218,37 @@ impl Highlighter {
 }
 
 impl Languages {
+    /// The language, if its rules are there; else they are made.
+    fn ready(&'static self, language: &str) -> Option<&'static SyntaxReference> {
+        let syntax = find(&self.set, language)?;
+        let readiness = self.ready.get(self.set.syntaxes().iter().position(|one| one.name == syntax.name)?)?;
+        if readiness.there.get().is_none() {
+            self.make(syntax, readiness);
+            while cfg!(test) && readiness.there.get().is_none() {
+                std::thread::yield_now(); // the same in each run
+            }
+        }
+        readiness.there.get().map(|()| syntax)
+    }
+
+    /// Has the rules of a language made on a thread of its own, unless they are being made. Without a thread its text stays
+    /// plain.
+    fn make(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
+        if readiness.asked.set(()).is_err() {
+            return;
+        }
+        let make = move || {
+            let mut state = ParseState::new(syntax);
+            for line in SAMPLE {
+                let _ = state.parse_line(&format!("{line}\n"), &self.set); // rules that fail will do so again
+            }
+            if readiness.there.set(()).is_ok() {
+                self.count.fetch_add(1, Ordering::Release);
+            }
+        };
+        let _ = Builder::new().name("language".into()).spawn(make);
+    }
+
     fn style(&self, scopes: &ScopeStack, theme: &Theme) -> Style {
         let role = |scope: &Scope| self.roles.iter().find(|(prefix, _)| prefix.is_prefix_of(*scope));
         scopes.as_slice().iter().rev().find_map(role).map_or(theme.text, |(_, style)| style(theme))

@@ -22,13 +22,16 @@ use ratatui::text::Line;
 
 use self::place::{Open, Place};
 use self::units::{Kind, units};
-use super::highlight::is_warm;
+use super::highlight::languages;
 use super::theme::Theme;
 
 /// So many bytes of one unit are laid out together.
 const LIMIT: usize = 16 * 1024;
 /// In this part of it, and then in twice as much, the end of a unit is looked for.
 const FIRST: usize = 32;
+/// A longer text, in bytes, is not laid out anew only because another language can be highlighted: that would hold up
+/// all else.
+const RECOLOURED: usize = 64 * 1024;
 /// A paragraph is cut if it is longer than this part of it, since parsers take long for long ones.
 const PARAGRAPH: usize = 4;
 
@@ -39,8 +42,8 @@ pub(crate) struct Markdown {
     text: String,
     finished: bool,
     theme: Theme,
-    /// Whether program text could be highlighted when the first of it was laid out.
-    warm: bool,
+    /// How many languages there were when the first of it was laid out.
+    languages: usize,
     lines: Vec<Line<'static>>,
     /// How many of the lines are settled.
     settled: usize,
@@ -58,7 +61,7 @@ impl Markdown {
             text: String::new(),
             finished: false,
             theme: Theme::plain(),
-            warm: false,
+            languages: 0,
             lines: Vec::new(),
             settled: 0,
             place: Place::start(),
@@ -69,14 +72,16 @@ impl Markdown {
     /// The lines of the text, which begins as it did the last time, or else is laid out anew. What may be the beginning
     /// of a mark is held back until it is clear, or the text is `finished`.
     pub(crate) fn update(&mut self, text: &str, finished: bool, theme: &Theme) -> &[Line<'static>] {
-        let warm = is_warm();
-        let goes_on = text.starts_with(&self.text) && *theme == self.theme && warm == self.warm;
+        let languages = languages();
+        let fenced = || ["```", "~~~"].iter().any(|fence| self.text.contains(fence));
+        let same = languages == self.languages || self.text.len() > RECOLOURED || !fenced();
+        let goes_on = text.starts_with(&self.text) && *theme == self.theme && same;
         if goes_on && text.len() == self.text.len() && finished == self.finished {
             return &self.lines;
         }
         if !goes_on || self.finished {
             let new = Markdown::new(0);
-            *self = Markdown { width: self.width, limit: self.limit, theme: theme.clone(), warm, ..new };
+            *self = Markdown { width: self.width, limit: self.limit, theme: theme.clone(), languages, ..new };
         }
         self.finished = finished;
         let known = self.text.len();

@@ -124,10 +124,21 @@ async fn an_edit_shows_its_diff() {
     let mut stage = Stage::new(USUAL, [reply], |agent| agent.tool(asks("edit_file"))).await;
     stage.enter("Shout").await;
     stage.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await;
-    assert!(matches!(stage.wanted[..], [Effect::Preview(_), Effect::Preview(_)]), "{:?}", stage.wanted);
+    let [Effect::Preview(first), Effect::Preview(_)] = &stage.wanted[..] else { panic!("{:?}", stage.wanted) };
+    let first = (**first).clone();
     let diff = "@@ -1,3 +1,3 @@\n alpha\n-beta\n+BETA\n gamma\n";
-    stage.told(Told::Preview { call: "c1".into(), diff: Ok(diff.into()) }).await;
+    stage.told(Told::Preview(first.clone(), Ok(diff.into()))).await;
     assert_snapshot!(stage.styled());
+
+    // A diff of other arguments than those that would run is not shown.
+    let json = json!({ "path": "notes.txt", "old_string": "beta", "new_string": "Beta" }).to_string();
+    stage.told(Told::Edited { call: "c1".into(), json }).await;
+    assert!(!stage.screen().contains("gamma"));
+    stage.told(Told::Preview(first, Ok(diff.into()))).await;
+    assert!(!stage.screen().contains("gamma"));
+    let Some(Effect::Preview(second)) = stage.wanted.pop() else { panic!("{:?}", stage.wanted) };
+    stage.told(Told::Preview(*second, Ok(diff.replace("BETA", "Beta")))).await;
+    assert!(stage.screen().contains("+ Beta"));
 }
 
 #[tokio::test]

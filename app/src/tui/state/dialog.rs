@@ -31,6 +31,8 @@ pub(crate) struct Dialog {
     /// The answer is on its way.
     pub(crate) sent: bool,
     previews: HashMap<CallId, Result<String, String>>,
+    /// Changes with what is shown of a call.
+    pub(crate) revision: u64,
     deaf_until: u64,
 }
 
@@ -74,6 +76,10 @@ impl Dialog {
         self.previews.get(call)
     }
 
+    /// Nothing waits: another session is open.
+    pub(crate) fn clear(&mut self) {
+        *self = Dialog { revision: self.revision + 1, ..Dialog::default() };
+    }
     /// One more call waits. `typing` tells that the user is writing something else.
     pub(crate) fn open(&mut self, action: &ExternalAction, now: u64, last_key: u64, typing: bool) -> Vec<Effect> {
         if self.actions.iter().any(|open| open.call == action.call) {
@@ -112,10 +118,12 @@ impl Dialog {
         (self.problem, self.sent) = (None, false);
     }
 
-    /// What an edit would do.
-    pub(crate) fn previewed(&mut self, call: CallId, diff: Result<String, String>) {
-        if self.actions.iter().any(|action| action.call == call) {
-            self.previews.insert(call, diff);
+    /// What an edit would do, with these arguments and no others.
+    pub(crate) fn previewed(&mut self, action: &ExternalAction, diff: Result<String, String>) {
+        let same = |open: &ExternalAction| open.call == action.call && Arc::ptr_eq(&open.arguments, &action.arguments);
+        if self.actions.iter().any(same) {
+            self.previews.insert(action.call.clone(), diff);
+            self.revision += 1;
         }
     }
     /// The answer was not taken.
@@ -133,6 +141,7 @@ impl Dialog {
                     action.arguments = Arc::new(arguments);
                     self.changed.insert(call.clone());
                     self.previews.remove(call);
+                    self.revision += 1;
                 }
                 (self.mode, self.problem) = (Mode::Choose, None);
                 preview(action)

@@ -130,7 +130,7 @@ pub(crate) enum Told {
     /// There is no editor: these are to be edited here.
     NoEditor { call: CallId, json: String },
     /// What an edit would do to the file, or why that cannot be shown.
-    Preview { call: CallId, diff: Result<String, String> },
+    Preview(ExternalAction, Result<String, String>),
     /// What waited in the queues.
     TakenBack(Vec<String>),
     /// What can be chosen from.

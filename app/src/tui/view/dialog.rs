@@ -14,8 +14,8 @@ use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 #[derive(Debug, Default)]
 pub(super) struct Place {
     call: Option<CallId>,
-    /// What was laid out: for this width, with or without a diff.
-    laid: (u16, bool),
+    /// What was laid out: for this width, which revision, with how many languages.
+    laid: (u16, u64, usize),
     lines: Vec<Line<'static>>,
     top: usize,
     /// The last line that can be the first one.
@@ -54,7 +54,7 @@ impl View {
     }
 
     fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16) {
-        let laid = (width, dialog.preview(&action.call).is_some());
+        let laid = (width, dialog.revision, paint::languages());
         let same = self.dialog.call.as_ref() == Some(&action.call);
         if !same || self.dialog.laid != laid {
             let lines = body(dialog, action, width, &self.theme);

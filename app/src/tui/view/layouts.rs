@@ -7,7 +7,7 @@ use loopwright::Progress;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use crate::tui::paint::{Markdown, Theme, ToolLook, ToolPhase, is_warm, tool, wrap};
+use crate::tui::paint::{Markdown, Theme, ToolLook, ToolPhase, languages, tool, wrap};
 use crate::tui::state::{Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
@@ -28,7 +28,7 @@ pub(super) struct Layouts {
 
 struct Laid {
     /// For how many seconds the call has been running, and whether program text could be highlighted.
-    moment: (Option<u64>, bool),
+    moment: (Option<u64>, usize),
     revision: u32,
     width: u16,
     open: bool,
@@ -54,8 +54,8 @@ impl Layouts {
     /// The lines of this block.
     pub(super) fn lines(&mut self, entry: &Entry, width: u16, state: &State, theme: &Theme) -> &[Line<'static>] {
         let (width, usual, moment) = match &entry.kind {
-            Kind::Tool(call) => (width, state.open.0, (elapsed(call, state.now).filter(|_| runs(call)), is_warm())),
-            _ => (width.saturating_sub(2).min(COLUMN), state.open.1, (None, false)),
+            Kind::Tool(call) => (width, state.open.0, (elapsed(call, state.now).filter(|_| runs(call)), languages())),
+            _ => (width.saturating_sub(2).min(COLUMN), state.open.1, (None, 0)),
         };
         let open = entry.open.unwrap_or(usual);
         let old = self.laid.remove(&entry.id).filter(|old| old.width == width && old.open == open);
