@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The most events that are taken in before keys are looked at again.
 const DRAIN: usize = 512;
 /// The most text that is taken in for one frame, in bytes: to lay it out takes a few milliseconds, in which no key is heard.
-const TEXT: usize = 64 * 1024;
+const TEXT: usize = 16 * 1024;
 /// How long leaving may take, and how long where somebody else wants it.
 const LEAVING: Duration = Duration::from_secs(3);
 const HURRY: Duration = Duration::from_millis(300);

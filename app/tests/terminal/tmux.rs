@@ -87,11 +87,6 @@ impl Terminal {
         self.when(&format!("`{text}` is seen"), |screen| screen.shows(text))
     }
 
-    /// Waits until the text is seen no more.
-    pub(crate) fn until_gone(&self, text: &str) -> Screen {
-        self.when(&format!("`{text}` is gone"), |screen| !screen.shows(text))
-    }
-
     /// Waits until the screen is as the test wants it.
     pub(crate) fn when(&self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Screen {
         let deadline = Instant::now() + PATIENCE;
