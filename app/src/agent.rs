@@ -1,9 +1,10 @@
 //! What `run` and `chat` have in common: an agent made of the command line's options.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ToolChoice};
+use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ModelInfo, ToolChoice};
 use loopwright_memory::Compacting;
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 use loopwright_tools::{WorkspaceError, agents_md, coding_tools_with};
@@ -61,6 +62,8 @@ impl Allowed {
 /// An agent, and what a session of it keeps so that it can be opened again.
 pub(crate) struct Built {
     pub(crate) agent: GenericAgent,
+    pub(crate) model: ModelInfo,
+    pub(crate) root: PathBuf,
     pub(crate) settings: Value,
 }
 
@@ -109,6 +112,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     let model = options.model.clone().unwrap_or_else(|| choice.model.info().id.to_string());
     let settings = serde_json::to_value(options.to_keep(&model, &root));
     let settings = settings.map_err(|why| StartError(format!("The options cannot be kept: {why}.")))?;
+    let info = choice.model.info().clone();
     let mut builder = GenericAgent::builder(choice.model, pattern);
     if options.approve.contains(&Approve::All) {
         builder = builder.auto_all();
@@ -121,7 +125,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     let thinking = options.thinking.map(Into::into).unwrap_or_default();
     let builder = builder.compaction(Compacting::new());
     let agent = builder.system(system).thinking(thinking).tools(tools).build()?;
-    Ok(Built { agent, settings })
+    Ok(Built { agent, model: info, root, settings })
 }
 
 fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {

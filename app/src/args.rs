@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2 bad usage,
     /// 3 a tool call waits for confirmation, 4 a limit was reached, 5 the model failed, 130 aborted.
     Run(RunArgs),
-    /// Talk to the agent, line by line.
+    /// Talk to the agent; line by line where standard input or output is no terminal.
     Chat(ChatArgs),
     /// List what waits for your answer, in one session or in all.
     ///
@@ -168,6 +168,9 @@ impl Speech {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
+    /// Talk line by line, even where a terminal could show more.
+    #[arg(long)]
+    pub(crate) plain: bool,
     #[command(flatten)]
     pub(crate) which: Which,
     #[command(flatten)]

@@ -19,6 +19,7 @@ mod shell;
 mod stdin;
 mod store;
 mod tools;
+mod tui;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::agent::StartError;
-use crate::args::{Cli, Command};
+use crate::args::{ChatArgs, Cli, Command};
 use crate::config::Config;
 
 /// Events and requests are made on one thread and dropped on another, which it does well.
@@ -94,14 +95,19 @@ fn dispatch(cli: Cli) -> Result<u8, StartError> {
         Some(Command::Models(args)) => models::models(&args),
         Some(Command::Completions { shell }) => shell::completions(shell),
         Some(Command::Man { directory }) => shell::man(directory.as_deref()),
-        Some(Command::Chat(args)) => start(chat::chat(&args)),
+        Some(Command::Chat(args)) => talk(args),
         Some(Command::Actions(args)) => start(actions::actions(&args)),
         Some(Command::Approve(args)) => start(actions::approve(&args)),
         Some(Command::Deny(args)) => start(actions::deny(&args)),
         Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
         Some(Command::Tools(what)) => start(tools::tools(&what)),
-        None => start(chat::chat(&cli.chat)),
+        None => talk(cli.chat),
     }
+}
+
+/// A conversation: on the whole screen where there is one, else line by line.
+fn talk(args: ChatArgs) -> Result<u8, StartError> {
+    if !args.plain && tui::is_possible() { start(tui::tui(args)) } else { start(chat::chat(&args)) }
 }
 
 /// Runs a front end on this thread and the agent on two others. So an agent never stands still

@@ -157,7 +157,7 @@ pub(crate) fn sentence(text: &str) -> String {
 
 /// Without what a terminal would obey instead of show: escape sequences, and marks that turn the
 /// order of letters round.
-fn harmless(text: &str) -> Cow<'_, str> {
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let harms = |c: char| {
         c.is_control() && c != '\n' && c != '\t'
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -92,7 +92,7 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
 }
 
 /// The length of the log up to this message of the conversation.
-fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
+pub(crate) fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
     let brings = |item: &Item| item.message().is_some_and(|message| message.id == id);
     let at = items.iter().position(brings)?;
     let said = match &items[at] {
@@ -145,7 +145,7 @@ fn read(file: &Path) -> Result<String, StartError> {
 }
 
 /// Writes a file that nobody else may read: it holds what was said.
-fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
+pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), StartError> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -221,6 +221,19 @@ pub(crate) enum Thinking {
     XHigh,
 }
 
+impl From<ThinkingLevel> for Thinking {
+    fn from(level: ThinkingLevel) -> Self {
+        match level {
+            ThinkingLevel::Off => Thinking::Off,
+            ThinkingLevel::Minimal => Thinking::Minimal,
+            ThinkingLevel::Low => Thinking::Low,
+            ThinkingLevel::Medium => Thinking::Medium,
+            ThinkingLevel::High => Thinking::High,
+            ThinkingLevel::XHigh => Thinking::XHigh,
+        }
+    }
+}
+
 impl From<Thinking> for ThinkingLevel {
     fn from(level: Thinking) -> Self {
         match level {
@@ -284,6 +297,11 @@ impl Place {
     pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace::open(self.root.as_deref().unwrap_or(Path::new(".")))?;
         Ok(if self.guard.unwrap_or_default() { workspace.guarded() } else { workspace })
+    }
+
+    /// The directory, as it was given.
+    pub(crate) fn root_or_here(&self) -> PathBuf {
+        self.root.clone().unwrap_or_else(|| PathBuf::from("."))
     }
 
     /// How commands are run.

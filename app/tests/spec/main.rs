@@ -23,4 +23,5 @@ mod serve_sessions;
 mod server;
 mod sessions;
 mod shell;
+mod terminal;
 mod tools;

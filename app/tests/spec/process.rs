@@ -176,7 +176,7 @@ impl Drop for Process {
 }
 
 impl Output {
-    fn of(mut source: impl Read + Send + 'static) -> Output {
+    pub(crate) fn of(mut source: impl Read + Send + 'static) -> Output {
         let (to_test, chunks) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -203,6 +203,15 @@ impl Output {
                 Err(_) => panic!("`{text}` never came; there was:\n{}", String::from_utf8_lossy(&self.bytes)),
             }
         }
+    }
+
+    /// Waits until something more comes, and gives it.
+    pub(crate) fn more(&mut self) -> &[u8] {
+        if self.seen == self.bytes.len() {
+            self.bytes.extend(self.chunks.recv_timeout(PATIENCE).unwrap());
+        }
+        let from = std::mem::replace(&mut self.seen, self.bytes.len());
+        &self.bytes[from..]
     }
 
     /// What stands between `text` and the next space or line end.

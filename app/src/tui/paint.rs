@@ -1,0 +1,82 @@
+//! What is said, thought and done, as styled lines of a given width: pure functions, which know no terminal.
+//!
+//! Whatever the text, no line is wider than asked for, and none has a control character or a mark in it that turns
+//! the order of letters round.
+
+mod code;
+mod diff;
+mod flow;
+mod highlight;
+mod markdown;
+mod theme;
+mod tool;
+
+pub(crate) use self::diff::{diff, unified};
+pub(crate) use self::flow::wrap;
+pub(crate) use self::highlight::{languages, warm_up};
+pub(crate) use self::markdown::Markdown;
+pub(crate) use self::theme::Theme;
+pub(crate) use self::tool::{ToolLook, ToolPhase, arguments, tool};
+
+#[cfg(test)]
+mod tests {
+    use ratatui::text::Line;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(lines: &[Line<'_>], width: u16) {
+        for line in lines {
+            assert!(line.width() <= usize::from(width), "{width}: {line:?}");
+            let text = line.to_string();
+            assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
+        }
+    }
+
+    /// Whatever the bytes, nothing is too wide for the column or does something to the terminal.
+    #[test]
+    fn bytes_of_any_kind_are_painted_within_the_width() {
+        warm_up();
+        let theme = Theme::ansi();
+        let mut dice: u32 = 1;
+        for width in 1..=120 {
+            let mut roll = || {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                dice >> 16
+            };
+            let bytes: Vec<u8> = (0..300).map(|_| roll() as u8).collect();
+            let letters = || char::from_u32(roll() % 0x800 * (1 + roll() % 0x60)).unwrap_or('\n');
+            let letters: String = std::iter::repeat_with(letters).take(300).collect();
+            for text in [String::from_utf8_lossy(&bytes).into_owned(), letters] {
+                check(&wrap(&text, width, theme.text), width);
+                check(Markdown::new(width).update(&text, true, &theme), width);
+                check(Markdown::new(width).update(&format!("```rs\n{text}"), true, &theme), width);
+                check(&diff(&format!("@@ -1,9 +1,9 @@\n-{text}\n+{text}"), width, &theme), width);
+                check(&diff(&unified(&text, "a\nb", 3), width, &theme), width);
+                let value = json!({ "path": text, text.clone(): text, "old_string": text, "new_string": "a" });
+                check(&arguments("edit_file", &value, width, &theme), width);
+                let tail = [text.clone()];
+                let look = ToolLook {
+                    name: &text,
+                    arguments: Some(&value),
+                    raw: &text,
+                    phase: ToolPhase::Running,
+                    elapsed: None,
+                    tail: &tail,
+                    result: None,
+                    open: true,
+                };
+                check(&tool(&look, width, &theme), width);
+                check(&tool(&ToolLook { arguments: None, ..look }, width, &theme), width);
+            }
+        }
+    }
+
+    #[test]
+    fn languages_are_loaded_aside() {
+        warm_up();
+        // Waits for the other thread.
+        highlight::load();
+        assert!(languages() > 0);
+    }
+}

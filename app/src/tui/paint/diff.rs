@@ -1,0 +1,257 @@
+//! How texts differ: [`unified`] of two texts, and [`diff`], a unified diff in colours.
+
+use std::time::Duration;
+
+use ratatui::style::Style;
+use ratatui::text::Line;
+use similar::{DiffTag, TextDiff};
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::flow::{Break, Flow, Piece, add, wrap};
+use super::theme::Theme;
+
+/// Below this width the numbers of lines take more room than they are worth.
+const NUMBERS_FROM: usize = 40;
+/// In longer lines, in bytes, it is not looked for the words that changed, and neither in lines less alike than this.
+const LONGEST: usize = 1_000;
+const ALIKE: f32 = 0.4;
+/// Past this time a comparison is coarser, and still true.
+const TIME: Duration = Duration::from_millis(200);
+
+/// A unified diff: lines with their numbers where there is room for them, and in lines that were replaced the words
+/// that changed.
+pub(crate) fn diff(unified: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    paint(&rows(unified), width, true, theme)
+}
+
+/// How one part of a text became the other, with all that stayed; the numbers of its lines are not known.
+pub(super) fn replacement(before: &str, after: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    // That neither ends with the end of a line is as it should be, and not worth a remark.
+    let end = if before.ends_with('\n') || after.ends_with('\n') { "" } else { "\n" };
+    let unified = unified(&format!("{before}{end}"), &format!("{after}{end}"), before.len());
+    let rows: Vec<_> = rows(&unified).into_iter().filter(|row| !matches!(row, Row::Hunk(_))).collect();
+    paint(&rows, width, false, theme)
+}
+
+/// How one text became the other, as a unified diff with `context` lines around each place.
+pub(crate) fn unified(before: &str, after: &str, context: usize) -> String {
+    let diff = TextDiff::configure().timeout(TIME).diff_lines(before, after);
+    diff.unified_diff().context_radius(context).to_string()
+}
+
+/// A line of a diff, without its sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row<'a> {
+    /// Names of files, and remarks.
+    Note(&'a str),
+    Hunk(&'a str),
+    /// With its number, the new one if it has two.
+    Line(Side, usize, &'a str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Both,
+    Old,
+    New,
+}
+
+/// What of a hunk is still to come, so that a line that went and begins with `--` is not taken for a header.
+#[derive(Default)]
+struct Hunk {
+    old: usize,
+    old_left: usize,
+    new: usize,
+    new_left: usize,
+}
+
+impl Hunk {
+    /// From `@@ -1,3 +1,4 @@`.
+    fn read(line: &str) -> Option<Self> {
+        let mut ranges = line.strip_prefix("@@ -")?.split(' ');
+        let read = |range: &str| {
+            let (start, count) = range.split_once(',').unwrap_or((range, "1"));
+            Some((start.parse().ok()?, count.parse().ok()?))
+        };
+        let (old, old_left) = read(ranges.next()?)?;
+        let (new, new_left) = read(ranges.next()?.strip_prefix('+')?)?;
+        Some(Hunk { old, old_left, new, new_left })
+    }
+
+    fn line<'a>(&mut self, line: &'a str) -> Option<Row<'a>> {
+        let (sign, text) = line.split_at_checked(1).unwrap_or((" ", ""));
+        let (side, old, new) = match sign {
+            "-" => (Side::Old, 1, 0),
+            "+" => (Side::New, 0, 1),
+            " " => (Side::Both, 1, 1),
+            _ => return None,
+        };
+        let number = if side == Side::Old { self.old } else { self.new };
+        (self.old_left, self.new_left) = (self.old_left.checked_sub(old)?, self.new_left.checked_sub(new)?);
+        (self.old, self.new) = (self.old.saturating_add(old), self.new.saturating_add(new));
+        Some(Row::Line(side, number, text))
+    }
+}
+
+fn rows<'a>(unified: &'a str) -> Vec<Row<'a>> {
+    let mut hunk = Hunk::default();
+    let row = |line: &'a str| match Hunk::read(line) {
+        Some(next) if hunk.old_left == 0 && hunk.new_left == 0 => {
+            hunk = next;
+            Row::Hunk(line)
+        }
+        _ => hunk.line(line).unwrap_or(Row::Note(line)),
+    };
+    // A carriage return at the end may be what changed, so it stays and is shown.
+    unified.split_terminator('\n').map(row).collect()
+}
+
+fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line<'static>> {
+    let largest = rows.iter().map(|row| if let Row::Line(_, number, _) = row { *number } else { 0 }).max();
+    let digits = if numbers && usize::from(width) >= NUMBERS_FROM { largest.unwrap_or(0).to_string().len() } else { 0 };
+    let (painter, mut lines, mut from) = (Painter { width: width.max(1).into(), digits, theme }, Vec::new(), 0);
+    while let Some(row) = rows.get(from) {
+        match row {
+            Row::Note(text) | Row::Hunk(text) => {
+                lines.extend(wrap(text, width, theme.dim));
+                from += 1;
+            }
+            Row::Line(Side::Both, number, text) => {
+                painter.line(Side::Both, *number, &[(text, false)], &mut lines);
+                from += 1;
+            }
+            Row::Line(..) => {
+                let run = |from: usize, side| {
+                    let of_side = |row: &&Row<'_>| matches!(row, Row::Line(its, ..) if *its == side);
+                    from + rows[from..].iter().take_while(of_side).count()
+                };
+                let middle = run(from, Side::Old);
+                let end = run(middle, Side::New);
+                painter.replaced(&rows[from..middle], &rows[middle..end], &mut lines);
+                from = end;
+            }
+        }
+    }
+    lines
+}
+
+struct Painter<'a> {
+    width: usize,
+    /// Of the largest number; 0 if none is shown.
+    digits: usize,
+    theme: &'a Theme,
+}
+
+impl Painter<'_> {
+    /// Lines that went, and the ones that came for them.
+    fn replaced(&self, old: &[Row<'_>], new: &[Row<'_>], lines: &mut Vec<Line<'static>>) {
+        for (rows, others, side) in [(old, new, Side::Old), (new, old, Side::New)] {
+            for (n, row) in rows.iter().enumerate() {
+                let Row::Line(_, number, line) = row else { continue };
+                let words = match (others.get(n), side) {
+                    (Some(Row::Line(_, _, other)), Side::Old) => words(line, other, side),
+                    (Some(Row::Line(_, _, other)), _) => words(other, line, side),
+                    _ => vec![(*line, false)],
+                };
+                self.line(side, *number, &words, lines);
+            }
+        }
+    }
+
+    /// A line, as words of which some changed.
+    fn line(&self, side: Side, number: usize, words: &[(&str, bool)], lines: &mut Vec<Line<'static>>) {
+        let (sign, style, changed) = match side {
+            Side::Both => (" ", self.theme.text, self.theme.text),
+            Side::Old => ("-", self.theme.removed, self.theme.removed_word),
+            Side::New => ("+", self.theme.added, self.theme.added_word),
+        };
+        let gutter = if self.digits > 0 { self.digits + 1 } else { 0 };
+        let signed = if self.width < 8 { 1 } else { 2 };
+        let mut flow = Flow::new(self.width.saturating_sub(gutter + signed), Break::Anywhere);
+        words.iter().for_each(|(word, is_changed)| flow.push(word, if *is_changed { changed } else { style }));
+        if words.iter().all(|(word, _)| word.is_empty()) {
+            flow.end_line();
+        }
+        for (n, row) in flow.finish().into_iter().enumerate() {
+            let mut line = Vec::new();
+            if self.digits > 0 {
+                let number = if n == 0 { number.to_string() } else { String::new() };
+                line.push(Piece::styled(format!("{number:>digits$} ", digits = self.digits), self.theme.dim));
+            }
+            if self.width > 1 {
+                let mark = if n == 0 || signed < 2 { " " } else { "↪" };
+                add(&mut line, sign, style);
+                let mark_style = if n == 0 { style } else { Style::new().patch(self.theme.dim) };
+                add(&mut line, if signed < 2 { "" } else { mark }, mark_style);
+            }
+            line.extend(row);
+            lines.push(Line::from(line));
+        }
+    }
+}
+
+/// The line of one side in words, and whether each of them changed.
+fn words<'a>(old: &'a str, new: &'a str, side: Side) -> Vec<(&'a str, bool)> {
+    let line = if side == Side::Old { old } else { new };
+    if old.len().max(new.len()) > LONGEST {
+        return vec![(line, false)];
+    }
+    let (old, new): (Vec<_>, Vec<_>) = (old.split_word_bounds().collect(), new.split_word_bounds().collect());
+    let diff = TextDiff::configure().timeout(TIME).diff_slices(&old, &new);
+    if diff.ratio() < ALIKE {
+        return vec![(line, false)];
+    }
+    let mut words = Vec::new();
+    for op in diff.ops() {
+        let of_side = if side == Side::Old { &old[op.old_range()] } else { &new[op.new_range()] };
+        words.extend(of_side.iter().map(|word| (*word, op.tag() != DiffTag::Equal)));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(lines: &[Line<'static>]) -> String {
+        let theme = Theme::ansi();
+        let piece = |piece: &Piece| match piece.style {
+            style if style == theme.added_word || style == theme.removed_word => format!("⟦{}⟧", piece.content),
+            _ => piece.content.to_string(),
+        };
+        lines.iter().map(|line| line.spans.iter().map(piece).collect::<String>() + "\n").collect()
+    }
+
+    const DIFF: &str = "--- a.rs\n+++ a.rs\n@@ -8,4 +8,4 @@\n fn main() {\n-    let x = old(1);\n+    let x = new(1, 2);\n \
+        }\n--- a comment\n+-- a remark\n@@ -90,2 +90,3 @@ fn other\n one\n+a line that is so long that it must be wrapped \
+        in order to fit\n two\n\\ No newline at end of file\n";
+
+    #[test]
+    fn a_diff_has_numbers_signs_and_the_words_that_changed() {
+        insta::assert_snapshot!("wide", shown(&diff(DIFF, 60, &Theme::ansi())));
+        insta::assert_snapshot!("narrow", shown(&diff(DIFF, 20, &Theme::ansi())));
+    }
+
+    #[test]
+    fn changes_are_those_of_the_texts() {
+        let (before, after) = ("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nD\ne\nf\n");
+        let lines = shown(&diff(&unified(before, after, 1), 50, &Theme::ansi()));
+        assert_eq!(lines, "@@ -3,3 +3,3 @@\n3   c\n4 - d\n4 + D\n5   e\n");
+        assert_eq!(diff(&unified("same", "same", 3), 50, &Theme::ansi()), []);
+        let lines = shown(&replacement("a\nb\n", "a\nb\r\n", 50, &Theme::ansi()));
+        assert_eq!(shown(&replacement("a", "b", 50, &Theme::ansi())), "- a\n+ b\n");
+        assert_eq!(lines, "  a\n- b\n+ b⟦\u{fffd}⟧\n");
+    }
+
+    #[test]
+    fn no_diff_is_too_wide() {
+        let nasty = format!(
+            "{DIFF}@@ -1 +1 @@\n-漢字👩‍👩‍👧‍👦\t\x1b[1m\n+漢\u{301}\u{202e}\n@@ -1,18446744073709551615 +1,9 @@\n\n-\n+\n?"
+        );
+        for width in 1..=120 {
+            for line in diff(&nasty, width, &Theme::ansi()) {
+                assert!(line.width() <= usize::from(width), "{width}: {line:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! [`Flow`]: styled text broken into rows of a width, and [`wrap`], the same for text of one style.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::print::harmless;
+
+/// Stands for a tab: where it began is not known to text that is wrapped.
+const TAB: &str = "    ";
+
+/// Text within a line, and its style.
+pub(super) type Piece = Span<'static>;
+
+/// Text of one style in lines of at most `width` columns, broken at words where that is possible. Spaces at the
+/// beginning of a line are kept, tabs are four spaces, and what a terminal would obey is made harmless.
+pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
+    let mut flow = Flow::new(width.into(), Break::Words);
+    for line in text.lines() {
+        flow.push(line, style);
+        flow.end_line();
+    }
+    flow.finish().into_iter().map(Line::from).collect()
+}
+
+/// The columns that text takes on a terminal.
+pub(super) fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
+}
+
+/// As much of the text as `width` columns take, on one line, with an ellipsis if that is not all.
+pub(super) fn shorten(text: &str, width: usize) -> String {
+    let text = harmless(text).replace(['\n', '\t'], " ");
+    if columns(&text) <= width {
+        return text;
+    }
+    let (mut short, mut used) = (String::new(), 0);
+    for grapheme in text.graphemes(true) {
+        used += grapheme.width();
+        if used >= width {
+            break;
+        }
+        short.push_str(grapheme);
+    }
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Where a row that is full may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Break {
+    /// Between words; within one only if it is longer than a row.
+    Words,
+    /// Anywhere, as program text does.
+    Anywhere,
+}
+
+/// Takes text piece by piece, and makes rows of it. What is not yet a full row can be copied with the flow, so that
+/// a text that grows is laid out only where it does.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    width: usize,
+    breaks: Break,
+    /// Rows that are full, or ended.
+    rows: Vec<Vec<Piece>>,
+    row: Vec<Piece>,
+    used: usize,
+    /// What must not be parted from what comes next, if that is no space.
+    word: Vec<Piece>,
+    word_used: usize,
+    /// Spaces between the row and the word.
+    spaces: usize,
+    space_style: Style,
+    /// The row goes on where another was full; spaces at its beginning are none of the text.
+    continued: bool,
+    /// Something has been put into this line of the text.
+    begun: bool,
+}
+
+impl Flow {
+    pub(super) fn new(width: usize, breaks: Break) -> Self {
+        Flow {
+            width: width.max(1),
+            breaks,
+            rows: Vec::new(),
+            row: Vec::new(),
+            used: 0,
+            word: Vec::new(),
+            word_used: 0,
+            spaces: 0,
+            space_style: Style::new(),
+            continued: false,
+            begun: false,
+        }
+    }
+
+    /// Adds text; an end of a line in it ends a row.
+    pub(super) fn push(&mut self, text: &str, style: Style) {
+        for (n, line) in text.split('\n').enumerate() {
+            if n > 0 {
+                self.end_line();
+            }
+            self.push_line(&harmless(line), style);
+        }
+    }
+
+    fn push_line(&mut self, line: &str, style: Style) {
+        // It would make the letter before it wider, which has its place already.
+        let line = line.trim_start_matches('\u{fe0f}');
+        self.begun |= !line.is_empty();
+        for grapheme in line.graphemes(true) {
+            match grapheme {
+                "\t" => (0..TAB.len()).for_each(|_| self.space(style)),
+                " " => self.space(style),
+                _ => self.letter(grapheme, style),
+            }
+        }
+    }
+
+    fn space(&mut self, style: Style) {
+        if self.breaks == Break::Anywhere {
+            return self.letter(" ", style);
+        }
+        self.end_word();
+        self.spaces += 1;
+        self.space_style = style;
+    }
+
+    fn letter(&mut self, grapheme: &str, style: Style) {
+        let (grapheme, wide) = match grapheme.width() {
+            wide if wide > self.width => ("\u{fffd}", 1),
+            wide => (grapheme, wide),
+        };
+        // Before and after a wide letter a line may be broken, as is the custom where they are written.
+        let alone = wide > 1 || self.breaks == Break::Anywhere;
+        if alone || self.word_used + wide > self.width {
+            self.end_word();
+        }
+        add(&mut self.word, grapheme, style);
+        self.word_used += wide;
+        if alone {
+            self.end_word();
+        }
+    }
+
+    fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let spaces = std::mem::take(&mut self.spaces);
+        if self.used + spaces + self.word_used > self.width {
+            if self.used > 0 {
+                self.end_row();
+            }
+            self.continued = true;
+        } else if spaces > 0 && !(self.continued && self.used == 0) {
+            add(&mut self.row, &" ".repeat(spaces), self.space_style);
+            self.used += spaces;
+        }
+        self.used += std::mem::take(&mut self.word_used);
+        for piece in self.word.drain(..) {
+            match self.row.last_mut() {
+                Some(last) if last.style == piece.style => last.content.to_mut().push_str(&piece.content),
+                _ => self.row.push(piece),
+            }
+        }
+    }
+
+    fn end_row(&mut self) {
+        self.rows.push(std::mem::take(&mut self.row));
+        self.used = 0;
+    }
+
+    /// Ends a line of the text, which may be empty.
+    pub(super) fn end_line(&mut self) {
+        self.end_word();
+        self.end_row();
+        (self.spaces, self.continued, self.begun) = (0, false, false);
+    }
+
+    /// Takes the rows that no further text can change.
+    pub(super) fn full_rows(&mut self) -> Vec<Vec<Piece>> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// The rows that are left, with the one that was begun.
+    pub(super) fn finish(mut self) -> Vec<Vec<Piece>> {
+        if self.begun {
+            self.end_line();
+        }
+        self.rows
+    }
+}
+
+/// Adds text to pieces of which the last may have its style.
+pub(super) fn add(pieces: &mut Vec<Piece>, text: &str, style: Style) {
+    match pieces.last_mut() {
+        Some(last) if last.style == style => last.content.to_mut().push_str(text),
+        _ => pieces.push(Span::styled(text.to_owned(), style)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(text: &str, width: u16) -> Vec<String> {
+        wrap(text, width, Style::new()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn lines_end_between_words_and_long_words_are_cut() {
+        assert_eq!(wrapped("the quick brown fox", 9), ["the quick", "brown fox"]);
+        assert_eq!(wrapped("the quick brown fox", 8), ["the", "quick", "brown", "fox"]);
+        assert_eq!(wrapped("a abcdefghijk b", 4), ["a", "abcd", "efgh", "ijk", "b"]);
+        assert_eq!(wrapped("  indented  text   here", 16), ["  indented  text", "here"]);
+        assert_eq!(wrapped("a\n\n b\tc\n", 80), ["a", "", " b    c"]);
+        assert_eq!(wrapped("", 80), [""; 0]);
+    }
+
+    #[test]
+    fn wide_letters_and_clusters_stay_whole() {
+        assert_eq!(wrapped("漢字漢字漢", 5), ["漢字", "漢字", "漢"]);
+        assert_eq!(wrapped("漢", 1), ["\u{fffd}"]);
+        assert_eq!(wrapped("👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦", 4), ["👩‍👩‍👧‍👦👩‍👩‍👧‍👦", "👩‍👩‍👧‍👦"]);
+        assert_eq!(wrapped("e\u{301}e\u{301}e\u{301}", 2), ["e\u{301}e\u{301}", "e\u{301}"]);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_harmless() {
+        assert_eq!(wrapped("a\x1b[2Jb\u{202e}c\u{7}", 80), ["a\u{fffd}[2Jb\u{fffd}c\u{fffd}"]);
+        assert_eq!(shorten("a\nb\x1b", 80), "a b\u{fffd}");
+        assert_eq!((shorten("abcd", 4).as_str(), shorten("abcde", 4).as_str()), ("abcd", "abc…"));
+        assert_eq!((shorten("漢字漢", 4).as_str(), shorten("abc", 0).as_str()), ("漢…", ""));
+    }
+
+    /// However a text is handed over, as long as letters stay whole, the rows are the same.
+    #[test]
+    fn a_text_in_pieces_makes_the_same_rows() {
+        let text = "  some words, 漢字 and\ta verylongwordthatneedscutting   end ";
+        for width in 1..40 {
+            for breaks in [Break::Words, Break::Anywhere] {
+                let mut whole = Flow::new(width, breaks);
+                whole.push(text, Style::new());
+                let mut parts = Flow::new(width, breaks);
+                let mut rows = Vec::new();
+                for letter in text.graphemes(true) {
+                    parts.push(letter, Style::new());
+                    rows.append(&mut parts.full_rows());
+                }
+                rows.append(&mut parts.finish());
+                assert_eq!(rows, whole.finish(), "{width} {breaks:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Arguments as the one reads them who is to allow the call: all of them, and nothing shortened.
+
+use ratatui::text::Line;
+use serde_json::Value;
+
+use super::super::code::Code;
+use super::super::diff::replacement;
+use super::super::flow::{Break, Flow};
+use super::super::highlight::Highlighter;
+use super::super::theme::Theme;
+
+/// Each argument by its name: text of several lines as a block, highlighted if it is known what it is; the texts of an
+/// edit as the change that they make; all else as JSON.
+pub(crate) fn arguments(name: &str, arguments: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let Value::Object(named) = arguments else {
+        return pair("", &arguments.to_string(), width, theme);
+    };
+    let text = |name: &str| named.get(name).and_then(Value::as_str);
+    let edit = if name == "edit_file" { text("old_string").zip(text("new_string")) } else { None };
+    let mut lines = Vec::new();
+    // The file first, whatever the order.
+    let path = named.get_key_value("path");
+    for (key, value) in path.into_iter().chain(named.iter().filter(|(key, _)| *key != "path")) {
+        match (key.as_str(), value) {
+            ("new_string", _) if edit.is_some() => {}
+            ("old_string", _) if let Some((old, new)) = edit => {
+                lines.extend(pair("change", "", width, theme));
+                lines.extend(replacement(old, new, width, theme));
+            }
+            (key, Value::String(text)) if key == "command" || text.trim_end().contains('\n') => {
+                lines.extend(pair(key, "", width, theme));
+                lines.extend(block(text, highlighter(key, named.get("path")), width, theme));
+            }
+            (key, Value::String(text)) => lines.extend(pair(key, text, width, theme)),
+            (key, value) => lines.extend(pair(key, &value.to_string(), width, theme)),
+        }
+    }
+    lines
+}
+
+/// The content that a call writes into a file.
+pub(super) fn content(arguments: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
+    block(content, highlighter("content", arguments.get("path")), width, theme)
+}
+
+fn highlighter(key: &str, path: Option<&Value>) -> Highlighter {
+    match path.and_then(Value::as_str) {
+        _ if key == "command" => Highlighter::new("sh"),
+        Some(path) => Highlighter::of_file(path),
+        None => Highlighter::new(""),
+    }
+}
+
+fn block(text: &str, highlighter: Highlighter, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let (mut code, mut lines) = (Code::new(width.max(1).into(), highlighter), Vec::new());
+    // A carriage return is shown: it would be written too.
+    text.split_terminator('\n').for_each(|line| code.line(line, theme, &mut lines));
+    lines
+}
+
+fn pair(key: &str, value: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut flow = Flow::new(width.into(), Break::Words);
+    if !key.is_empty() {
+        flow.push(&format!("{key}: "), theme.dim);
+    }
+    flow.push(value, theme.text);
+    flow.finish().into_iter().map(Line::from).collect()
+}

@@ -1,0 +1,112 @@
+//! Events and the blocks that come of them.
+
+use std::time::Duration;
+
+use loopwright::testing::{Gate, Rig, Script, TestTool};
+use loopwright::{ModelErrorKind, RunId};
+use loopwright_patterns::PiPattern;
+use serde_json::json;
+
+use super::*;
+use crate::tui::state::user_text;
+
+/// The blocks in words.
+fn words(all: &Transcript) -> Vec<String> {
+    let one = |entry: &Entry| match &entry.kind {
+        Kind::User(message) => format!("user: {}", user_text(message)),
+        Kind::Text(said) => format!("text: {}", said.text()),
+        Kind::Thinking(thought) => format!("thinking: {}", thought.said.text()),
+        Kind::Tool(tool) => {
+            format!("{}: {:?} {}", tool.name, tool.phase, tool.result().map(|result| result.text()).unwrap_or_default())
+        }
+        Kind::Notice(_, text) => format!("notice: {text}"),
+        Kind::Table(rows) => format!("table: {}", rows.len()),
+        Kind::Welcome(_) => "welcome".into(),
+    };
+    all.entries().iter().map(one).collect()
+}
+
+fn update(update: Update) -> Envelope {
+    let event = AgentEvent::MessageUpdate { message_id: MessageId(9), update };
+    Envelope { seq: 0, session_id: "s".into(), run_id: RunId(1), parent: None, time: 0, event }
+}
+
+async fn rig() -> Rig {
+    let call = Script::new().think("Look first.", None).say("I look.").call("c1", "look", "{\"at\": 1}");
+    Rig::new(PiPattern, [call, Script::text("Seen.")], |agent| agent.tool(TestTool::new("look"))).await
+}
+
+#[tokio::test]
+async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
+    let mut rig = rig().await;
+    rig.handle.prompt("Go").await.unwrap();
+    let events = rig.told();
+    let mut live = Transcript::default();
+    let mut ids = Vec::new();
+    for event in &events {
+        live.event(event);
+        if let Some(entry) = live.entries().get(2) {
+            ids.push(entry.id);
+        }
+    }
+    let told = ["user: Go", "thinking: Look first.", "text: I look.", "look: Done look done", "text: Seen."];
+    assert_eq!(words(&live), told);
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "a block that streamed is the same one when it is whole");
+    let state = rig.handle.state().await.unwrap();
+    let mut read = Transcript::default();
+    read.merge(&state.messages);
+    assert_eq!(words(&read), told);
+    // A session that was opened tells events that its state had already.
+    let revisions = |all: &Transcript| all.entries().iter().map(|entry| entry.revision).collect::<Vec<_>>();
+    let before = revisions(&read);
+    events.iter().for_each(|event| read.event(event));
+    assert_eq!((words(&read), revisions(&read)), (words(&live), before));
+}
+
+#[tokio::test]
+async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
+    let mut all = Transcript::default();
+    all.notice(Tone::Quiet, "before");
+    all.event(&update(Update::Text { block: 0, delta: "No".into() }));
+    all.notice(Tone::Quiet, "meanwhile");
+    all.notice(Tone::Quiet, "meanwhile");
+    all.event(&update(Update::ToolCallStart { block: 1, name: "look".into() }));
+    all.event(&update(Update::ToolCall { block: 1, delta: "{\"a".into() }));
+    all.event(&update(Update::Text { block: 0, delta: ", yes".into() }));
+    assert_eq!(words(&all), ["notice: before", "text: No, yes", "notice: meanwhile", "look: Writing "]);
+    all.event(&update(Update::Withdrawn));
+    assert_eq!(words(&all), ["notice: before", "notice: meanwhile"]);
+    all.event(&update(Update::Text { block: 0, delta: "Again".into() }));
+    assert_eq!(words(&all), ["notice: before", "notice: meanwhile", "text: Again"]);
+}
+
+#[tokio::test]
+async fn calls_tell_how_far_they_are() {
+    let gate = Gate::new();
+    let asks = TestTool::new("write").effect(loopwright::Effect::AtMostOnce).waits(&gate);
+    let chats = TestTool::new("chat").chatters(3, Duration::ZERO);
+    let calls = Script::calls([("c1", "chat", json!({})), ("c2", "write", json!({}))]);
+    let mut rig = Rig::new(PiPattern, [calls, Script::error(ModelErrorKind::Auth, "no key")], |agent| {
+        agent.tool(asks).tool(chats)
+    })
+    .await;
+    let handle = rig.handle.clone();
+    handle.send(loopwright::InputEvent::UserRequest("Go".into())).await.unwrap();
+    let mut all = Transcript::default();
+    for event in rig.run_end().await {
+        all.event(&event);
+    }
+    assert_eq!(words(&all), ["user: Go", "chat: Done chat done", "write: Asking "]);
+    let action = rig.pending().await.remove(0);
+    handle.answer(&action, loopwright::Decision::Approve).await.unwrap();
+    for event in rig.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await {
+        all.event(&event);
+    }
+    assert_eq!((words(&all)[2].as_str(), all.running().map(|name| &**name)), ("write: Running ", Some("write")));
+    gate.open();
+    for event in rig.run_end().await {
+        all.event(&event);
+    }
+    assert_eq!((words(&all)[2].as_str(), all.running()), ("write: Done write done", None));
+}

@@ -1,0 +1,45 @@
+//! What is offered for what is being written.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::print::harmless;
+use crate::tui::paint::Theme;
+use crate::tui::state::{State, What};
+
+/// The most that are seen at once.
+const MOST: u16 = 8;
+
+/// How many lines it takes of those there are, with an empty one below.
+pub(super) fn height(state: &State, room: u16) -> u16 {
+    let Some(popup) = state.popup.as_ref().filter(|_| !state.dialog.is_open()) else { return 0 };
+    let found = u16::try_from(popup.found.len()).unwrap_or(u16::MAX);
+    let lines = if found == 0 && (popup.waits || popup.what == What::File) { 1 } else { found };
+    if lines == 0 { 0 } else { (lines.min(MOST) + 1).min(room) }
+}
+
+/// Draws it.
+pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect) {
+    let Some(popup) = state.popup.as_ref().filter(|_| area.height > 1) else { return };
+    if popup.found.is_empty() {
+        let text = if popup.waits { "Looking…" } else { "Nothing fits" };
+        buffer.set_line(area.x + 2, area.y, &Line::from(Span::styled(text, theme.dim)), area.width - 2);
+        return;
+    }
+    let rows = usize::from(area.height - 1);
+    let first = (popup.chosen + 1).saturating_sub(rows);
+    let shown = popup.found.iter().enumerate().skip(first).take(rows);
+    let widest = shown.clone().map(|(_, choice)| choice.value.chars().count()).max().unwrap_or(0);
+    let name = widest.min(usize::from(area.width.saturating_sub(4)));
+    for ((at, choice), y) in shown.zip(area.y..) {
+        let chosen = at == popup.chosen;
+        let (mark, style) = if chosen { ("› ", theme.accent) } else { ("  ", theme.text) };
+        let line = Line::from(vec![
+            Span::styled(mark, theme.accent),
+            Span::styled(format!("{:<name$}", harmless(&choice.value)), style),
+            Span::styled(format!("  {}", harmless(&choice.note)), theme.dim),
+        ]);
+        buffer.set_line(area.x, y, &line, area.width);
+    }
+}

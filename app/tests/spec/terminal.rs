@@ -1,0 +1,189 @@
+//! The chat on a real terminal: a pseudo-terminal of which the test holds the other end.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::process::{Output, Process, STORE, project};
+use crate::server::Server;
+
+const TAKEN: &str = "\x1b[?1049h";
+const GIVEN_BACK: &str = "\x1b[?1049l";
+/// The beginning of a frame.
+const FRAME: &str = "\x1b[?2026h";
+
+/// `loopwright` on a terminal.
+struct Terminal {
+    child: Child,
+    keyboard: File,
+    screen: Output,
+    /// What a person sees of it.
+    seen: vt100::Parser,
+    /// The end that it has, to ask how it left it.
+    other: OwnedFd,
+}
+
+impl Terminal {
+    fn start(dir: &TempDir, args: &[&str]) -> Terminal {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let other = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        tcsetwinsize(&other, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_loopwright")]).args(args).current_dir(dir.path()).env_clear();
+        command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).env("TERM", "xterm");
+        command.env("EDITOR", "sed -i s/Alpha/OMEGA/").env("PATH", "/usr/bin:/bin");
+        let end = || other.try_clone().unwrap();
+        command.stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().unwrap();
+        let screen = Output::of(File::from(ours.try_clone().unwrap()));
+        let seen = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
+        Terminal { child, keyboard: ours.into(), screen, seen, other: other.into() }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is seen: what is written are only the cells that change.
+    fn until_seen(&mut self, text: &str) {
+        while !self.seen.screen().contents().contains(text) {
+            self.seen.process(self.screen.more());
+        }
+    }
+
+    /// Whether the terminal gives lines to those who read from it, as a shell wants it.
+    fn is_cooked(&self) -> bool {
+        tcgetattr(&self.other).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn ends(&mut self) -> i32 {
+        let status = self.child.wait().unwrap();
+        status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+/// C131: the first frame is there before a session or a model is. What cannot be opened is told there, and another can be
+/// chosen.
+#[test]
+fn the_first_frame_comes_before_all_else_and_failures_are_told_in_it() {
+    let project = project();
+    let mut terminal = Terminal::start(&project, &["--model", "nobody/knows"]);
+    terminal.screen.until(TAKEN);
+    terminal.screen.until("Opening");
+    terminal.screen.until("nobody");
+    terminal.types("/model offline\r");
+    terminal.screen.until("offline/rules");
+    terminal.types("Read Cargo.toml\r");
+    terminal.screen.until("sheep");
+    terminal.types("\x03\x03");
+    terminal.screen.until(GIVEN_BACK);
+    terminal.screen.until("--session");
+    assert_eq!(terminal.ends(), 0);
+    assert!(terminal.is_cooked());
+}
+
+/// C132: SIGTERM and SIGHUP give the terminal back and end with the code that is usual for them; the session is one to go
+/// on with, in which the run was interrupted.
+#[test]
+fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
+    let project = project();
+    for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
+        let server = Server::start();
+        let mut terminal =
+            Terminal::start(&project, &["--session", "a", "--model", "openai/x", "--base-url", &server.url]);
+        terminal.screen.until("openai/x");
+        terminal.types("Hello\r");
+        let mut request = server.request();
+        request.begin();
+        request.text("Beginning");
+        terminal.screen.until("Beginning");
+        assert!(!terminal.is_cooked());
+        terminal.signal(signal);
+        terminal.screen.until(GIVEN_BACK);
+        terminal.screen.until("--session a");
+        assert_eq!(terminal.ends(), code);
+        assert!(terminal.is_cooked());
+    }
+    let shown = crate::process::loopwright(&project, &["sessions", "list", "--json"]);
+    assert!(shown.out.contains("\"run\":"), "{shown:?}");
+    let mut terminal = Terminal::start(&project, &["--session", "a", "--model", "offline"]);
+    terminal.screen.until("interrupted:");
+}
+
+/// C133: a call is confirmed on the screen, as it is or as it was edited in `$EDITOR`, to which the terminal is handed; an
+/// edit is shown as the diff that it would make.
+#[test]
+fn an_edit_is_shown_and_confirmed() {
+    let project = project();
+    std::fs::write(Process::file(&project, "a.txt"), "alpha\nbeta\n").unwrap();
+    let server = Server::start();
+    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    terminal.until_seen("openai/x");
+    terminal.types("Shout\r");
+    let edit = json!({ "path": "a.txt", "old_string": "beta", "new_string": "BETA" });
+    server.request().call(&[("edit_file", edit)]);
+    terminal.until_seen("edit_file?");
+    terminal.until_seen("alpha");
+    terminal.until_seen("BETA");
+    assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
+    terminal.types("y");
+    let request = server.request();
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
+    request.call(&[("edit_file", edit)]);
+    terminal.until_seen("Alpha");
+    terminal.types("e"); // the editor is `sed`
+    terminal.until_seen("your changes?");
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    terminal.types("y");
+    let request = server.request();
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
+    request.say("Done.");
+    terminal.until_seen("Done.");
+}
+
+/// C134: however fast the model speaks, no more than sixty frames a second are drawn.
+#[test]
+fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
+    let project = project();
+    let server = Server::start();
+    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    terminal.screen.until("openai/x");
+    terminal.types("Speak\r");
+    let mut request = server.request();
+    request.begin();
+    let began = Instant::now();
+    let before = terminal.screen.so_far().matches(FRAME).count();
+    for _ in 0..5_000 {
+        request.text("word after word ");
+    }
+    request.text("\n\nTHE-END");
+    request.end("stop");
+    terminal.screen.until("THE-END");
+    let most = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
+    let frames = terminal.screen.so_far().matches(FRAME).count() - before;
+    assert!(frames as f64 <= most && frames > 0, "{frames} frames, {most} are allowed");
+}

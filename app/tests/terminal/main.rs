@@ -1,0 +1,18 @@
+//! The terminal app in a real terminal, tmux's, with the model of a test behind it.
+//!
+//! Needs Debian's `tmux`, which `.ci/run` installs.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
+
+mod leaving;
+mod looks;
+#[path = "../spec/process.rs"]
+#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
+mod process;
+#[path = "../spec/server.rs"]
+#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
+mod server;
+#[allow(dead_code)]
+mod svg;
+mod talk;
+mod tmux;
