@@ -6,13 +6,13 @@
 
 mod leaving;
 mod looks;
+mod picture;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
-#[allow(dead_code)]
 mod svg;
 mod talk;
 mod tmux;

@@ -51,13 +51,14 @@ impl Talk {
 }
 
 /// Replies with text and a call.
-fn say_and_call(mut reply: Exchange, text: &str, name: &str, arguments: &Value) {
+pub(crate) fn say_and_call(mut reply: Exchange, text: &str, name: &str, arguments: &Value) {
     reply.begin();
     reply.text(text);
     call(reply, name, arguments);
 }
 
-fn call(mut reply: Exchange, name: &str, arguments: &Value) {
+/// Ends a reply that has begun with a call.
+pub(crate) fn call(mut reply: Exchange, name: &str, arguments: &Value) {
     let function = json!({ "name": name, "arguments": arguments.to_string() });
     let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
     reply.delta(json!({ "tool_calls": [call] }), Value::Null);
