@@ -52,7 +52,7 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64, rate: Option<f64>) -> 
         if let Some(rate) = rate {
             out.flush().ok()?;
             let due = Duration::from_secs_f64((number + 1) as f64 / rate);
-            std::thread::sleep(due.saturating_sub(begun.elapsed()));
+            std::thread::park_timeout(due.saturating_sub(begun.elapsed()));
         }
     }
     say(&mut out, &format!("\n```\n\n{LAST}"))?;
