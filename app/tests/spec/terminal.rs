@@ -149,15 +149,18 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.until_seen("alpha");
     terminal.until_seen("BETA");
     assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
+    terminal.until_seen("› y yes"); // answers are taken
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
     let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
     request.call(&[("edit_file", edit)]);
     terminal.until_seen("Alpha");
+    terminal.until_seen("› y yes");
     terminal.types("e"); // the editor is `sed`
     terminal.until_seen("your changes?");
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    terminal.until_seen("› y yes");
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
