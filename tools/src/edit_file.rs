@@ -6,13 +6,14 @@ mod hint;
 use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::apply::{Edited, apply, unix};
 use crate::error::shown;
+use crate::preview::Becomes;
 use crate::schema::strict;
 use crate::text::{Text, Unified, WHOLE};
-use crate::workspace::Workspace;
+use crate::workspace::{Stamp, Workspace};
 
 const NAME: &str = "edit_file";
 const DESCRIPTION: &str = "Replaces text in a file of the workspace. `old_string` must occur exactly once in the file, \
@@ -40,7 +41,45 @@ pub fn edit_file(workspace: Workspace) -> impl Tool {
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }
 
+/// What an edit that is possible comes to.
+enum Planned {
+    /// The file, what it was when it was read, its new text, and the lines (from 1) at which something is replaced.
+    Change { file: Text, stamp: Stamp, text: String, lines: Vec<usize> },
+    /// It was made before: the new text is at this line.
+    Already { file: Text, line: usize },
+}
+
 fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
+    match plan(workspace, args)? {
+        Planned::Change { file, stamp, text, lines } => {
+            workspace.write(&args.path, &file.bytes_with(&text), Some(stamp))?;
+            Ok(told(args, &file.text, &text, &lines))
+        }
+        Planned::Already { line, .. } => {
+            let path = shown(&args.path);
+            let text = format!(
+                "`{path}` was left as it is: new_string is there already, at line {line}, and old_string is nowhere \
+                 else. If another place is meant, read the file and give more of the text around it."
+            );
+            let details = json!({ "path": args.path, "replacements": 0, "already_applied": true, "lines": [line] });
+            Ok(ToolOutput::text(text).details(details))
+        }
+    }
+}
+
+/// How the file's text would become another by the call with these arguments; nothing is changed.
+pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<Becomes, ToolError> {
+    let args = Args::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
+    Ok(match plan(workspace, &args)? {
+        Planned::Change { file, text, .. } => {
+            workspace.could_write(&args.path)?;
+            Becomes { path: args.path, old: file.text, new: text }
+        }
+        Planned::Already { file, .. } => Becomes { path: args.path, old: file.text.clone(), new: file.text },
+    })
+}
+
+fn plan(workspace: &Workspace, args: &Args) -> Result<Planned, ToolError> {
     let (path, all) = (shown(&args.path), args.replace_all.unwrap_or(false));
     let (bytes, stamp) = workspace.read(&args.path, WHOLE)?;
     let file = Text::new(&args.path, bytes)?;
@@ -56,18 +95,8 @@ fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     // With the byte order mark, which is no part of the text.
     let largest = WHOLE - file.bytes_with("").len() as u64;
     let refused = match apply(&file.text, &args.old_string, &args.new_string, all, largest) {
-        Edited::Changed { text, lines } => {
-            workspace.write(&args.path, &file.bytes_with(&text), Some(stamp))?;
-            return Ok(told(args, &file.text, &text, &lines));
-        }
-        Edited::Already { line } => {
-            let text = format!(
-                "`{path}` was left as it is: new_string is there already, at line {line}, and old_string is nowhere \
-                 else. If another place is meant, read the file and give more of the text around it."
-            );
-            let details = json!({ "path": args.path, "replacements": 0, "already_applied": true, "lines": [line] });
-            return Ok(ToolOutput::text(text).details(details));
-        }
+        Edited::Changed { text, lines } => return Ok(Planned::Change { file, stamp, text, lines }),
+        Edited::Already { line } => return Ok(Planned::Already { file, line }),
         Edited::NotFound => {
             let made = match unix(&args.new_string) {
                 new if new.is_empty() => ", or it has been deleted already",

@@ -63,7 +63,12 @@ impl Unified {
     /// The longest text, in bytes.
     const BYTES: usize = 50 * 1024;
 
-    pub(crate) fn new((old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> Self {
+    pub(crate) fn new(old: (&str, &str), new: (&str, &str)) -> Self {
+        Unified::up_to(Self::BYTES, old, new)
+    }
+
+    /// With a text of at most `most` bytes.
+    pub(crate) fn up_to(most: usize, (old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> Self {
         // Past the time the diff is a coarser one, and still a true one.
         let diff = TextDiff::configure().timeout(Duration::from_secs(2)).diff_lines(old, new);
         let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
@@ -75,8 +80,8 @@ impl Unified {
         let mut cut = false;
         for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
             text.push_str(&hunk.to_string());
-            if text.len() > Self::BYTES {
-                text.truncate(text.floor_char_boundary(Self::BYTES));
+            if text.len() > most {
+                text.truncate(text.floor_char_boundary(most));
                 cut = true;
                 break;
             }

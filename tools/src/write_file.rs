@@ -3,10 +3,12 @@
 use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::shown;
+use crate::preview::Becomes;
 use crate::schema::strict;
+use crate::text::{Text, WHOLE};
 use crate::workspace::Workspace;
 
 const NAME: &str = "write_file";
@@ -43,6 +45,20 @@ fn write(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::text(text).details(details))
 }
 
+/// How the file's text would become another by the call with these arguments; nothing is changed.
+pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<Becomes, ToolError> {
+    let args = Args::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
+    let old = match workspace.could_write(&args.path)? {
+        true => {
+            let file = Text::new(&args.path, workspace.read(&args.path, WHOLE)?.0)?;
+            // With the byte order mark: it would be written over too.
+            [if file.marked { "\u{feff}" } else { "" }, &file.text].concat()
+        }
+        false => String::new(),
+    };
+    Ok(Becomes { path: args.path, old, new: args.content })
+}
+
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -52,10 +68,8 @@ fn plural(count: usize) -> &'static str {
 mod tests {
     use std::fs;
 
-    use loopwright::{Approval, Content};
-    use serde_json::Value;
-
     use super::*;
+    use loopwright::{Approval, Content};
 
     async fn write(dir: &tempfile::TempDir, path: &str, content: &str) -> Result<(String, Value), String> {
         let tool = write_file(Workspace::open(dir.path()).unwrap());

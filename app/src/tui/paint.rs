@@ -11,7 +11,7 @@ mod markdown;
 mod theme;
 mod tool;
 
-pub(crate) use self::diff::{diff, unified};
+pub(crate) use self::diff::diff;
 pub(crate) use self::flow::wrap;
 pub(crate) use self::highlight::{languages, warm_up};
 pub(crate) use self::markdown::Markdown;
@@ -52,7 +52,7 @@ mod tests {
                 check(Markdown::new(width).update(&text, true, &theme), width);
                 check(Markdown::new(width).update(&format!("```rs\n{text}"), true, &theme), width);
                 check(&diff(&format!("@@ -1,9 +1,9 @@\n-{text}\n+{text}"), width, &theme), width);
-                check(&diff(&unified(&text, "a\nb", 3), width, &theme), width);
+                check(&diff(&diff::unified(&text, "a\nb", 3), width, &theme), width);
                 let value = json!({ "path": text, text.clone(): text, "old_string": text, "new_string": "a" });
                 check(&arguments("edit_file", &value, width, &theme), width);
                 let tail = [text.clone()];

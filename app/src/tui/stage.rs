@@ -1,6 +1,7 @@
 //! A stage for tests: a real session with a scripted model, its events folded into the state, and the view of it on a
 //! screen that is only text. Time goes on when the test says so.
 
+mod dialogs;
 mod perf;
 mod screens;
 mod sizes;

@@ -14,13 +14,12 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crossterm::event::KeyCode;
 use loopwright::{AgentEvent, Body, EndKind, Envelope, Limit, Message, Role, RunCause, RunOutcome, Update};
 
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Scroll, Source, Told, Tone};
 pub(crate) use self::entry::{Entry, Kind, Phase, Thought, ToolEntry, user_text};
-pub(crate) use self::popup::{Known, Popup, What};
+pub(crate) use self::popup::{Known, Popup};
 pub(crate) use self::prompt::Prompt;
 pub(crate) use self::status::{Doing, Run, Status};
 pub(crate) use self::transcript::Transcript;
@@ -52,10 +51,6 @@ pub(crate) struct State {
     known: Known,
     /// How the last run ended.
     last_end: Option<EndKind>,
-    /// When something was typed into the prompt.
-    last_key: u64,
-    /// The last key, and when it was pressed.
-    pressed: Option<(KeyCode, u64)>,
     /// Where the transcript ended when the session that is being opened was asked for.
     opening: usize,
     /// The popup was closed for this text.
@@ -84,12 +79,15 @@ impl State {
             self.leaving = None;
             return true;
         }
-        self.moves() && before / 100 != now / 100
+        self.dialog.wakes(before, now) || (self.spins() && before / 100 != now / 100)
     }
 
-    /// Whether something moves by itself.
+    /// Whether something changes by itself.
     pub(crate) fn moves(&self) -> bool {
-        matches!(self.run, Run::Working { .. } | Run::Opening) || self.leaving.is_some()
+        self.spins() || self.leaving.is_some() || self.dialog.is_deaf(self.now)
+    }
+    fn spins(&self) -> bool {
+        matches!(self.run, Run::Working { .. } | Run::Opening)
     }
 
     /// The screen has this size.
@@ -125,14 +123,15 @@ impl State {
             },
             AgentEvent::ToolExecutionStart { name, .. } => self.doing(Doing::Running(name.clone())),
             AgentEvent::ToolExecutionEnd { call, .. } => {
-                self.dialog.close(call);
                 let running = self.transcript.running().cloned();
                 self.doing(running.map_or(Doing::Asking, Doing::Running));
+                let effects = self.dialog.close(call, self.now);
+                return if effects.is_empty() { self.dialog.look_again() } else { effects };
             }
             AgentEvent::ExternalAction(action) => {
-                return self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty());
+                return self.dialog.open(action, self.now, !self.prompt.is_empty());
             }
-            AgentEvent::ExternalActionEnd { call, .. } => self.dialog.close(call),
+            AgentEvent::ExternalActionEnd { call, .. } => return self.dialog.close(call, self.now),
             AgentEvent::QueueUpdate { steering, follow_up } => {
                 self.queues = (steering.clone(), follow_up.clone());
                 return self.go_on_with_queues();
@@ -202,6 +201,7 @@ impl State {
                 self.transcript.notice(Tone::Error, why);
                 self.run = if closed { Run::Closed } else { Run::Rest };
                 if closed {
+                    self.dialog.clear(); // nobody is left who could take an answer
                     self.transcript.notice(Tone::Loud, CLOSED);
                 }
             }
@@ -216,10 +216,13 @@ impl State {
                     self.run = Run::Rest;
                 }
             }
-            Told::Refused { call, why } => self.dialog.refused(&call, sentence(&why)),
-            Told::Edited { call, json } => return self.dialog.edited(&call, &json),
+            Told::Refused { call, why } => {
+                let typing = !self.prompt.is_empty();
+                self.dialog.refused(&call, sentence(&why), self.now, typing);
+            }
+            Told::Edited { call, json } => return self.dialog.edited(&call, &json, self.now),
             Told::NoEditor { call, json } => self.dialog.edit_here(&call, &json),
-            Told::Preview(action, diff) => self.dialog.previewed(&action, diff),
+            Told::Preview(action, diff) => self.dialog.previewed(&action, diff, self.now),
             Told::TakenBack(texts) => self.write_back(&texts),
             Told::Listed(source, choices) => {
                 self.known.insert(source, choices);
@@ -260,7 +263,7 @@ impl State {
         let mut effects = vec![Effect::Scroll(Scroll::Bottom)];
         for action in &state.pending_actions {
             self.transcript.asked(action);
-            effects.extend(self.dialog.open(action, self.now, self.last_key, !self.prompt.is_empty()));
+            effects.extend(self.dialog.open(action, self.now, !self.prompt.is_empty()));
         }
         if std::mem::take(&mut self.eager) && self.dialog.waiting() == 0 {
             effects.extend(self.send(false));

@@ -149,20 +149,47 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.until_seen("alpha");
     terminal.until_seen("BETA");
     assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
+    terminal.until_seen("› y yes"); // answers are taken
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
     let edit = json!({ "path": "a.txt", "old_string": "alpha", "new_string": "Alpha" });
     request.call(&[("edit_file", edit)]);
     terminal.until_seen("Alpha");
+    terminal.until_seen("› y yes");
     terminal.types("e"); // the editor is `sed`
     terminal.until_seen("your changes?");
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
+    terminal.until_seen("› y yes");
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "OMEGA\nBETA\n");
     request.say("Done.");
     terminal.until_seen("Done.");
+}
+
+/// C133: of two edits in one reply the second is shown as what it would do after the first.
+#[test]
+fn an_edit_is_shown_as_of_when_its_turn_comes() {
+    let project = project();
+    std::fs::write(Process::file(&project, "a.txt"), "alpha\n").unwrap();
+    let server = Server::start();
+    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    terminal.until_seen("openai/x");
+    terminal.types("Rename\r");
+    let edit = |old: &str, new: &str| json!({ "path": "a.txt", "old_string": old, "new_string": new });
+    server.request().call(&[("edit_file", edit("alpha", "beta")), ("edit_file", edit("beta", "gamma"))]);
+    terminal.until_seen("1 of 2");
+    terminal.until_seen("+ beta");
+    terminal.until_seen("› y yes");
+    terminal.types("y");
+    terminal.until_seen("2 of 2");
+    terminal.until_seen("1 + gamma"); // with its number: a diff of the file
+    terminal.until_seen("› y yes");
+    terminal.types("y");
+    server.request().say("Done.");
+    terminal.until_seen("Done.");
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "gamma\n");
 }
 
 /// C134: however fast the model speaks, no more than sixty frames a second are drawn.

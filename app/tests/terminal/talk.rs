@@ -95,10 +95,12 @@ fn ask_steer_confirm_an_edited_edit_interrupt_and_resume() {
     // Confirm: the edit is shown as what it would do; its arguments are changed in an editor.
     say_and_call(reply, "I mend it.", "edit_file", &edit("cows"));
     terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
+    terminal.until("› y yes");
     terminal.keys(&["e"]);
     terminal.until("with your changes?");
     terminal.until("goats for engineers");
     assert!(talk.read("Cargo.toml").contains("sheep"), "nothing runs unasked");
+    terminal.until("› y yes");
     terminal.keys(&["y"]);
     let mut reply = talk.model.request();
     assert!(talk.read("Cargo.toml").contains("Counts goats"));

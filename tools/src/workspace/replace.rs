@@ -23,11 +23,7 @@ impl Workspace {
     /// no longer as `before` says, or as it was read if the workspace is guarded, is left alone.
     pub(crate) fn write(&self, path: &str, content: &[u8], before: Option<Stamp>) -> Result<Option<u64>> {
         let fail = |e: io::Error| self.error(path, "written", &e);
-        let asked = self.inside(path)?;
-        if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
-            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory's name", hint: NAME_A_FILE });
-        }
-        let (target, old) = self.target(path, asked)?;
+        let (target, old) = self.place(path)?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(WorkspaceError::Kind { path: shown(path), what: "a directory", hint: NAME_A_FILE });
         };
@@ -57,6 +53,32 @@ impl Workspace {
             seen.note(super::plain(&target), Stamp::of(&metadata));
         }
         Ok(old.map(|metadata| metadata.len()))
+    }
+
+    /// Whether the file is there, if writing it could succeed: as [`Workspace::write`] finds it, and nothing is made.
+    pub(crate) fn could_write(&self, path: &str) -> Result<bool> {
+        let fail = |e: io::Error| self.error(path, "written", &e);
+        let (target, old) = self.place(path)?;
+        let parent = target.parent().unwrap_or(Path::new(""));
+        let turns_back = parent.components().any(|part| part == Component::ParentDir);
+        for above in parent.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            match self.root.dir.open_dir(above) {
+                Ok(_) => break,
+                // It would be made.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && old.is_none() && !turns_back => {}
+                Err(e) => return Err(fail(e)),
+            }
+        }
+        Ok(old.is_some())
+    }
+
+    /// Where writing this path ends up, and the file that is there.
+    fn place(&self, path: &str) -> Result<(PathBuf, Option<Metadata>)> {
+        let asked = self.inside(path)?;
+        if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
+            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory's name", hint: NAME_A_FILE });
+        }
+        self.target(path, asked)
     }
 
     /// Where writing `asked` ends up once symbolic links are followed, and the file that is there.

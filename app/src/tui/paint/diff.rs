@@ -34,7 +34,7 @@ pub(super) fn replacement(before: &str, after: &str, width: u16, theme: &Theme) 
 }
 
 /// How one text became the other, as a unified diff with `context` lines around each place.
-pub(crate) fn unified(before: &str, after: &str, context: usize) -> String {
+pub(super) fn unified(before: &str, after: &str, context: usize) -> String {
     let diff = TextDiff::configure().timeout(TIME).diff_lines(before, after);
     diff.unified_diff().context_radius(context).to_string()
 }

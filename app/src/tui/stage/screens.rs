@@ -124,7 +124,7 @@ async fn an_edit_shows_its_diff() {
     let mut stage = Stage::new(USUAL, [reply], |agent| agent.tool(asks("edit_file"))).await;
     stage.enter("Shout").await;
     stage.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await;
-    let [Effect::Preview(first), Effect::Preview(_)] = &stage.wanted[..] else { panic!("{:?}", stage.wanted) };
+    let [Effect::Preview(first)] = &stage.wanted[..] else { panic!("{:?}", stage.wanted) };
     let first = (**first).clone();
     let diff = "@@ -1,3 +1,3 @@\n alpha\n-beta\n+BETA\n gamma\n";
     stage.told(Told::Preview(first.clone(), Ok(diff.into()))).await;

@@ -33,6 +33,11 @@ pub(crate) const COMMANDS: [Command; 12] = [
     command("quit", "", "leave"),
 ];
 
+/// Whether there is a command of this name.
+pub(super) fn is_command(name: &str) -> bool {
+    COMMANDS.iter().any(|command| command.name == name)
+}
+
 const KEYS: [(&str, &str); 11] = [
     ("Enter", "send; while the agent works, steer it"),
     ("Alt+Enter", "while it works: say it when the agent is done; otherwise a new line"),
@@ -85,7 +90,7 @@ impl State {
                 Ok(number) => self.opening(Effect::Fork(Some(MessageId(number)))),
                 Err(_) => self.say("Write the number of a message after `/fork`, such as m7."),
             },
-            _ => self.say(&format!("`/{name}` is not a command; /help tells what there is.")),
+            _ => Vec::new(), // there are no others: `is_command`
         }
     }
 
@@ -97,7 +102,7 @@ impl State {
         self.transcript.table(keys.into_iter().chain([Choice::new("", "")]).chain(commands).collect());
     }
 
-    fn say(&mut self, text: &str) -> Vec<Effect> {
+    pub(super) fn say(&mut self, text: &str) -> Vec<Effect> {
         self.transcript.notice(Tone::Loud, text);
         vec![Effect::Scroll(Scroll::Bottom)]
     }

@@ -1,9 +1,9 @@
 //! Calls that wait for the user: each is shown, and the answer made of keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use loopwright::{CallId, Decision, ExternalAction};
 use serde_json::Value;
 
@@ -12,8 +12,9 @@ use super::prompt::Prompt;
 
 /// What a call is refused with where no reason is given.
 const NO: &str = "the user said no";
-/// For so long after somebody typed, a dialog that opens takes no answer: it was meant for the prompt.
-const DEAF: u64 = 400;
+/// For so long after a call is put, and after each key meanwhile, nothing is an answer, in milliseconds: such a key was
+/// meant for what was there before. Longer than terminals wait before a key that is held repeats.
+const DEAF: u64 = 700;
 
 /// The calls that wait.
 #[derive(Debug, Default)]
@@ -30,10 +31,13 @@ pub(crate) struct Dialog {
     pub(crate) problem: Option<String>,
     /// The answer is on its way.
     pub(crate) sent: bool,
-    previews: HashMap<CallId, Result<String, String>>,
+    /// What the call that is asked about would do to a file.
+    preview: Option<Result<String, String>>,
     /// Changes with what is shown of a call.
     pub(crate) revision: u64,
     deaf_until: u64,
+    /// Letters that came too early to be an answer.
+    early: String,
 }
 
 /// What is asked of the user.
@@ -71,9 +75,17 @@ impl Dialog {
     pub(crate) fn is_changed(&self, call: &CallId) -> bool {
         self.changed.contains(call)
     }
-    /// What this call would do to a file, if that is known.
-    pub(crate) fn preview(&self, call: &CallId) -> Option<&Result<String, String>> {
-        self.previews.get(call)
+    /// What the call would do to a file, if that is known.
+    pub(crate) fn preview(&self) -> Option<&Result<String, String>> {
+        self.preview.as_ref()
+    }
+    /// Whether answers are not taken yet.
+    pub(crate) fn is_deaf(&self, now: u64) -> bool {
+        self.is_open() && now < self.deaf_until
+    }
+    /// Whether they are taken now that were not taken before.
+    pub(crate) fn wakes(&self, before: u64, now: u64) -> bool {
+        self.is_deaf(before) && !self.is_deaf(now)
     }
 
     /// Nothing waits: another session is open.
@@ -81,66 +93,80 @@ impl Dialog {
         *self = Dialog { revision: self.revision + 1, ..Dialog::default() };
     }
     /// One more call waits. `typing` tells that the user is writing something else.
-    pub(crate) fn open(&mut self, action: &ExternalAction, now: u64, last_key: u64, typing: bool) -> Vec<Effect> {
+    pub(crate) fn open(&mut self, action: &ExternalAction, now: u64, typing: bool) -> Vec<Effect> {
         if self.actions.iter().any(|open| open.call == action.call) {
             return Vec::new();
         }
         if self.actions.is_empty() {
             self.asked = 0;
             self.aside = typing;
-            if now < last_key.saturating_add(DEAF) {
-                self.deaf_until = now + DEAF;
-            }
         }
         self.asked += 1;
         self.actions.push(action.clone());
-        if self.actions.len() == 1 {
-            self.put();
-        }
-        preview(action)
+        if self.actions.len() == 1 { self.put(now) } else { Vec::new() }
     }
 
     /// A call waits no longer.
-    pub(crate) fn close(&mut self, call: &CallId) {
+    pub(crate) fn close(&mut self, call: &CallId, now: u64) -> Vec<Effect> {
         let first = self.current().is_some_and(|action| action.call == *call);
         self.actions.retain(|action| action.call != *call);
-        self.previews.remove(call);
         self.changed.remove(call);
-        if first {
-            self.put();
-        }
+        if first { self.put(now) } else { Vec::new() }
     }
 
     /// Asks about the first that waits.
-    fn put(&mut self) {
+    fn put(&mut self, now: u64) -> Vec<Effect> {
         let suspended = self.current().is_some_and(|action| action.need.is_some());
         self.mode = if suspended { Mode::Answer(Prompt::default()) } else { Mode::Choose };
-        (self.problem, self.sent) = (None, false);
+        (self.problem, self.sent, self.preview) = (None, false, None);
+        self.revision += 1;
+        self.deafen(now);
+        self.look_again()
+    }
+    /// The user turns to it.
+    pub(crate) fn take_up(&mut self, now: u64) -> Vec<Effect> {
+        self.aside = false;
+        self.deafen(now);
+        self.look_again()
+    }
+    /// Files may have changed: what the call would do is to be found out anew.
+    pub(crate) fn look_again(&self) -> Vec<Effect> {
+        self.current().filter(|_| !self.sent).map(preview).unwrap_or_default()
+    }
+    fn deafen(&mut self, now: u64) {
+        self.deaf_until = now + DEAF;
+        self.early.clear();
     }
 
-    /// What an edit would do, with these arguments and no others.
-    pub(crate) fn previewed(&mut self, action: &ExternalAction, diff: Result<String, String>) {
+    /// What the edit that is asked about would do, with these arguments and no others.
+    pub(crate) fn previewed(&mut self, action: &ExternalAction, diff: Result<String, String>, now: u64) {
         let same = |open: &ExternalAction| open.call == action.call && Arc::ptr_eq(&open.arguments, &action.arguments);
-        if self.actions.iter().any(same) {
-            self.previews.insert(action.call.clone(), diff);
-            self.revision += 1;
+        if !self.current().is_some_and(same) || self.preview.as_ref() == Some(&diff) {
+            return;
         }
+        if self.preview.replace(diff).is_some() {
+            self.deafen(now); // the next key was meant for the diff that is gone
+        }
+        self.revision += 1;
     }
-    /// The answer was not taken.
-    pub(crate) fn refused(&mut self, call: &CallId, why: String) {
+    /// The answer was not taken. `typing` tells that the user is writing something else.
+    pub(crate) fn refused(&mut self, call: &CallId, why: String, now: u64, typing: bool) {
         if self.current().is_some_and(|action| action.call == *call) {
-            (self.problem, self.sent, self.aside) = (Some(why), false, false);
+            (self.problem, self.sent) = (Some(why), false);
+            self.aside = self.aside && typing;
+            self.deafen(now);
         }
     }
     /// Arguments come back from the editor. The call is asked about again, as it would run now.
-    pub(crate) fn edited(&mut self, call: &CallId, json: &str) -> Vec<Effect> {
+    pub(crate) fn edited(&mut self, call: &CallId, json: &str, now: u64) -> Vec<Effect> {
+        self.deafen(now);
         let Some(action) = self.actions.first_mut().filter(|action| action.call == *call) else { return Vec::new() };
         match serde_json::from_str::<Value>(json) {
             Ok(arguments) => {
                 if *action.arguments != arguments {
                     action.arguments = Arc::new(arguments);
                     self.changed.insert(call.clone());
-                    self.previews.remove(call);
+                    self.preview = None;
                     self.revision += 1;
                 }
                 (self.mode, self.problem) = (Mode::Choose, None);
@@ -167,21 +193,43 @@ impl Dialog {
         }
     }
 
+    /// Empties what is being written in it. Whether there was anything.
+    pub(crate) fn wipe(&mut self) -> bool {
+        let sent = self.sent;
+        self.writing().is_some_and(|text| !sent && !text.take().is_empty())
+    }
+    /// What was typed while it appeared, if that was more than a key that is held: a text for the prompt.
+    pub(crate) fn take_text(&mut self) -> Option<String> {
+        let mut letters = self.early.chars();
+        let first = letters.next()?;
+        if letters.all(|letter| letter == first) {
+            return None;
+        }
+        self.aside = true;
+        Some(std::mem::take(&mut self.early))
+    }
+
     /// A key while it is open.
     pub(crate) fn key(&mut self, key: KeyEvent, now: u64, width: u16) -> Vec<Effect> {
-        if self.sent {
-            return Vec::new();
-        }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::PageUp => return vec![Effect::Scroll(Scroll::Pages(-1))],
             KeyCode::PageDown => return vec![Effect::Scroll(Scroll::Pages(1))],
             KeyCode::Esc => {
                 match self.mode {
-                    Mode::Choose | Mode::Answer(_) => self.aside = true,
-                    Mode::Reason(_) | Mode::Edit(_) => self.mode = Mode::Choose,
+                    Mode::Reason(_) | Mode::Edit(_) if !self.sent => self.mode = Mode::Choose,
+                    _ => self.aside = true,
                 }
                 return Vec::new();
+            }
+            _ if self.sent => return Vec::new(),
+            code if matches!(self.mode, Mode::Choose | Mode::Answer(_)) && self.is_too_early(key, now) => {
+                if let Mode::Choose = self.mode {
+                    return self.overheard(key);
+                }
+                if control || code == KeyCode::Enter {
+                    return Vec::new();
+                }
             }
             KeyCode::Char('x') if control && matches!(self.mode, Mode::Answer(_)) => {
                 return self.decide(Decision::Deny(NO.into()));
@@ -189,17 +237,17 @@ impl Dialog {
             _ => {}
         }
         if let Mode::Choose = self.mode {
-            return if now < self.deaf_until { Vec::new() } else { self.choose(key.code) };
+            return self.choose(key.code);
         }
         let newline = matches!(self.mode, Mode::Edit(_));
         let Some(text) = self.writing() else { return Vec::new() };
         match key.code {
-            KeyCode::Char('s') if control => self.submit(),
+            KeyCode::Char('s') if control => self.submit(now),
             KeyCode::Char('j') if control => {
                 text.new_line();
                 Vec::new()
             }
-            KeyCode::Enter if !newline && !text.take_backslash() => self.submit(),
+            KeyCode::Enter if !newline && !text.take_backslash() => self.submit(now),
             KeyCode::Enter => {
                 text.new_line();
                 Vec::new()
@@ -219,6 +267,25 @@ impl Dialog {
         }
     }
 
+    /// Whether the key was meant for what was there before. A burst of keys is, to its end.
+    fn is_too_early(&mut self, key: KeyEvent, now: u64) -> bool {
+        let early = now < self.deaf_until || key.kind == KeyEventKind::Repeat;
+        if early {
+            self.deaf_until = now + DEAF;
+        }
+        early
+    }
+    /// A key that comes too early to answer.
+    fn overheard(&mut self, key: KeyEvent) -> Vec<Effect> {
+        match key.code {
+            KeyCode::Char(letter) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
+                self.early.push(letter);
+                Vec::new()
+            }
+            code => scroll(code),
+        }
+    }
+
     fn choose(&mut self, key: KeyCode) -> Vec<Effect> {
         let Some(action) = self.current() else { return Vec::new() };
         match key {
@@ -231,11 +298,7 @@ impl Dialog {
                 vec![Effect::Edit { call: action.call.clone(), json: pretty(&action.arguments) }]
             }
             KeyCode::Char('a' | 'A') => self.always(),
-            KeyCode::Up => vec![Effect::Scroll(Scroll::Lines(-1))],
-            KeyCode::Down => vec![Effect::Scroll(Scroll::Lines(1))],
-            KeyCode::Home => vec![Effect::Scroll(Scroll::Top)],
-            KeyCode::End => vec![Effect::Scroll(Scroll::Bottom)],
-            _ => Vec::new(),
+            code => scroll(code),
         }
     }
 
@@ -258,7 +321,7 @@ impl Dialog {
         effects
     }
 
-    fn submit(&mut self) -> Vec<Effect> {
+    fn submit(&mut self, now: u64) -> Vec<Effect> {
         let text = self.writing().map(|text| text.text()).unwrap_or_default();
         let said = text.trim();
         match self.mode {
@@ -266,7 +329,7 @@ impl Dialog {
             Mode::Reason(_) => self.decide(Decision::Deny(if said.is_empty() { NO } else { said }.into())),
             Mode::Edit(_) => {
                 let (call, json) = (self.current().map(|action| action.call.clone()), said.to_owned());
-                call.map(|call| self.edited(&call, &json)).unwrap_or_default()
+                call.map(|call| self.edited(&call, &json, now)).unwrap_or_default()
             }
             Mode::Answer(_) => self.decide(answer(said)),
         }
@@ -278,6 +341,17 @@ impl Dialog {
         (self.sent, self.problem) = (true, None);
         vec![decided]
     }
+}
+
+fn scroll(key: KeyCode) -> Vec<Effect> {
+    let how = match key {
+        KeyCode::Up => Scroll::Lines(-1),
+        KeyCode::Down => Scroll::Lines(1),
+        KeyCode::Home => Scroll::Top,
+        KeyCode::End => Scroll::Bottom,
+        _ => return Vec::new(),
+    };
+    vec![Effect::Scroll(how)]
 }
 
 /// What is to be found out before it is asked about: the diff of an edit.

@@ -2,13 +2,12 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::commands::is_command;
 use super::effect::{Effect, Scroll, Tone};
 use super::popup::{Popup, What, wanted};
-use super::{CLOSED, Choice, Mode, Run, Source, State, user_text};
+use super::{CLOSED, Choice, Run, Source, State, user_text};
 use crate::tui::state::Kind;
 
-/// A key that comes again after so many milliseconds was pressed again.
-const HELD: u64 = 150;
 /// How long the second Ctrl-C may take, in milliseconds.
 const TWICE: u64 = 1_500;
 
@@ -18,7 +17,6 @@ impl State {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
-        let repeated = self.pressed.replace((key.code, self.now));
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
@@ -35,14 +33,13 @@ impl State {
             _ => {}
         }
         if self.dialog.is_open() {
-            // A key that is held down answers one call, not all that come.
-            let held = repeated.is_some_and(|(code, at)| code == key.code && self.now < at.saturating_add(HELD));
-            if held && matches!(self.dialog.mode, Mode::Choose) && matches!(key.code, KeyCode::Char(_)) {
-                return Vec::new();
+            let mut effects = self.dialog.key(key, self.now, self.writing_width());
+            if let Some(text) = self.dialog.take_text() {
+                self.prompt.insert(&text);
+                effects.extend(self.complete());
             }
-            return self.dialog.key(key, self.now, self.writing_width());
+            return effects;
         }
-        self.last_key = self.now;
         let done = self.popup_key(key).unwrap_or_else(|| self.prompt_key(key));
         let mut effects = done;
         effects.extend(self.complete());
@@ -72,8 +69,12 @@ impl State {
             return vec![Effect::Quit];
         }
         self.leaving = Some(self.now + TWICE);
+        if self.dialog.is_open() {
+            return if self.dialog.wipe() { Vec::new() } else { self.stop() };
+        }
         if !self.prompt.is_empty() {
-            self.prompt.take();
+            let text = self.prompt.take();
+            self.prompt.remember(text); // Up brings it back
             self.popup = None;
             return Vec::new();
         }
@@ -105,7 +106,7 @@ impl State {
             KeyCode::Char('d') if control && empty => return vec![Effect::Quit],
             KeyCode::Esc if self.selected.take().is_some() => {}
             KeyCode::Esc => return self.stop(),
-            KeyCode::Tab if self.dialog.waiting() > 0 => self.dialog.aside = false,
+            KeyCode::Tab if self.dialog.waiting() > 0 => return self.dialog.take_up(self.now),
             KeyCode::Tab => {}
             KeyCode::Up if alt => return self.select(-1),
             KeyCode::Down if alt => return self.select(1),
@@ -134,12 +135,18 @@ impl State {
         if said.is_empty() {
             return Vec::new();
         }
-        let command = said.strip_prefix('/').map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
+        // A space before it says that it is none.
+        let command = text.trim_end().strip_prefix('/');
+        let command = command.map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
         if let Some((name, rest)) = command
             && !name.is_empty()
             && name.chars().all(|c| c.is_ascii_alphabetic())
         {
             let (name, rest) = (name.to_owned(), rest.trim().to_owned());
+            if !is_command(&name) {
+                let why = "is no command: /help tells what there is. With a space before it, it is sent as it is.";
+                return self.say(&format!("`/{name}` {why}"));
+            }
             self.prompt.take();
             self.prompt.remember(text);
             return self.command(&name, &rest);
@@ -159,7 +166,6 @@ impl State {
         let said = said.to_owned();
         self.prompt.take();
         self.selected = None;
-        self.last_key = 0; // whoever has sent something waits for what comes
         let mut effects = match () {
             () if later => vec![Effect::FollowUp(said)],
             () if self.is_working() || self.dialog.waiting() > 0 => vec![Effect::Steer(said)],
@@ -217,14 +223,15 @@ impl State {
 
     fn popup_key(&mut self, key: KeyEvent) -> Option<Vec<Effect>> {
         let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
-        let popup = self.popup.as_mut().filter(|popup| plain && !popup.found.is_empty())?;
+        let popup = self.popup.as_mut().filter(|popup| plain && popup.is_shown())?;
         match key.code {
-            KeyCode::Up => popup.up(),
-            KeyCode::Down => popup.down(),
             KeyCode::Esc => {
                 self.dismissed = Some(self.prompt.text());
                 self.popup = None;
             }
+            _ if popup.found.is_empty() => return None,
+            KeyCode::Up => popup.up(),
+            KeyCode::Down => popup.down(),
             KeyCode::Tab | KeyCode::Enter => return Some(self.accept(key.code == KeyCode::Enter)),
             _ => return None,
         }

@@ -77,6 +77,10 @@ impl Popup {
         Popup { what, written, found, chosen: 0, waits }
     }
 
+    /// Whether it is on the screen: with what there is, or with why there is nothing.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.found.is_empty() || self.waits || self.what == What::File
+    }
     /// The one that is chosen.
     pub(crate) fn choice(&self) -> Option<&Choice> {
         self.found.get(self.chosen)

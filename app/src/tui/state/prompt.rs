@@ -1,5 +1,7 @@
 //! Where the user writes: a text of many lines, with what was sent before.
 
+use std::cell::RefCell;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,6 +17,15 @@ pub(crate) struct Prompt {
     sent: Vec<String>,
     /// Which of it is shown, and what was being written before.
     recalled: Option<(usize, String)>,
+    measured: RefCell<Measured>,
+}
+
+/// What was measured last: the text, for which width, and how many lines it takes.
+#[derive(Debug, Default)]
+struct Measured {
+    lines: Vec<String>,
+    width: u16,
+    height: u16,
 }
 
 impl Default for Prompt {
@@ -26,7 +37,7 @@ impl Default for Prompt {
 impl Prompt {
     /// With this text, the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
-        Prompt { area: area(text), sent: Vec::new(), recalled: None }
+        Prompt { area: area(text), sent: Vec::new(), recalled: None, measured: RefCell::default() }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -148,18 +159,28 @@ impl Prompt {
 
     /// How many lines it has on a screen of this width.
     pub(crate) fn height(&self, width: u16) -> u16 {
-        let mut area = self.area.clone();
-        let place = Rect::new(0, 0, width.max(1), 1);
-        area.move_cursor(CursorMove::Bottom);
-        area.move_cursor(CursorMove::End);
-        (&area).render(place, &mut Buffer::empty(place));
-        u16::try_from(area.screen_cursor().row + 1).unwrap_or(u16::MAX)
+        let (lines, mut last) = (self.area.lines(), self.measured.borrow_mut());
+        if last.height == 0 || last.width != width || last.lines != lines {
+            *last = Measured { lines: lines.to_vec(), width, height: measure(lines, width) };
+        }
+        last.height
     }
 }
 
+fn measure(lines: &[String], width: u16) -> u16 {
+    let area = area_of(lines.to_vec());
+    let place = Rect::new(0, 0, width.max(1), 1);
+    (&area).render(place, &mut Buffer::empty(place));
+    u16::try_from(area.screen_cursor().row + 1).unwrap_or(u16::MAX)
+}
+
 fn area(text: &str) -> TextArea<'static> {
-    let lines = text.split('\n').map(|line| line.trim_end_matches('\r').to_owned());
-    let mut area = TextArea::new(lines.collect());
+    area_of(text.split('\n').map(|line| line.trim_end_matches('\r').to_owned()).collect())
+}
+
+/// With the cursor at its end.
+fn area_of(lines: Vec<String>) -> TextArea<'static> {
+    let mut area = TextArea::new(lines);
     area.set_wrap_mode(WrapMode::WordOrGlyph);
     area.set_cursor_line_style(Style::default());
     area.set_cursor_style(Style::default()); // the terminal's own cursor is shown
@@ -167,4 +188,61 @@ fn area(text: &str) -> TextArea<'static> {
     area.move_cursor(CursorMove::Bottom);
     area.move_cursor(CursorMove::End);
     area
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines that the area itself takes for its text.
+    fn told_by_the_area(prompt: &Prompt, width: u16) -> u16 {
+        let mut area = prompt.area.clone();
+        let place = Rect::new(0, 0, width, 1);
+        area.move_cursor(CursorMove::Bottom);
+        area.move_cursor(CursorMove::End);
+        (&area).render(place, &mut Buffer::empty(place));
+        u16::try_from(area.screen_cursor().row + 1).unwrap()
+    }
+
+    /// Whatever is done to texts of wide, joined and plain letters.
+    #[test]
+    fn the_height_is_that_of_the_area() {
+        let letters = ["a", "word ", "ß", "世界", "👩\u{200d}👧", "\t", "\n", " ", "e\u{301}"];
+        let mut seed = 7_u64;
+        let mut any = move |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        for _ in 0..100 {
+            let mut prompt = Prompt::default();
+            for _ in 0..30 {
+                let text: String = (0..any(12)).map(|_| letters[any(letters.len())]).collect();
+                let width = 1 + any(30) as u16;
+                match any(6) {
+                    0 => prompt.set(&text),
+                    1 => prompt.new_line(),
+                    2 => prompt.key(KeyCode::Backspace.into()),
+                    3 => prompt.up(width),
+                    4 => prompt.remember(text),
+                    _ => prompt.insert(&text),
+                }
+                for _ in 0..2 {
+                    let told = told_by_the_area(&prompt, width);
+                    assert_eq!(prompt.height(width), told, "{width}: {:?}", prompt.text());
+                }
+            }
+        }
+    }
+
+    /// A frame asks for it; what could be undone is not copied for that, and the same text is not measured again.
+    #[test]
+    fn a_text_is_measured_once() {
+        let mut prompt = Prompt::new("a\nb");
+        assert_eq!(prompt.height(10), 2);
+        let kept = prompt.measured.borrow().lines.as_ptr();
+        assert_eq!(prompt.height(10), 2);
+        assert_eq!(prompt.measured.borrow().lines.as_ptr(), kept);
+        prompt.new_line();
+        assert_eq!(prompt.height(10), 3);
+    }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::*;
 
+mod dialog;
+
 fn press(state: &mut State, modifiers: KeyModifiers, code: KeyCode) -> Vec<Effect> {
     state.now += 1_000; // nobody types faster here
     state.key(KeyEvent::new(code, modifiers))
@@ -57,7 +59,7 @@ fn action(call: &str, name: &str) -> ExternalAction {
 fn asked(state: &mut State, actions: &[ExternalAction]) -> Vec<Effect> {
     state.now += 1_000;
     let typing = !state.prompt.is_empty();
-    actions.iter().flat_map(|action| state.dialog.open(action, state.now, state.last_key, typing)).collect()
+    actions.iter().flat_map(|action| state.dialog.open(action, state.now, typing)).collect()
 }
 
 fn decided(effect: &Effect) -> &Decision {
@@ -114,12 +116,12 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     let effects = key(&mut state, KeyCode::Enter);
     assert_eq!(decided(&effects[0]), &Decision::Deny("too early".into()));
     assert_eq!(key(&mut state, KeyCode::Char('y')), [], "it is on its way");
-    state.dialog.close(&"c1".into());
+    state.dialog.close(&"c1".into(), state.now);
     assert_eq!(state.dialog.place(), (2, 3));
     let effects = key(&mut state, KeyCode::Char('a'));
     assert_eq!(effects[0], Effect::Allow("execute_command".into()));
     assert_eq!((effects.len(), decided(&effects[1])), (2, &Decision::Approve));
-    state.dialog.close(&"c2".into());
+    state.dialog.close(&"c2".into(), state.now);
     let effects = key(&mut state, KeyCode::Char('e'));
     assert!(matches!(&effects[0], Effect::Edit { json, .. } if json.contains("\"ls\"")), "{effects:?}");
     assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{".into() }), []);
@@ -148,7 +150,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     let mut state = working();
     asked(&mut state, &[action("c1", "diff"), action("c2", "diff")]);
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
-    state.dialog.close(&"c1".into());
+    state.dialog.close(&"c1".into(), state.now);
     for _ in 0..10 {
         state.now += 30;
         assert_eq!(state.key(KeyEvent::from(KeyCode::Char('y'))), []);
@@ -158,7 +160,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     // Somebody has typed a moment ago.
     let mut state = working();
     state.key(KeyEvent::from(KeyCode::Backspace));
-    state.dialog.open(&action("c1", "diff"), state.now, state.last_key, false);
+    state.dialog.open(&action("c1", "diff"), state.now, false);
     assert_eq!(state.key(KeyEvent::from(KeyCode::Char('y'))), []);
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
 }

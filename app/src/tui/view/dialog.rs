@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::{View, draw_writing, rule};
+use crate::print::harmless;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 
@@ -47,8 +48,8 @@ impl View {
         let Some(action) = state.dialog.current() else { return 0 };
         self.lay_out(&state.dialog, action, area.width - 4);
         let body = self.dialog.lines.len();
-        let writing = writing(&state.dialog).map_or(0, |text| text.height(area.width - 4).clamp(1, 8));
-        let rest = 5 + writing + u16::from(state.dialog.problem.is_some());
+        // A rule, the title, and an empty line below each of title and body.
+        let rest = 4 + Below::new(state, action, area.width - 4, &self.theme).height;
         let most = (area.height * 2 / 3).max(rest + 1).min(area.height.saturating_sub(1));
         u16::try_from(body).unwrap_or(u16::MAX).saturating_add(rest).min(most)
     }
@@ -72,11 +73,8 @@ impl View {
         let mut y = inner.y;
         frame.buffer_mut().set_line(inner.x, y, &title(dialog, action, theme), inner.width);
         y += 2;
-        let text = writing(dialog);
-        let below = 1
-            + u16::from(dialog.problem.is_some())
-            + text.map_or(0, |text| text.height(inner.width).clamp(1, 8))
-            + u16::from(area.height > 6);
+        let Below { problem, text, answers, height } = Below::new(state, action, inner.width, theme);
+        let below = height + u16::from(area.height > 6);
         let rows = usize::from(inner.bottom().saturating_sub(y + below));
         let lines = &self.dialog.lines;
         let hides = lines.len() > rows;
@@ -94,25 +92,49 @@ impl View {
             y += 1;
         }
         y = y.max(inner.bottom().saturating_sub(below)) + u16::from(area.height > 6);
-        if let Some(problem) = &dialog.problem {
-            frame.buffer_mut().set_line(
-                inner.x,
-                y,
-                &Line::from(Span::styled(problem.clone(), theme.error)),
-                inner.width,
-            );
-            y += 1;
+        for (line, at) in problem.iter().zip(y..inner.bottom()) {
+            frame.buffer_mut().set_line(inner.x, at, line, inner.width);
+            y = at + 1;
         }
-        if let Some(text) = text {
-            let height = text.height(inner.width).clamp(1, 8).min(inner.bottom().saturating_sub(y));
+        if let Some((text, height)) = text {
+            let height = height.min(inner.bottom().saturating_sub(y));
             frame.buffer_mut().set_line(area.x, y, &Line::from(Span::styled("›", theme.accent)), 1);
             draw_writing(text, frame, Rect::new(inner.x, y, inner.width, height));
             y += height;
         }
-        if y < area.bottom() {
-            frame.buffer_mut().set_line(inner.x, y, &answers(dialog, theme, inner.width), inner.width);
+        if takes_a_letter(dialog, state.now) && y < area.bottom() {
+            frame.buffer_mut().set_line(area.x, y, &Line::from(Span::styled("›", theme.accent)), 1);
+        }
+        for (line, y) in answers.iter().zip(y..area.bottom()) {
+            frame.buffer_mut().set_line(inner.x, y, line, inner.width);
         }
     }
+}
+
+/// What stands below the arguments.
+struct Below<'a> {
+    problem: Vec<Line<'static>>,
+    /// What is being written, and in how many lines.
+    text: Option<(&'a Prompt, u16)>,
+    answers: Vec<Line<'static>>,
+    height: u16,
+}
+
+impl<'a> Below<'a> {
+    fn new(state: &'a State, action: &ExternalAction, width: u16, theme: &Theme) -> Self {
+        let dialog = &state.dialog;
+        let mut problem = dialog.problem.as_ref().map(|why| wrap(why, width, theme.error)).unwrap_or_default();
+        problem.truncate(usize::from(state.size.1 / 3).max(1));
+        let text = writing(dialog).map(|text| (text, text.height(width).clamp(1, 8)));
+        let answers = answers(dialog, action, state.now, theme, width);
+        let lines = u16::try_from(problem.len() + answers.len()).unwrap_or(u16::MAX);
+        Below { problem, height: lines + text.map_or(0, |(_, height)| height), text, answers }
+    }
+}
+
+/// Whether a letter answers.
+fn takes_a_letter(dialog: &Dialog, now: u64) -> bool {
+    matches!(dialog.mode, Mode::Choose) && !dialog.sent && !dialog.is_deaf(now)
 }
 
 fn writing(dialog: &Dialog) -> Option<&Prompt> {
@@ -141,14 +163,24 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
     let mut lines = Vec::new();
     if let Some(need) = &action.need {
         lines.extend(value(&need.data, width, theme));
+        let all = arguments(&action.name, &action.arguments, width, theme);
+        if !lines.is_empty() && !all.is_empty() {
+            lines.push(Line::default());
+        }
+        lines.extend(all);
         return lines;
     }
-    match dialog.preview(&action.call) {
+    match dialog.preview() {
+        Some(Ok(diff)) if diff.is_empty() => {
+            lines.extend(wrap("No change: the file is so already.", width, theme.warning));
+            lines.extend(arguments(&action.name, &action.arguments, width, theme));
+        }
         Some(Ok(diff)) => {
             if let Some(path) = action.arguments.get("path").and_then(Value::as_str) {
                 lines.extend(wrap(path, width, theme.text));
             }
             lines.extend(paint::diff(diff, width, theme));
+            lines.extend(arguments("", &beside_the_diff(action), width, theme));
         }
         Some(Err(why)) => {
             lines.extend(wrap(why, width, theme.warning));
@@ -157,6 +189,17 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
         None => lines.extend(arguments(&action.name, &action.arguments, width, theme)),
     }
     lines
+}
+
+/// The arguments that a diff does not show.
+fn beside_the_diff(action: &ExternalAction) -> Value {
+    let shown: &[&str] = match &*action.name {
+        "edit_file" => &["path", "old_string", "new_string"],
+        _ => &["path", "content"],
+    };
+    let named = action.arguments.as_object().into_iter().flatten();
+    let rest = named.filter(|(name, _)| !shown.contains(&name.as_str()));
+    Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// What a tool needs, as it tells it.
@@ -168,19 +211,33 @@ fn value(value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     }
 }
 
-fn answers(dialog: &Dialog, theme: &Theme, width: u16) -> Line<'static> {
+/// The keys that answer, in as many lines as it takes; quiet while they are not taken.
+fn answers(dialog: &Dialog, action: &ExternalAction, now: u64, theme: &Theme, width: u16) -> Vec<Line<'static>> {
+    let always = format!("always {}", action.name);
     let keys: &[(&str, &str)] = match &dialog.mode {
         _ if dialog.sent => &[("…", "")],
-        Mode::Choose if width < 50 => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", "always")],
-        Mode::Choose => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", "always"), ("Esc", "later")],
+        Mode::Choose => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")],
         Mode::Reason(_) => &[("Enter", "no, for this reason"), ("Esc", "back")],
         Mode::Edit(_) => &[("Ctrl+S", "done"), ("Esc", "back")],
         Mode::Answer(_) => &[("Enter", "answer"), ("Ctrl+X", "refuse"), ("Esc", "later")],
     };
-    let mut spans = Vec::new();
+    let deaf = matches!(dialog.mode, Mode::Choose | Mode::Answer(_)) && dialog.is_deaf(now);
+    let (mut lines, mut room) = (vec![Line::default()], usize::from(width));
     for (key, what) in keys {
-        spans.push(Span::styled((*key).to_owned(), theme.accent));
-        spans.push(Span::styled(format!(" {what}   "), theme.dim));
+        let is_quiet = deaf && *key != "Esc";
+        let spans = [
+            Span::styled((*key).to_owned(), if is_quiet { theme.dim } else { theme.accent }),
+            Span::styled(format!(" {}   ", harmless(what)), theme.dim),
+        ];
+        let wide: usize = spans.iter().map(Span::width).sum();
+        if wide.saturating_sub(3) > room && room < width.into() {
+            lines.push(Line::default());
+            room = width.into();
+        }
+        room = room.saturating_sub(wide);
+        if let Some(line) = lines.last_mut() {
+            line.spans.extend(spans);
+        }
     }
-    Line::from(spans)
+    lines
 }

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use crate::print::harmless;
 use crate::tui::paint::Theme;
-use crate::tui::state::{State, What};
+use crate::tui::state::State;
 
 /// The most that are seen at once.
 const MOST: u16 = 8;
@@ -15,8 +15,7 @@ const MOST: u16 = 8;
 pub(super) fn height(state: &State, room: u16) -> u16 {
     let Some(popup) = state.popup.as_ref().filter(|_| !state.dialog.is_open()) else { return 0 };
     let found = u16::try_from(popup.found.len()).unwrap_or(u16::MAX);
-    let lines = if found == 0 && (popup.waits || popup.what == What::File) { 1 } else { found };
-    if lines == 0 { 0 } else { (lines.min(MOST) + 1).min(room) }
+    if popup.is_shown() { (found.clamp(1, MOST) + 1).min(room) } else { 0 }
 }
 
 /// Draws it.
