@@ -41,11 +41,12 @@ const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
 }
 
 const SERVER: &str = "what the server does";
+const WHO: &str = "which server gets the conversation and which key";
 
 /// All of them, as `loopwright config` lists them.
 pub(crate) const KEYS: &[Key] = &[
-    key("model", Kind::Text),
-    own("base_url", Kind::Text, "which server gets the conversation and the key"),
+    own("model", Kind::Text, WHO),
+    own("base_url", Kind::Text, WHO),
     own("models", Kind::Path, "where models are described"),
     key("system", Kind::Text),
     key("no_agents_md", Kind::Switch),

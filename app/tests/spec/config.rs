@@ -132,6 +132,8 @@ fn what_is_wrong_is_told_with_its_place() {
             "thinkin = \"low\"",
             "loopwright.toml:1: there is no setting `thinkin`; did you mean `thinking`?",
         ),
+        ("loopwright.toml", "model = \"a/b\"", "loopwright.toml:1: a project's file may not set `model`"),
+        ("loopwright.toml", "guard = false", "loopwright.toml:1: a project's file may switch `guard` on and not off"),
         ("loopwright.toml", "approve = \"all\"", "loopwright.toml:1: a project's file may not set `approve`"),
     ] {
         write(&project, path, text);
