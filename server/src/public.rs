@@ -37,12 +37,9 @@ impl Stream for PublicEvents {
     type Item = Arc<Envelope>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match ready!(self.0.poll_next_unpin(cx)) {
-                Some(envelope) => match public(&envelope) {
-                    Some(told) => return Poll::Ready(Some(told)),
-                    None => {}
-                },
-                None => return Poll::Ready(None),
+            let Some(envelope) = ready!(self.0.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            if let Some(told) = public(&envelope) {
+                return Poll::Ready(Some(told));
             }
         }
     }
@@ -60,10 +57,8 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         },
         AgentEvent::TurnStart { .. } | AgentEvent::MessageStart { .. } | AgentEvent::Reset => {}
         AgentEvent::QueueUpdate { .. } => {} // what the user says
-        AgentEvent::MessageUpdate { update, .. } => match update {
-            Update::Text { .. } | Update::ToolCallStart { .. } | Update::Withdrawn => {}
-            _ => return None, // it has no number of its own, so nobody misses it
-        },
+        AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }
+        | AgentEvent::MessageUpdate { update: Update::ToolCallStart { .. } | Update::Withdrawn, .. } => {}
         AgentEvent::MessageEnd { message } => *message = public_message(message),
         AgentEvent::ToolExecutionStart { arguments, .. } => *arguments = Arc::default(),
         AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
@@ -103,7 +98,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
             (outcome.cost, outcome.usage, outcome.model_error) = (0.0, Usage::default(), None);
             outcome.error = outcome.error.as_ref().map(|_| "The run failed.".into());
         }
-        _ => return None,
+        _ => return None, // most of it has no number of its own, so nobody misses it
     }
     Some(Arc::new(envelope))
 }
