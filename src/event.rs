@@ -213,6 +213,30 @@ pub enum AgentEvent {
     AgentEnd(Arc<RunOutcome>),
 }
 
+impl AgentEvent {
+    /// Its `type` in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            AgentEvent::AgentStart { .. } => "agent_start",
+            AgentEvent::TurnStart { .. } => "turn_start",
+            AgentEvent::MessageStart { .. } => "message_start",
+            AgentEvent::MessageUpdate { .. } => "message_update",
+            AgentEvent::MessageEnd { .. } => "message_end",
+            AgentEvent::ToolExecutionStart { .. } => "tool_execution_start",
+            AgentEvent::ToolExecutionUpdate { .. } => "tool_execution_update",
+            AgentEvent::ToolExecutionEnd { .. } => "tool_execution_end",
+            AgentEvent::ExternalAction(_) => "external_action",
+            AgentEvent::ExternalActionEnd { .. } => "external_action_end",
+            AgentEvent::QueueUpdate { .. } => "queue_update",
+            AgentEvent::Compaction(_) => "compaction",
+            AgentEvent::Custom { .. } => "custom",
+            AgentEvent::TurnEnd { .. } => "turn_end",
+            AgentEvent::Reset => "reset",
+            AgentEvent::AgentEnd(_) => "agent_end",
+        }
+    }
+}
+
 /// Whose message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -316,6 +340,66 @@ impl RunOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::UserMessage;
+
+    #[test]
+    fn names_are_the_types_in_json_and_none_is_forgotten() {
+        let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
+        let (message_id, call) = (MessageId(1), CallId::from("c"));
+        let action = ExternalAction {
+            call: call.clone(),
+            name: "n".into(),
+            arguments: Arc::default(),
+            digest: "d".into(),
+            need: None,
+        };
+        let outcome = RunOutcome {
+            end: EndKind::Done,
+            error: None,
+            model_error: None,
+            limit: None,
+            usage: Usage::default(),
+            cost: 0.0,
+            value: None,
+            handed_back: Vec::new(),
+            text: String::new(),
+        };
+        let compaction = Compaction {
+            why: crate::compact::CompactCause::Threshold,
+            first: message_id,
+            last: message_id,
+            messages: 1,
+            message: message(),
+            summarised: false,
+            error: None,
+            tokens_before: 0,
+            tokens_after: 0,
+        };
+        let (is_error, status) = (false, ResultStatus::Ok);
+        let all = [
+            AgentEvent::AgentStart { cause: RunCause::Steer },
+            AgentEvent::TurnStart { turn: 1 },
+            AgentEvent::MessageStart { message_id, role: Role::User },
+            AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn },
+            AgentEvent::MessageEnd { message: message() },
+            AgentEvent::ToolExecutionStart { call: call.clone(), name: "n".into(), arguments: Arc::default() },
+            AgentEvent::ToolExecutionUpdate { call: call.clone(), update: ToolUpdate::Output("t".into()) },
+            AgentEvent::ToolExecutionEnd { call: call.clone(), name: "n".into(), status, is_error, result: message() },
+            AgentEvent::ExternalAction(Arc::new(action)),
+            AgentEvent::ExternalActionEnd { call, decision: Arc::new(Decision::Approve), by: None },
+            AgentEvent::QueueUpdate { steering: Vec::new(), follow_up: Vec::new() },
+            AgentEvent::Compaction(Arc::new(compaction)),
+            AgentEvent::Custom { kind: "k".into(), data: Arc::default() },
+            AgentEvent::TurnEnd { turn: 1, message: None, tool_results: Vec::new() },
+            AgentEvent::Reset,
+            AgentEvent::AgentEnd(Arc::new(outcome)),
+        ];
+        let names: Vec<Value> = all.iter().map(|event| event.name().into()).collect();
+        let types: Vec<Value> = all.iter().map(|event| serde_json::to_value(event).unwrap()["type"].take()).collect();
+        assert_eq!(names, types);
+        let schema = schemars::schema_for!(AgentEvent);
+        assert_eq!(schema.get("oneOf").and_then(Value::as_array).map(Vec::len), Some(all.len()));
+    }
 
     /// Events are made on one thread and dropped on another; up to 120 bytes, with the counts of their
     /// `Arc`, common allocators do that without a lock.

@@ -72,8 +72,11 @@ impl Message {
 
     /// Whether its text contains all of these words, which are in small letters, whatever the case; never without a word.
     pub fn has_words(&self, words: &[String]) -> bool {
+        if words.is_empty() {
+            return false;
+        }
         let text = self.text().to_lowercase();
-        !words.is_empty() && words.iter().all(|word| text.contains(word))
+        words.iter().all(|word| text.contains(word))
     }
 
     /// The assistant's message, if it is one.

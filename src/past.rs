@@ -27,9 +27,9 @@ pub struct Branch {
 
 impl Branch {
     /// Its whole log, made of that of its past.
-    pub fn log(&self, mut past: Vec<Item>) -> Vec<Item> {
+    pub fn log(self, mut past: Vec<Item>) -> Vec<Item> {
         past.truncate(self.shared as usize);
-        past.extend(self.items.iter().cloned());
+        past.extend(self.items);
         past
     }
 }

@@ -56,8 +56,9 @@ pub trait MemoryStore: Send + Sync {
         if !new.load(0).await?.is_empty() {
             return Err(MemoryError::Exists(to.into()));
         }
+        let shared = branch.shared;
         new.append(0, branch.log(items).into()).await?;
-        Ok(branch.shared)
+        Ok(shared)
     }
 
     /// Actions of all sessions that wait for an answer, the oldest first: an inbox. The default reads

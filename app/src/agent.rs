@@ -93,7 +93,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
             Approve::ReadOnly | Approve::All => {}
         }
     }
-    let mut pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or(Pattern::Pi) {
+    let mut pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or_default() {
         Pattern::Generic => Arc::new(GenericPattern),
         Pattern::Pi => Arc::new(PiPattern),
     };

@@ -8,13 +8,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-#[cfg(test)]
-pub(crate) use self::options::Thinking;
-pub(crate) use self::options::{Approve, Options, Pattern, Place, without_key};
-pub(crate) use self::serve::ServeArgs;
+pub(crate) use self::options::{Approve, Options, Pattern, Place, Thinking, without_key};
+pub(crate) use self::serve::{ADDR, ServeArgs};
 pub(crate) use self::sessions::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which};
 use crate::agent::StartError;
-use crate::print::{self, Volume};
+use crate::print::Volume;
 use crate::stdin;
 use options::MODELS;
 
@@ -122,9 +120,12 @@ pub(crate) struct RunArgs {
     prompt: Option<String>,
     /// Read standard input to its end and put it below the prompt, at most 1 MiB of text.
     ///
-    /// It is not read otherwise: it may be a pipe in which nothing ever comes, or the list that a shell's loop goes through.
+    /// A pipe or a file is read without this flag too.
     #[arg(long, requires = "prompt", conflicts_with = "resume")]
     stdin: bool,
+    /// Leave standard input alone: the list that a shell's loop goes through, or a pipe that nobody ends.
+    #[arg(long, requires = "prompt", conflicts_with_all = ["stdin", "resume"])]
+    no_stdin: bool,
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
@@ -219,21 +220,17 @@ impl RunArgs {
             return Ok(None);
         }
         let prompt = match self.prompt.as_deref() {
-            Some("-") if self.stdin => {
-                let why = "Standard input is the prompt with `-` and goes below a prompt with --stdin: write a prompt, or \
-                           leave --stdin out.";
+            Some("-") if self.stdin || self.no_stdin => {
+                let why = "With `-` standard input is the prompt: write a prompt, or leave --stdin and --no-stdin out.";
                 return Err(StartError(why.into()));
             }
             None | Some("-") => stdin::read("prompt")?,
-            Some(prompt) if self.stdin && !prompt.trim().is_empty() => stdin::below(prompt, &stdin::read("text")?),
-            Some(prompt) => {
-                if self.speech.volume() != Volume::Quiet && stdin::has_text() {
-                    print::tell(
-                        "There is text on standard input, which is not read: --stdin puts it below the prompt.",
-                    );
-                }
-                prompt.to_owned()
-            }
+            Some(prompt) if prompt.trim().is_empty() || self.no_stdin => prompt.to_owned(),
+            Some(prompt) if self.stdin => stdin::below(prompt, &stdin::read("text")?),
+            Some(prompt) => match stdin::piped()?.filter(|text| !text.is_empty()) {
+                Some(text) => stdin::below(prompt, &text),
+                None => prompt.to_owned(),
+            },
         };
         if prompt.trim().is_empty() {
             let why = "There is no prompt: write it after `run`, in quotes, or pipe it into standard input.";

@@ -18,11 +18,16 @@ pub(crate) use self::keys::{KEYS, Key};
 pub(crate) use self::show::config;
 use crate::agent::StartError;
 use crate::args::{Options, Place, ServeArgs, StoreAt};
+use crate::log::LEVEL;
+use crate::print;
+use crate::serve::TOKEN;
 
 /// The name of a file with settings.
 const FILE: &str = "loopwright.toml";
 /// The environment variable that names the user's file; no file is read where it is empty.
 const VARIABLE: &str = "LOOPWRIGHT_CONFIG";
+/// How our variables begin.
+const PREFIX: &str = "LOOPWRIGHT_";
 /// Bytes of a project's file.
 const MOST: usize = 1 << 20;
 
@@ -94,6 +99,9 @@ impl Config {
             }
             _ => Layer::default(),
         };
+        misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+            .iter()
+            .for_each(|told| print::show(told));
         Ok(Arc::new(Config { environment: environment()?, user, file, projects }))
     }
 
@@ -152,7 +160,7 @@ impl Config {
             (args.model, args.base_url) = (own.model, own.base_url);
         }
         args.commands = std::mem::take(&mut args.commands).over(own.place.commands);
-        args.no_agents_md |= own.no_agents_md.unwrap_or_default();
+        args.no_agents_md = args.no_agents_md.or(own.no_agents_md);
         self.under_models(&mut args.models);
         self.under_store(&mut args.at);
         if let (Some(addr), false) = (self.own_value("serve.addr"), addr_given) {
@@ -194,6 +202,20 @@ fn usual_file() -> Option<PathBuf> {
     Some(directory()?.join(FILE))
 }
 
+/// What is said of variables that are nearly ours. What is less like them is another program's, or another version's.
+fn misspelt(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let ours: Vec<String> = KEYS.iter().map(Key::variable).chain([VARIABLE, TOKEN, LEVEL].map(str::to_owned)).collect();
+    let bare = |name: &str| name.strip_prefix(PREFIX).map(str::to_lowercase);
+    let near = |name: &String| {
+        let asked = bare(name).filter(|_| !ours.contains(name))?;
+        let known: Vec<String> = ours.iter().filter_map(|name| bare(name)).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let near = similar::get_close_matches(&*asked, &known, 1, 0.75).first()?.to_uppercase();
+        Some(format!("The environment variable {name} is not known and does nothing; did you mean {PREFIX}{near}?"))
+    };
+    names.into_iter().filter_map(|name| near(&name)).collect()
+}
+
 fn environment() -> Result<Layer, StartError> {
     let mut layer = Layer::default();
     for key in KEYS {
@@ -207,4 +229,57 @@ fn environment() -> Result<Layer, StartError> {
         layer.set(key, value, Source::Variable(variable));
     }
     Ok(layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_flag_of_serve_says_otherwise_than_the_file() {
+        let path = Path::new("/p/loopwright.toml");
+        let user = file::read("no_agents_md = true", path, Whose::User).unwrap();
+        let config = Config { user, ..Config::default() };
+        for (flag, leaves_out) in [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]
+        {
+            let line = ["loopwright", "serve"].into_iter().chain(flag);
+            let Some(Command::Serve(mut args)) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+            config.under_serve(&mut args, false).unwrap();
+            assert_eq!(args.no_agents_md, Some(leaves_out), "{flag:?}");
+        }
+    }
+
+    /// Variables of this project's tests, and those of others, are none of its business.
+    #[test]
+    fn only_what_is_nearly_ours_is_misspelt() {
+        let told = misspelt(["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned));
+        for (told, meant) in told.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR"]) {
+            assert!(told.ends_with(&format!("did you mean LOOPWRIGHT_{meant}?")), "{told}");
+        }
+        assert_eq!(told.len(), 3);
+        for name in [
+            "MODEL",
+            "MODELS",
+            "TOKEN",
+            "LOG",
+            "CONFIG",
+            "API",
+            "CASES",
+            "COMMAND",
+            "CRASH_ORDERS",
+            "FORCED_MODEL",
+            "KILLS",
+            "LOCAL_MODEL",
+            "SEED",
+            "SHARED",
+            "SPEC_STORE",
+            "",
+        ] {
+            assert_eq!(misspelt([format!("{PREFIX}{name}")]), [""; 0], "{name}");
+        }
+        assert_eq!(misspelt(["MODLE".to_owned(), "LOOPWRITE_MODEL".to_owned()]), [""; 0]);
+    }
 }

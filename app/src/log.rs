@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::agent::StartError;
 
 /// The environment variable with the level.
-const LEVEL: &str = "LOOPWRIGHT_LOG";
+pub(crate) const LEVEL: &str = "LOOPWRIGHT_LOG";
 
 /// Begins the log: warnings, or what the environment says. Only of loopwright's own crates: what others would log of a
 /// request is not known to be without its key.

@@ -79,13 +79,27 @@ pub(crate) fn tell_failure(outcome: &RunOutcome, volume: Volume) {
     }
 }
 
-/// An event, or anything else, as a line of JSON on standard output.
+/// An event, or anything else, as a line of JSON on standard output. On a terminal all that it would obey is escaped: JSON
+/// itself asks that only of some.
 pub(crate) fn json_line(event: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(event)?;
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    out.write_all(&line)?;
-    out.flush()
+    let mut line = serde_json::to_string(event)?;
+    if io::stdout().is_terminal() && line.contains(harms) {
+        line = escaped(&line);
+    }
+    line.push('\n');
+    say(&line)
+}
+
+/// JSON that means the same, without what a terminal would obey: it stands in strings only, and is of one UTF-16 unit.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match harms(c) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Text on standard output, with the end of its last line.
@@ -155,13 +169,15 @@ pub(crate) fn sentence(text: &str) -> String {
     format!("{text}{end}")
 }
 
-/// Without what a terminal would obey instead of show: escape sequences, and marks that turn the
-/// order of letters round.
+/// Whether a terminal would obey it instead of showing it: a part of an escape sequence, or a mark that turns the order of
+/// letters round.
+fn harms(c: char) -> bool {
+    c.is_control() && c != '\n' && c != '\t'
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Without what a terminal would obey instead of show.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let harms = |c: char| {
-        c.is_control() && c != '\n' && c != '\t'
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     if text.contains(harms) { text.replace(harms, "\u{fffd}").into() } else { text.into() }
 }
 
@@ -201,6 +217,17 @@ mod tests {
     fn a_terminal_is_shown_nothing_that_it_obeys() {
         assert_eq!(harmless("a\x1b[2Jb\u{9b}c\u{202e}d\n\té"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\n\té");
         assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
+        for mark in ["\u{61c}", "\u{200f}", "\u{2067}", "\u{7f}", "\u{80}", "\u{9f}"] {
+            assert_eq!(harmless(mark), "\u{fffd}", "{mark:?}");
+        }
+    }
+
+    #[test]
+    fn json_for_a_terminal_means_what_it_meant() {
+        let value = serde_json::json!({ "a\u{9b}": "\u{61c}é😀\u{202e}\u{7f}\n\u{1b}" });
+        let shown = escaped(&value.to_string());
+        assert_eq!(shown, r#"{"a\u009b":"\u061cé😀\u202e\u007f\n\u001b"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use loopwright_server::{Named, Server};
+use loopwright_server::{Named, Server, ServerBuilder};
 use tokio::net::TcpListener;
 
 use crate::agent::StartError;
@@ -13,7 +13,7 @@ use crate::run::ABORTED;
 use crate::{log, models, print, store};
 
 /// The environment variable with the token.
-const TOKEN: &str = "LOOPWRIGHT_TOKEN";
+pub(crate) const TOKEN: &str = "LOOPWRIGHT_TOKEN";
 
 /// Serves until it is told to stop, and gives the exit code.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
@@ -27,11 +27,11 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-    if args.no_agents_md {
+    if args.no_agents_md.unwrap_or_default() {
         builder = builder.no_agents_md();
     }
     if let Some(runs) = args.max_runs {
-        builder = builder.max_runs(runs as usize, 4096);
+        builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }
     if let Some(connections) = args.max_connections {
         builder = builder.max_connections(connections as usize);

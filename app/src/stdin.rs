@@ -1,12 +1,17 @@
-//! Standard input as the prompt, or as text below it. It is only read when it is asked for.
+//! Standard input as the prompt, or as text below it. What is piped in is read; `--no-stdin` leaves it alone.
 
 use std::io::{self, IsTerminal, Read};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::agent::StartError;
 use crate::print;
 
 /// Bytes of it that are taken.
 const MOST: usize = 1 << 20;
+
+/// How long it is read before somebody at a terminal is told.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All of it, which is to be a `what`.
 pub(crate) fn read(what: &str) -> Result<String, StartError> {
@@ -32,29 +37,37 @@ pub(crate) fn below(prompt: &str, text: &str) -> String {
     format!("{prompt}\n\n<{mark}>\n{text}\n</{mark}>")
 }
 
-/// Whether somebody has put text there: it is a file that is not empty, or a pipe with something in it.
-#[cfg(unix)]
-pub(crate) fn has_text() -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fs::{FileType, fstat};
-
-    let stdin = io::stdin();
-    let Ok(about) = fstat(&stdin) else { return false };
-    match FileType::from_raw_mode(about.st_mode) {
-        FileType::RegularFile => about.st_size > 0,
-        FileType::Fifo => {
-            let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
-            let polled = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-            polled.is_ok() && ready[0].revents().contains(PollFlags::IN)
-        }
-        _ => false,
+/// All of it, if it is a pipe or a file. At a terminal it is said what is waited for.
+pub(crate) fn piped() -> Result<Option<String>, StartError> {
+    if !is_pipe_or_file() {
+        return Ok(None);
     }
+    let (done, ended) = channel::<()>();
+    if io::stderr().is_terminal() {
+        std::thread::spawn(move || {
+            if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PATIENCE) {
+                print::tell("Reading standard input; --no-stdin leaves it alone.");
+            }
+        });
+    }
+    let text = read("text").map_err(|StartError(why)| StartError(format!("{why} `--no-stdin` leaves it alone.")))?;
+    drop(done);
+    Ok(Some(text))
 }
 
-/// It cannot be seen here.
+/// Not a terminal, nothing (`/dev/null`), or a socket, which some programs give to all that they start.
+#[cfg(unix)]
+fn is_pipe_or_file() -> bool {
+    use rustix::fs::{FileType, fstat};
+
+    let kind = fstat(io::stdin()).map(|about| FileType::from_raw_mode(about.st_mode));
+    kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Fifo))
+}
+
+/// Its kind cannot be seen here.
 #[cfg(not(unix))]
-pub(crate) fn has_text() -> bool {
-    false
+fn is_pipe_or_file() -> bool {
+    !io::stdin().is_terminal()
 }
 
 #[cfg(test)]

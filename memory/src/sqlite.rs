@@ -232,10 +232,11 @@ impl MemoryStore for Sqlite {
             let number = parent.number;
             let items = rows::items(db, parent, 0, file)?;
             let branch = Past::branch(&items, at);
-            let mut info = SessionInfo::of(new, &branch.log(items));
-            info.parent = Some((of, branch.shared)).filter(|(_, shared)| *shared > 0);
+            let shared = branch.shared;
             let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
-            Ok((branch.shared, Write::Fork { of: number, info: Box::new(info), json }))
+            let mut info = SessionInfo::of(new, &branch.log(items));
+            info.parent = Some((of, shared)).filter(|(_, shared)| *shared > 0);
+            Ok((shared, Write::Fork { of: number, info: Box::new(info), json }))
         };
         let (shared, write) = self.shared.read(begin).await?;
         self.shared.write(to, write, true).await?;

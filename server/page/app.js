@@ -105,7 +105,7 @@ function list() {
   const focused = document.activeElement?.dataset.key;
   by('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
-    const run = one.id === session && conversation.cut ? 'interrupted' : 'working';
+    const run = one.interrupted || (one.id === session && conversation.cut) ? 'interrupted' : 'working';
     const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));

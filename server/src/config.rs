@@ -65,7 +65,8 @@ impl Default for Limits {
     fn default() -> Self {
         let grace = Duration::from_secs(10);
         let (body, bodies) = (4 * 1024 * 1024, 256 * 1024 * 1024);
-        Limits { body, bodies, connections: 1024, runs_per_client: 32, runs: 4096, sessions: 4096, grace }
+        let (runs_per_client, runs) = (ServerBuilder::RUNS_PER_CLIENT, ServerBuilder::RUNS);
+        Limits { body, bodies, connections: 1024, runs_per_client, runs, sessions: 4096, grace }
     }
 }
 
@@ -103,6 +104,11 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
+    /// The most runs at a time of one client's address, if [`ServerBuilder::max_runs`] says nothing else.
+    pub const RUNS_PER_CLIENT: usize = 32;
+    /// The most runs at a time of all clients together, if [`ServerBuilder::max_runs`] says nothing else.
+    pub const RUNS: usize = 4096;
+
     /// A directory that clients may work in, and in those below it. May be repeated; without one it is the current one.
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
         self.roots.push(dir.into());
@@ -150,8 +156,8 @@ impl ServerBuilder {
         self.limits.connections = per_client;
         self
     }
-    /// The most runs at a time, of requests and of live sessions: of one client's address, 32 by default, and of all
-    /// together, 4,096. A session that waits for an answer has none.
+    /// The most runs at a time, of requests and of live sessions: of one client's address
+    /// ([`Self::RUNS_PER_CLIENT`] by default), and of all together ([`Self::RUNS`]). A session that waits for an answer has none.
     pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
         (self.limits.runs_per_client, self.limits.runs) = (per_client, all);
         self

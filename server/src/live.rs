@@ -19,7 +19,7 @@ use crate::error::{ApiError, Kind};
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::sessions::agent;
-use crate::shares::{Client, Share};
+use crate::shares::{Begun, Client, Run};
 
 /// A session that nobody has used for this long is closed, at most twice as long after its last use.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
@@ -52,56 +52,38 @@ struct Open {
     users: Arc<()>,
     /// The last use.
     used: Instant,
-    run: Run,
+    run: Running,
     /// Ends when the session is free again.
     watcher: JoinHandle<()>,
     _place: OwnedSemaphorePermit,
 }
 
-/// What a session's run takes of its client's share; none at rest.
-type Run = Arc<tokio::sync::Mutex<Weak<Share>>>;
+/// A session's run, which has its place among all; none at rest.
+type Running = Arc<tokio::sync::Mutex<Weak<Run>>>;
 
 /// A session that somebody uses: it stays open while this lives.
 pub(crate) struct Used {
     pub(crate) handle: AgentHandle,
     pub(crate) user: User,
-    run: Run,
+    run: Running,
 }
 
 /// Says that somebody uses a session, but holds no handle that would keep it from being deleted.
 pub(crate) struct User(#[expect(dead_code, reason = "it is counted")] Arc<()>);
-
-/// A run that is begun in a session: its place among the runs is given back when the session is at rest.
-pub(crate) struct Begun(Option<(AgentHandle, Arc<Share>)>);
 
 impl Used {
     /// Takes one of the client's runs, unless a run goes on in this session: then whatever comes is a part of that one, or
     /// waits for it.
     pub(crate) async fn begin(&self, server: &Server, client: Client) -> Result<Begun, ApiError> {
         let mut run = self.run.lock().await;
-        let share = match run.upgrade() {
-            Some(share) => share,
-            None => {
-                let shared = server.shared();
-                shared.drain.check()?;
-                let share = Arc::new(shared.runs.begin(client, &shared.limits).await?);
-                *run = Arc::downgrade(&share);
-                share
-            }
-        };
-        Ok(Begun(Some((self.handle.clone(), share))))
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        let (Some((handle, share)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        runtime.spawn(async move {
-            handle.wait_for_idle().await;
-            drop(share);
-        });
+        if let Some(begun) = Begun::of(&run) {
+            return Ok(begun);
+        }
+        let shared = server.shared();
+        shared.drain.check()?;
+        let begun = Begun::new(self.handle.clone(), shared.runs.begin(client, &shared.limits).await?);
+        *run = begun.run();
+        Ok(begun)
     }
 }
 
@@ -142,7 +124,13 @@ impl Live {
         let place = self.0.place().await?;
         let agent = agent::build(server, info.settings.as_deref()).await?;
         let cx = RunContext::new().stored(store, info.id.clone()).await?;
-        self.start(info.id, &agent, cx, place).await
+        let mut open = self.start(info.id, &agent, cx, place).await?;
+        if open.is_running().await {
+            // What had waited began by itself.
+            let begun = Begun::new(open.handle.clone(), server.shared().runs.begun_by_itself());
+            open.run = Running::new(begun.run().into());
+        }
+        Ok(open)
     }
 
     async fn start(
@@ -155,13 +143,21 @@ impl Live {
         let (handle, events) = agent.run(cx).await?;
         let observer = Observer::new(self.0.metrics.clone(), handle.state().await?.model);
         let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer));
-        let (users, run) = (Arc::new(()), Run::default());
+        let (users, run) = (Arc::new(()), Running::default());
         Ok(Open { handle, users, used: Instant::now(), run, watcher, _place: place })
     }
 
     /// A session as it is, if it is open.
     pub(crate) async fn peek(&self, id: &str) -> Option<AgentHandle> {
         self.0.hold(id).await.open().map(|open| open.handle.clone())
+    }
+
+    /// Whether it is open and a run goes on in it.
+    pub(crate) async fn is_running(&self, id: &str) -> bool {
+        match self.peek(id).await {
+            Some(handle) => handle.state().await.is_ok_and(|state| state.is_running),
+            None => false,
+        }
     }
 
     /// Closes a session whose log another process has gone on with. The next use opens it anew.

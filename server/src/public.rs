@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use futures::{Stream, StreamExt};
 use loopwright::{
-    AgentEvent, Body, CompactCause, Content, Decision, Envelope, EventStream, Message, Part, RunCause, Update, Usage,
-    UserMessage,
+    AgentEvent, AssistantMessage, Body, CompactCause, Content, CustomMessage, Decision, Envelope, EventStream, Message,
+    Part, RunCause, ToolCall, ToolResult, Update, Usage, UserMessage,
 };
 use serde_json::Value;
 
@@ -16,11 +16,11 @@ pub trait ToPublic {
     /// What a person may see who has no rights on the machine that the agent works on: what the user and the model say,
     /// which tools run, how calls and runs end, what is asked and that it was answered.
     ///
-    /// Left out is what tools work with (arguments of calls, what they are needed for, their output and progress), what it
+    /// Left out is what the model thinks (a part of its message stays, without words), what tools work with (arguments of calls, what they are needed for, their output and progress), what it
     /// costs (tokens and money), the texts and kinds of errors, who answers an action and with what, what is said about
     /// compactions, and data of the application's own (custom events and messages, of which the kind stays). What the
     /// model says of any of these in its own words is told: an agent whose users must not know something must not know
-    /// it either. Numbers of events stay as they are.
+    /// it either. Numbers of events stay as they are. A kind of event that was not thought of here is left out.
     fn public(self) -> PublicEvents;
 }
 
@@ -37,26 +37,28 @@ impl Stream for PublicEvents {
     type Item = Arc<Envelope>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match ready!(self.0.poll_next_unpin(cx)) {
-                Some(envelope) if is_hidden(&envelope.event) => {}
-                event => return Poll::Ready(event.map(|envelope| public(&envelope))),
+            let Some(envelope) = ready!(self.0.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            if let Some(told) = public(&envelope) {
+                return Poll::Ready(Some(told));
             }
         }
     }
 }
 
-/// A piece of what a tool works with. It has no number of its own, so nobody misses it.
-fn is_hidden(event: &AgentEvent) -> bool {
-    matches!(
-        event,
-        AgentEvent::MessageUpdate { update: Update::ToolCall { .. }, .. } | AgentEvent::ToolExecutionUpdate { .. }
-    )
-}
-
-fn public(envelope: &Envelope) -> Arc<Envelope> {
+/// What may be told of an event, if anything: all that may be is named here.
+fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
     let mut envelope = envelope.clone();
     match &mut envelope.event {
-        AgentEvent::AgentStart { cause: RunCause::Compact { instructions } } => *instructions = None,
+        AgentEvent::AgentStart { cause } => match cause {
+            RunCause::UserRequest(_) | RunCause::ActionResult(_) | RunCause::Continue(_) => {}
+            RunCause::Steer | RunCause::Abort => {}
+            RunCause::Compact { instructions } => *instructions = None,
+            _ => return None,
+        },
+        AgentEvent::TurnStart { .. } | AgentEvent::MessageStart { .. } | AgentEvent::Reset => {}
+        AgentEvent::QueueUpdate { .. } => {} // what the user says
+        AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }
+        | AgentEvent::MessageUpdate { update: Update::ToolCallStart { .. } | Update::Withdrawn, .. } => {}
         AgentEvent::MessageEnd { message } => *message = public_message(message),
         AgentEvent::ToolExecutionStart { arguments, .. } => *arguments = Arc::default(),
         AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
@@ -83,8 +85,10 @@ fn public(envelope: &Envelope) -> Arc<Envelope> {
             let done = Arc::make_mut(done);
             done.error = done.error.as_ref().map(|_| "There is no summary.".into());
             (done.tokens_before, done.tokens_after) = (0, 0);
-            if let CompactCause::Asked { instructions } = &mut done.why {
-                *instructions = None;
+            match &mut done.why {
+                CompactCause::Threshold | CompactCause::Overflow => {}
+                CompactCause::Asked { instructions } => *instructions = None,
+                _ => return None,
             }
             let content = vec![Content::text("What was said before.")];
             done.message = Arc::new(Message::new(done.message.id, UserMessage { content }));
@@ -94,39 +98,42 @@ fn public(envelope: &Envelope) -> Arc<Envelope> {
             (outcome.cost, outcome.usage, outcome.model_error) = (0.0, Usage::default(), None);
             outcome.error = outcome.error.as_ref().map(|_| "The run failed.".into());
         }
-        _ => {}
+        _ => return None, // most of it has no number of its own, so nobody misses it
     }
-    Arc::new(envelope)
+    Some(Arc::new(envelope))
 }
 
 fn public_message(message: &Arc<Message>) -> Arc<Message> {
-    let mut body = message.body.clone();
-    match &mut body {
-        Body::Assistant(reply) => {
-            reply.usage = Usage::default();
-            for part in &mut reply.parts {
-                if let Part::ToolCall(call) = part {
-                    call.arguments = "{}".into();
-                }
-            }
-        }
-        Body::ToolResult(result) => {
-            result.details = None;
-            let told = if result.is_error() { "The tool failed." } else { "The tool is done." };
-            result.content = vec![Content::text(told)];
-        }
-        Body::Custom(custom) => custom.data = Value::Null,
+    let body = match &message.body {
         Body::User(_) => return message.clone(),
-    }
+        Body::Assistant(reply) => Body::Assistant(AssistantMessage {
+            parts: reply.parts.iter().map(public_part).collect(),
+            usage: Usage::default(),
+            ..reply.clone()
+        }),
+        Body::ToolResult(result) => {
+            let told = if result.is_error() { "The tool failed." } else { "The tool is done." };
+            Body::ToolResult(ToolResult { details: None, content: vec![Content::text(told)], ..result.clone() })
+        }
+        Body::Custom(custom) => Body::Custom(CustomMessage { kind: custom.kind.clone(), data: Value::Null }),
+    };
     Arc::new(Message::new(message.id, body))
+}
+
+/// A part keeps its place, which deltas name. Signatures may hold thoughts.
+fn public_part(part: &Part) -> Part {
+    match part {
+        Part::Text { text, .. } => Part::Text { text: text.clone(), signature: None },
+        Part::ToolCall(call) => Part::ToolCall(ToolCall { arguments: "{}".into(), signature: None, ..call.clone() }),
+        _ => Part::Thinking { text: String::new(), signature: None },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use loopwright::testing::{Script, ScriptedModel};
     use loopwright::{
-        CustomMessage, Effect, GenericAgent, ModelErrorKind, ModelInfo, Prices, RunContext, ToolError, ToolOutput,
-        tool_fn,
+        Effect, GenericAgent, ModelErrorKind, ModelInfo, Prices, RunContext, ToolError, ToolOutput, tool_fn,
     };
     use loopwright_memory::Compacting;
     use loopwright_patterns::PiPattern;
@@ -139,8 +146,8 @@ mod tests {
         path: String,
     }
 
-    /// C110: public events tell what is said and done, and neither what tools work with nor costs, errors, answers' texts
-    /// and details of compactions.
+    /// C110: public events tell what is said and done, and neither thoughts nor what tools work with nor costs, errors,
+    /// answers' texts and details of compactions.
     #[tokio::test]
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
         let asks = |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
@@ -149,7 +156,7 @@ mod tests {
             asks("c1", "look").usage(usage),
             asks("c2", "fail"),
             asks("c3", "change"),
-            Script::text("All is said."),
+            Script::new().think("secret-thought", Some("secret-signature")).say("All is said."),
             Script::text("More is said."),
             Script::text("secret-summary"),
             Script::error(ModelErrorKind::Auth, "secret-model-error"),
@@ -211,7 +218,7 @@ mod tests {
         ];
         for event in events {
             let (session_id, run_id) = ("s".into(), Default::default());
-            let told = public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event });
+            let told = public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event }).unwrap();
             let told = serde_json::to_string(&told).unwrap();
             assert!(!told.contains("secret") && told.contains("\"seq\":1"), "{told}");
         }

@@ -51,7 +51,13 @@ async fn create(
 }
 
 async fn list(State(server): State<Server>) -> Result<Json<Listed>, ApiError> {
-    Ok(Json(Listed { sessions: server.shared().store.sessions().await? }))
+    let shared = server.shared();
+    let mut sessions = Vec::new();
+    for session in shared.store.sessions().await? {
+        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await;
+        sessions.push(bodies::OfList { session, interrupted });
+    }
+    Ok(Json(Listed { sessions }))
 }
 
 async fn one(State(server): State<Server>, Id(id): Id) -> Result<Json<Session>, ApiError> {

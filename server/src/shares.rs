@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
+use loopwright::AgentHandle;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::config::Limits;
@@ -36,6 +38,28 @@ struct Counts {
 /// Who asks: an address, if it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client(Option<IpAddr>);
+
+/// A run that is begun in a session: its place among the runs is given back when the session is at rest. Clones are of the
+/// same run.
+#[derive(Clone)]
+pub(crate) struct Begun(Option<Arc<Run>>);
+
+/// What is known of a run as long as it has its place.
+pub(crate) struct Run {
+    handle: AgentHandle,
+    waits: Mutex<Waits>,
+    _share: Share,
+}
+
+/// Whether somebody waits for the session to be at rest: one task for each run, whatever else comes to it.
+#[derive(Default)]
+enum Waits {
+    #[default]
+    Nobody,
+    One,
+    /// More has come meanwhile: it is to wait anew.
+    Anew,
+}
 
 /// Somebody's part of it, until it is dropped.
 pub(crate) struct Share {
@@ -72,6 +96,12 @@ impl Shares {
         })
     }
 
+    /// One more run of nobody in particular, which nothing could keep from beginning.
+    pub(crate) fn begun_by_itself(&self) -> Share {
+        self.counts().all += 1;
+        Share { of: self.clone(), client: Client(None) }
+    }
+
     /// Resolves when nothing is taken.
     pub(crate) async fn none(&self) {
         loop {
@@ -85,6 +115,70 @@ impl Shares {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun {
+    pub(crate) fn new(handle: AgentHandle, share: Share) -> Self {
+        Begun(Some(Arc::new(Run { handle, waits: Mutex::default(), _share: share })))
+    }
+
+    /// The run, if it still has its place.
+    pub(crate) fn of(run: &Weak<Run>) -> Option<Self> {
+        run.upgrade().map(|run| Begun(Some(run)))
+    }
+
+    /// For others who come to the same run.
+    pub(crate) fn run(&self) -> Weak<Run> {
+        self.0.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
+
+    /// It is known that it has ended.
+    pub(crate) fn ended(mut self) {
+        self.0 = None;
+    }
+
+    /// Aborts it.
+    pub(crate) fn abort(self) {
+        if let (Some(run), Ok(runtime)) = (self.0.clone(), Handle::try_current()) {
+            runtime.spawn(async move {
+                let _ = run.handle.abort().await; // an error says that it is over
+                drop(self);
+            });
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let (Some(run), Ok(runtime)) = (self.0.take(), Handle::try_current()) else { return };
+        let mut waits = run.waits();
+        match *waits {
+            Waits::One | Waits::Anew => *waits = Waits::Anew,
+            Waits::Nobody => {
+                *waits = Waits::One;
+                drop(waits);
+                runtime.spawn(run.wait());
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Keeps the place until the session is at rest, and nothing has come to it meanwhile.
+    async fn wait(self: Arc<Self>) {
+        loop {
+            self.handle.wait_for_idle().await;
+            let mut waits = self.waits();
+            match std::mem::take(&mut *waits) {
+                Waits::Anew => *waits = Waits::One,
+                _ => return,
+            }
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,7 +217,42 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
 
 #[cfg(test)]
 mod tests {
+    use loopwright::testing::{Gate, Script, ScriptedModel};
+    use loopwright::{GenericAgent, InputEvent, RunContext};
+    use loopwright_patterns::PiPattern;
+
     use super::*;
+
+    /// The place is kept until the last of what has come is done, by one task.
+    #[tokio::test(start_paused = true)]
+    async fn one_task_waits_for_a_run_whatever_comes_to_it() {
+        let gate = Gate::new();
+        let model = ScriptedModel::new([Script::text("one"), Script::new().gate(&gate).say("two")]);
+        let agent = GenericAgent::builder(model.otherwise(Script::text("more")), PiPattern).build().unwrap();
+        let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+        let runs = Shares::default();
+        let begun = Begun::new(handle.clone(), runs.begin(Client(None), &limits()).await.unwrap());
+        let run = begun.run();
+        handle.prompt("go").await.unwrap();
+        drop(begun);
+        // The session is at rest, but whoever waits for that has not seen it yet.
+        let begun = Begun::of(&run).unwrap();
+        handle.send(InputEvent::UserRequest("go on".into())).await.unwrap();
+        drop(begun);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(runs.counts().all, 1, "the second run goes on");
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        for _ in 0..9 {
+            let begun = Begun::of(&run).unwrap();
+            handle.send(InputEvent::Steer("and this".into())).await.unwrap();
+            drop(begun);
+        }
+        assert_eq!(tasks(), before);
+        gate.open();
+        runs.none().await;
+        assert!(Begun::of(&run).is_none() && !handle.state().await.unwrap().is_running);
+    }
 
     fn limits() -> Limits {
         Limits { runs_per_client: 2, runs: 3, ..Limits::default() }

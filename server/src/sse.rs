@@ -41,8 +41,13 @@ pub(crate) struct Numbering(pub(crate) u64);
 impl Numbering {
     /// The next event.
     pub(crate) fn frame(&mut self, envelope: &Envelope) -> Event {
-        let json = serde_json::to_value(envelope).unwrap_or_default();
-        let frame = Event::default().event(json["type"].as_str().unwrap_or("error")).data(json.to_string());
+        let frame = match serde_json::to_string(envelope) {
+            Ok(json) => Event::default().event(envelope.event.name()).data(json),
+            Err(why) => {
+                tracing::error!(session = %envelope.session_id, seq = envelope.seq, "an event cannot be written: {why}");
+                Event::default().comment("an event that cannot be written is left out")
+            }
+        };
         if envelope.seq <= self.0 {
             return frame;
         }

@@ -201,10 +201,11 @@ impl Approve {
 }
 
 /// The loops to choose from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pattern {
     Generic,
+    #[default]
     Pi,
 }
 

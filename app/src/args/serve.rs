@@ -8,10 +8,13 @@ use clap::Args;
 use super::StoreAt;
 use super::options::{CommandOptions, MODELS};
 
+/// Where it listens if nothing else is said.
+pub(crate) const ADDR: &str = "127.0.0.1:7777";
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The address to listen on. With one that other machines reach, a token is needed.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7777")]
+    #[arg(long, value_name = "IP:PORT", default_value = ADDR)]
     pub(crate) addr: SocketAddr,
     /// A directory that clients may work in, and in all below it; the current one if none is given. May be repeated.
     #[arg(long, value_name = "DIR")]
@@ -43,8 +46,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help = MODELS)]
     pub(crate) models: Option<PathBuf>,
     /// Leave out what AGENTS.md in a session's directory says to agents; otherwise it is the end of the system prompt.
-    #[arg(long)]
-    pub(crate) no_agents_md: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) no_agents_md: Option<bool>,
     #[command(flatten)]
     pub(crate) at: StoreAt,
     #[command(flatten)]

@@ -71,6 +71,11 @@ impl File<'_> {
                 let why = format!("`{name}` must be {allowed}. This {kind} is not. Correct it, or leave it out.");
                 return Err(self.wrong(at, &why));
             };
+            if key.name == "guard" && value == Value::Bool(false) && matches!(self.whose, Whose::Project { .. }) {
+                let why = "a project's file may switch `guard` on and not off, since whoever wrote the project is not you. \
+                           Leave it out; `--guard=false` switches it off.";
+                return Err(self.wrong(at, why));
+            }
             layer.set(key, value, Source::File { path: Arc::from(self.path), line: self.line(at) });
         }
         Ok(())
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn a_project_gives_nothing_away() {
         let may: Vec<&str> = KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
-        let known = ["model", "system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
+        let known = ["system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
         assert_eq!(may, known, "whoever lets projects set more thinks about it here");
         let own = Path::new("/home/me/.config/loopwright/loopwright.toml");
         for key in KEYS.iter().filter(|key| key.risk.is_some()) {
@@ -187,6 +192,11 @@ mod tests {
         for key in KEYS.iter().filter(|key| key.risk.is_none()) {
             let why = told(&format!("{} = []", key.name), Whose::Project { own: None });
             assert!(why.contains("must be"), "{why}");
+        }
+        let why = told("guard = false", Whose::Project { own: None });
+        assert!(why.starts_with("/p/loopwright.toml:1: a project's file may switch `guard` on and not off"), "{why}");
+        for (text, whose) in [("guard = true", Whose::Project { own: None }), ("guard = false", Whose::User)] {
+            assert!(read(text, Path::new("/p/loopwright.toml"), whose).unwrap().has("guard"));
         }
         assert!(told("headers = {}", Whose::Project { own: None }).contains("there is no setting"));
     }

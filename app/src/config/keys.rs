@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::args::Approve;
+use super::PREFIX;
+use crate::args::{Approve, Pattern, Thinking};
 
 /// A setting. It is called as its flag is, with `_` for `-`.
 #[derive(Debug)]
@@ -18,12 +20,13 @@ pub(crate) struct Key {
 }
 
 /// What a setting may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Text,
     Switch,
     Count,
-    Word(&'static [&'static str]),
+    /// One of some words.
+    Word(fn() -> Vec<String>),
     Approvals,
     Path,
     Paths,
@@ -41,16 +44,17 @@ const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
 }
 
 const SERVER: &str = "what the server does";
+const WHO: &str = "which server gets the conversation and which key";
 
 /// All of them, as `loopwright config` lists them.
 pub(crate) const KEYS: &[Key] = &[
-    key("model", Kind::Text),
-    own("base_url", Kind::Text, "which server gets the conversation and the key"),
+    own("model", Kind::Text, WHO),
+    own("base_url", Kind::Text, WHO),
     own("models", Kind::Path, "where models are described"),
     key("system", Kind::Text),
     key("no_agents_md", Kind::Switch),
-    key("thinking", Kind::Word(&["off", "minimal", "low", "medium", "high", "xhigh"])),
-    key("pattern", Kind::Word(&["generic", "pi"])),
+    key("thinking", Kind::Word(words::<Thinking>)),
+    key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),
     key("max_turns", Kind::Count),
     own("approve", Kind::Approvals, "what runs on your machine unasked"),
@@ -69,7 +73,7 @@ pub(crate) const KEYS: &[Key] = &[
 impl Key {
     /// Its environment variable.
     pub(crate) fn variable(&self) -> String {
-        format!("LOOPWRIGHT_{}", self.name.replace('.', "_").to_uppercase())
+        format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())
     }
 
     /// Its flag.
@@ -85,7 +89,7 @@ impl Kind {
             Kind::Text => "text in quotes".into(),
             Kind::Switch => "true or false".into(),
             Kind::Count => format!("a whole number from 1 to {}", u32::MAX),
-            Kind::Word(words) => format!("one of: {}", words.join(", ")),
+            Kind::Word(words) => format!("one of: {}", words().join(", ")),
             Kind::Approvals => "a list of tools' names, such as [\"edit_file\"], or \"read-only\", or \"all\"".into(),
             Kind::Path => "a path in quotes".into(),
             Kind::Paths => "a list of paths, such as [\"/opt/tool\"]".into(),
@@ -103,7 +107,7 @@ impl Kind {
             Kind::Text => json!(text?),
             Kind::Switch => json!(value.as_bool()?),
             Kind::Count => json!(u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)?),
-            Kind::Word(words) => json!(words.iter().find(|word| Some(**word) == text)?),
+            Kind::Word(words) => json!(words().into_iter().find(|word| Some(word.as_str()) == text)?),
             Kind::Path => path(text?),
             Kind::Address => json!(text?.parse::<SocketAddr>().ok()?),
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
@@ -128,6 +132,12 @@ impl Kind {
     }
 }
 
+/// The words of a flag.
+fn words<T: ValueEnum>() -> Vec<String> {
+    let values = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    values.map(|value| value.get_name().to_owned()).collect()
+}
+
 /// A list of texts; one text is a list of one.
 fn list(value: &Value, each: impl Fn(&str) -> Value) -> Option<Value> {
     let one = std::slice::from_ref(value);
@@ -148,22 +158,13 @@ fn absolute(text: &str, directory: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, ValueEnum};
+    use clap::CommandFactory;
 
     use super::*;
-    use crate::args::{Cli, Pattern, Thinking};
+    use crate::args::Cli;
 
     #[test]
-    fn words_are_those_of_the_flags_and_every_setting_has_a_flag() {
-        let words = |name: &str| match KEYS.iter().find(|key| key.name == name).unwrap().kind {
-            Kind::Word(words) => words.to_vec(),
-            kind => panic!("{kind:?}"),
-        };
-        fn named<T: ValueEnum>() -> Vec<String> {
-            T::value_variants().iter().map(|value| value.to_possible_value().unwrap().get_name().into()).collect()
-        }
-        assert_eq!(words("thinking"), named::<Thinking>());
-        assert_eq!(words("pattern"), named::<Pattern>());
+    fn every_setting_has_a_flag() {
         let cli = Cli::command();
         for key in KEYS {
             let command = if key.name.starts_with("serve.") { "serve" } else { "run" };

@@ -3,11 +3,13 @@
 use std::io;
 use std::path::Path;
 
+use loopwright::{Limits, ThinkingLevel};
+use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 
 use super::{FILE, KEYS, Layer, Source};
 use crate::agent::StartError;
-use crate::args::{ConfigArgs, Options, without_key};
+use crate::args::{ADDR, ConfigArgs, Options, Pattern, Thinking, without_key};
 use crate::{models, print, store};
 
 /// Shows all settings, and gives the exit code.
@@ -77,16 +79,16 @@ fn row(name: &'static str, layers: &[&Layer], force: &Layer) -> Row {
 fn built_in(name: &str) -> Value {
     match name {
         "no_agents_md" | "guard" | "network" | "unconfined" => json!(false),
-        "thinking" => json!("off"),
-        "pattern" => json!("pi"),
-        "max_turns" => json!(50),
+        "thinking" => json!(Thinking::from(ThinkingLevel::default())),
+        "pattern" => json!(Pattern::default()),
+        "max_turns" => json!(Limits::default().turns),
         "approve" => json!(["read-only"]),
         "readable" | "writable" | "serve.host" => json!([]),
         "models" => json!(models::usual_list()),
         "store" => json!(store::usual_place()),
-        "serve.addr" => json!("127.0.0.1:7777"),
+        "serve.addr" => json!(ADDR),
         "serve.root" => json!(["."]),
-        "serve.max_runs" => json!(32),
+        "serve.max_runs" => json!(ServerBuilder::RUNS_PER_CLIENT),
         _ => Value::Null,
     }
 }

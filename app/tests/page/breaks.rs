@@ -25,6 +25,7 @@ fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
     tab.until_text(".notice", "The server stopped in the middle of this run.");
     tab.until_text("#status", "Interrupted");
     tab.screenshot("interrupted");
+    place.tab().until_text("#list", "interrupted");
     let other = place.tab_at(&tab.address());
     other.until_text(".again", "Continue");
     assert_eq!(other.conversation(), tab.conversation());

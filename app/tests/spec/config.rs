@@ -132,6 +132,8 @@ fn what_is_wrong_is_told_with_its_place() {
             "thinkin = \"low\"",
             "loopwright.toml:1: there is no setting `thinkin`; did you mean `thinking`?",
         ),
+        ("loopwright.toml", "model = \"a/b\"", "loopwright.toml:1: a project's file may not set `model`"),
+        ("loopwright.toml", "guard = false", "loopwright.toml:1: a project's file may switch `guard` on and not off"),
         ("loopwright.toml", "approve = \"all\"", "loopwright.toml:1: a project's file may not set `approve`"),
     ] {
         write(&project, path, text);
@@ -144,6 +146,11 @@ fn what_is_wrong_is_told_with_its_place() {
     }
     let exit = at_home(&project, &["run", "--model", "offline", "Hello"], &[("LOOPWRIGHT_THINKING", "hard")]);
     assert!(exit.code == 2 && exit.err.contains("LOOPWRIGHT_THINKING is `hard`; it must be one of: off"), "{exit:?}");
+    let vars = [("LOOPWRIGHT_MODLE", "x"), ("LOOPWRIGHT_SEED", "1")];
+    let exit = at_home(&project, &["run", "-q", "--model", "offline", "Hello"], &vars);
+    let says =
+        "The environment variable LOOPWRIGHT_MODLE is not known and does nothing; did you mean LOOPWRIGHT_MODEL?\n";
+    assert_eq!((exit.code, exit.err.as_str()), (0, says));
     let exit = at_home(&project, &["config"], &[("LOOPWRIGHT_CONFIG", "nowhere.toml")]);
     assert!(exit.code == 2 && exit.err.contains("nowhere.toml cannot be read"), "{exit:?}");
 }

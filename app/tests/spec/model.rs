@@ -50,7 +50,7 @@ fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
 fn system_takes_the_place_of_the_system_prompt() {
     let (server, project) = (Server::start(), project());
     let args = ["run", "--model", "openai/x", "--base-url", &server.url, "--system", "Rhyme.", "--pattern", "generic"];
-    let mut run = Process::start(&project, &args);
+    let mut run = Process::piped(&project, &args);
     run.line("Hello");
     let reply = std::thread::spawn(move || {
         let request = server.request();

@@ -1,6 +1,7 @@
 //! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody reads, a terminal.
 
 use std::fs::File;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::process::{Exit, Process, STORE, loopwright, project};
@@ -65,6 +66,31 @@ fn every_command_minds_where_its_output_goes() {
 fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
     let vars = [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars].concat();
     Process::start_as(project, &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"], args, &vars).close()
+}
+
+/// A terminal shows JSON and obeys nothing in it; it is the same JSON.
+#[test]
+fn json_is_harmless_on_a_terminal() {
+    let exit = in_terminal(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m\u{61c}"], &[]);
+    assert!(exit.out.contains(r"Hello\u009b31m\u061c") && !exit.out.contains(['\u{9b}', '\u{61c}']), "{exit:?}");
+    let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
+    assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
+}
+
+/// Whoever sits before a `run` that reads a pipe is told so when nothing comes.
+#[test]
+fn a_terminal_is_told_that_a_pipe_is_read() {
+    let project = project();
+    let pipe = Process::file(&project, "pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let script = ["sh", "-c", "exec script -qec \"$* < pipe\" /dev/null", "sh"];
+    let vars = [("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh")];
+    let mut run = Process::start_as(&project, &script, &["run", "--model", "offline", "Read"], &vars);
+    let mut writer = File::options().write(true).open(&pipe).unwrap();
+    run.out.until("Reading standard input; --no-stdin leaves it alone.");
+    writer.write_all(b"Cargo.toml").unwrap();
+    drop(writer);
+    run.out.until("Counts sheep");
 }
 
 /// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of the command line too.

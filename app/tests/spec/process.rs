@@ -48,7 +48,7 @@ pub(crate) fn project() -> TempDir {
     dir
 }
 
-/// Runs `loopwright` to its end, its standard input open and silent.
+/// Runs `loopwright` to its end, its standard input open and silent; `run` has none.
 pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
     Process::start(dir, args).end()
 }
@@ -63,24 +63,36 @@ impl Process {
         Process::start_as(dir, &[], args, vars)
     }
 
+    /// A `run` with a pipe as its standard input.
+    pub(crate) fn piped(dir: &TempDir, args: &[&str]) -> Process {
+        let mut process = Process::spawn(dir, &[], args, &[], Stdio::piped());
+        process.out = Output::of(process.unread.take().unwrap());
+        process
+    }
+
     /// The same, as an argument of this command, if there is one, which becomes it.
     pub(crate) fn start_as(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)]) -> Process {
-        let mut process = Process::spawn(dir, command, args, vars);
+        let mut process = Process::spawn(dir, command, args, vars, Process::input(args));
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
     /// Without any, and with nobody who reads its standard output.
     pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
-        Process::spawn(dir, &[], args, &[])
+        Process::spawn(dir, &[], args, &[], Process::input(args))
     }
 
-    fn spawn(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)]) -> Process {
+    /// `run` reads a pipe to its end.
+    fn input(args: &[&str]) -> Stdio {
+        if args.first() == Some(&"run") { Stdio::null() } else { Stdio::piped() }
+    }
+
+    fn spawn(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)], stdin: Stdio) -> Process {
         let line = [command, &[env!("CARGO_BIN_EXE_loopwright")], args].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(dir.path()).env_clear();
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (unread, out) = (child.stdout.take(), Output::of(std::io::empty()));
         let err = Output::of(child.stderr.take().unwrap());

@@ -17,7 +17,7 @@ fn a_tool_is_called_on_a_real_file_and_the_answer_quotes_it() {
 fn the_prompt_comes_from_standard_input_where_it_is_missing_or_a_dash() {
     let project = project();
     for args in [&["run", "--model", "offline"][..], &["run", "--model", "offline", "-"]] {
-        let mut run = Process::start(&project, args);
+        let mut run = Process::piped(&project, args);
         run.line("Read");
         run.line("Cargo.toml");
         let exit = run.close();

@@ -13,33 +13,30 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::frames::{CutOff, Frame, Frames};
 use crate::metrics::OpenStream;
 use crate::observe::Observer;
-use crate::shares::Share;
+use crate::shares::{Begun, Share};
 use crate::sse::alive;
 
-/// The session of a run, before the run has begun and until it has ended. Dropped before its end, the run is aborted.
-pub(crate) struct Session(Option<(AgentHandle, Share)>);
+/// The session of a run, before the run has begun and until it has ended. Dropped before its end, the run is aborted: whoever
+/// hangs up does not get more of them at a time.
+pub(crate) struct Session(Option<Begun>);
 
 impl Session {
     pub(crate) fn new(handle: AgentHandle, share: Share) -> Self {
-        Session(Some((handle, share)))
+        Session(Some(Begun::new(handle, share)))
     }
+
     /// The run has ended.
     fn ended(&mut self) {
-        self.0 = None;
+        if let Some(run) = self.0.take() {
+            run.ended();
+        }
     }
 
     /// Aborts the run.
     fn stop(&mut self) {
-        let (Some((handle, share)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        // The share is given back when the run is over: whoever hangs up does not get more of them at a time.
-        runtime.spawn(async move {
-            if handle.abort().await.is_ok() {
-                handle.wait_for_idle().await;
-            }
-            drop(share);
-        });
+        if let Some(run) = self.0.take() {
+            run.abort();
+        }
     }
 }
 

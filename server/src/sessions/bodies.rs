@@ -40,7 +40,16 @@ pub(crate) struct Created {
 /// All sessions, the one changed last first.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Listed {
-    pub(crate) sessions: Vec<SessionInfo>,
+    pub(crate) sessions: Vec<OfList>,
+}
+
+/// A session of the list.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OfList {
+    #[serde(flatten)]
+    pub(crate) session: SessionInfo,
+    /// Whether its run was cut off: it does not go on in this server.
+    pub(crate) interrupted: bool,
 }
 
 /// One session.

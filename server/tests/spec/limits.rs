@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
 use loopwright::testing::{Gate, Script};
-use loopwright::{BlockKind, InMemoryStore, ModelEvent};
+use loopwright::{BlockKind, InMemoryStore, Item, MemoryStore, ModelEvent};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reader};
@@ -147,6 +147,39 @@ async fn a_request_that_is_given_up_leaves_nothing_open() {
         }
         assert!(wakes > 0, "{method} {path} was answered at once");
     }
+}
+
+/// C104: a run that begins by itself, because the server died between an answer and what it lets run, is one of them all,
+/// and nothing refuses it.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_begins_by_itself_is_counted() {
+    let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
+    let died = Api::new([writes, Script::text("Done.")]);
+    let id = died.session(json!({})).await;
+    died.say(&id, "Write.").await;
+    died.run(&id, None).await;
+    let action = died.get("/api/actions").await["actions"][0].clone();
+    let answer = json!({ "digest": action["digest"], "decision": "approve" });
+    assert_eq!(
+        died.post(&format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap()), answer).await.0,
+        200
+    );
+    let mut items = died.store.read(&id, 0).await.unwrap();
+    let decided = items.iter().position(|item| matches!(item, Item::Decided { .. })).unwrap();
+    items.truncate(decided + 1);
+    let (store, gate) = (InMemoryStore::new(), Gate::new());
+    store.open(&id).await.unwrap().append(0, items.into()).await.unwrap();
+    let api = Api::with(Arc::new(store), [waits(&gate), Script::text("Also.")], |builder| builder.max_runs(1, 1));
+    let other = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    reader.until("message_update").await;
+    let say = json!({ "message": "go" });
+    refused(api.post(&format!("/api/sessions/{other}/prompt"), say.clone()).await, "Too many runs");
+    assert_eq!(api.post(&format!("/api/sessions/{id}/steer"), say.clone()).await.0, 202, "it belongs to that run");
+    gate.open();
+    reader.until("agent_end").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(api.post(&format!("/api/sessions/{other}/prompt"), say).await.0, 202);
 }
 
 /// C106: a client that leaves while its run is being begun ends it, at whatever moment that is.

@@ -91,7 +91,10 @@ async fn after_a_kill_the_reply_is_withdrawn_and_the_run_goes_on() {
     while !screen.streaming.values().any(|text| text.contains("w3")) {
         screen.see(&reader.next().await.unwrap());
     }
+    let listed = api.get("/api/sessions").await["sessions"][0].clone();
+    assert_eq!((&listed["run"], &listed["interrupted"]), (&json!("r1"), &json!(false)));
     let next = api.killed(&id, [Script::text("Nine.")]).await;
+    assert_eq!(next.get("/api/sessions").await["sessions"][0]["interrupted"], true);
     let session = next.get(&format!("/api/sessions/{id}")).await;
     assert_eq!((&session["running"], &session["interrupted"]), (&json!(false), &json!(true)));
     let mut reader = next.events(&id, Some(screen.seq)).await;
