@@ -59,10 +59,7 @@ impl Stage {
 
     /// Before the session is open.
     pub(super) fn before(size: (u16, u16), rig: Rig) -> Self {
-        paint::warm_up();
-        while paint::languages() == 0 {
-            std::thread::yield_now(); // program text looks the same in each run
-        }
+        paint::load(); // program text looks the same in each run
         let mut state = State::new(BEGIN);
         state.resize(size.0, size.1);
         state.status.root = "/home/ada/engine".into();

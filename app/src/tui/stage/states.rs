@@ -82,6 +82,7 @@ async fn calls() {
         }
         stage.control('o').await;
         stage.looks("a_diff_open");
+        assert!(stage.screen().contains("✓▌edit_file") || size == NARROW, "how it ended, and that it is chosen");
         stage.control('o').await;
         stage.press(KeyCode::Esc).await;
         stage.control('o').await;
