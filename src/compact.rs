@@ -173,7 +173,7 @@ impl Replacement {
 }
 
 /// What a compaction has done.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Compaction {
     /// Why.

@@ -75,8 +75,8 @@ pub enum EndKind {
     Limit,
 }
 
-/// An event with where it stands. Serialises flat, with the event's `type`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+/// An event with where it stands. Serialises flat, with the event's `type`, and is read back from that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
     /// Numbers the events that tell of items of the log, without gaps, the same after a restart.
     /// Deltas, progress and the start of a message that still streams carry the last number.
@@ -105,7 +105,7 @@ pub struct Parent {
 }
 
 /// What happens in a session.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AgentEvent {
@@ -265,7 +265,7 @@ impl Message {
 }
 
 /// One piece of a message that streams; never the whole of it.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
@@ -302,7 +302,7 @@ pub enum Update {
 }
 
 /// How a run ended, in full.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunOutcome {
     /// How.
@@ -324,7 +324,7 @@ pub struct RunOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<Value>>,
     /// Texts of queued messages that were not delivered and are handed back.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_back: Vec<String>,
     /// The text of the last reply, empty if there is none.
     pub text: String,
@@ -399,6 +399,40 @@ mod tests {
         assert_eq!(names, types);
         let schema = schemars::schema_for!(AgentEvent);
         assert_eq!(schema.get("oneOf").and_then(Value::as_array).map(Vec::len), Some(all.len()));
+    }
+
+    /// Who is sent events as JSON reads the same ones.
+    #[test]
+    fn events_are_read_as_they_were_written() {
+        let outcome = RunOutcome {
+            end: EndKind::Done,
+            error: None,
+            model_error: None,
+            limit: None,
+            usage: Usage::default(),
+            cost: 0.5,
+            value: Some(Arc::new(serde_json::json!({ "n": 1 }))),
+            handed_back: Vec::new(),
+            text: "Done.".into(),
+        };
+        let delta = Update::ToolCall { block: 1, delta: "{".into() };
+        let call = CallId::from("c1");
+        let arguments = Arc::new(serde_json::json!({ "path": "a" }));
+        for event in [
+            AgentEvent::AgentStart { cause: RunCause::Continue(None) },
+            AgentEvent::MessageUpdate { message_id: MessageId(2), update: delta },
+            AgentEvent::MessageUpdate { message_id: MessageId(2), update: Update::Withdrawn },
+            AgentEvent::ToolExecutionStart { call: call.clone(), name: "read".into(), arguments },
+            AgentEvent::ToolExecutionUpdate { call, update: ToolUpdate::Output("x".into()) },
+            AgentEvent::QueueUpdate { steering: vec!["a".into()], follow_up: Vec::new() },
+            AgentEvent::AgentEnd(Arc::new(outcome)),
+        ] {
+            let parent = Parent { session_id: "p".into(), call: CallId::from("c0") };
+            let (parent, session_id) = (Some(Arc::new(parent)), "s".into());
+            let told = Envelope { seq: 1, session_id, run_id: RunId(1), parent, time: 7, event };
+            let read: Envelope = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+            assert_eq!(read, told);
+        }
     }
 
     /// Events are made on one thread and dropped on another; up to 120 bytes, with the counts of their

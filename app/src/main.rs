@@ -18,6 +18,7 @@ mod sessions;
 mod shell;
 mod stdin;
 mod store;
+mod telling;
 mod tools;
 mod tui;
 

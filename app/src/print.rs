@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{Ambient, EndKind, ExternalAction, Limit, RunOutcome, SystemAmbient};
+use loopwright::{Ambient, ExternalAction, RunOutcome, SystemAmbient};
 use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use self::printer::Printer;
 use crate::agent::StartError;
+use crate::telling::{self, Failure};
 
 /// Characters of a call's arguments, or of a result, that a line shows.
 const WIDTH: usize = 160;
@@ -59,20 +60,18 @@ pub(crate) fn complain(what: &(impl Display + ?Sized)) {
 
 /// Why a run did not end well, if it did not, and what was not delivered.
 pub(crate) fn tell_failure(outcome: &RunOutcome, volume: Volume) {
-    let why = outcome.error.as_deref();
     let tell = |text: &str| {
         if volume != Volume::Quiet {
             tell(text)
         }
     };
-    match outcome.end {
-        EndKind::Done | EndKind::AwaitingAction => {}
-        EndKind::Aborted => tell("Aborted."),
-        EndKind::Limit if outcome.limit == Some(Limit::Turns) => {
+    match telling::failure(outcome) {
+        None => {}
+        Some(Failure::Aborted) => tell("Aborted."),
+        Some(Failure::Turns) => {
             complain("the limit of turns is reached. What was done is kept; allow more with --max-turns N.");
         }
-        EndKind::Limit => complain(&why.map_or("a limit is reached.".into(), sentence)),
-        _ => complain(&why.map_or("the run failed.".into(), sentence)),
+        Some(Failure::Limit(why) | Failure::Error(why)) => complain(&why),
     }
     for text in &outcome.handed_back {
         tell(&format!("Not delivered: {}", short(text)));
@@ -163,12 +162,6 @@ fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// With a full stop.
-pub(crate) fn sentence(text: &str) -> String {
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{text}{end}")
-}
-
 /// Whether a terminal would obey it instead of showing it: a part of an escape sequence, or a mark that turns the order of
 /// letters round.
 fn harms(c: char) -> bool {
@@ -199,10 +192,9 @@ fn whisper(text: &str, style: Style) {
         Style::Dim => "\x1b[2m",
         Style::Red => "\x1b[31m",
     };
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
     let _ = match colour {
         "" => err.write_all(text.as_bytes()),
-        _ if no_colour || !err.is_terminal() => err.write_all(text.as_bytes()),
+        _ if telling::no_colour() || !err.is_terminal() => err.write_all(text.as_bytes()),
         colour => {
             write!(err, "{colour}{}\x1b[0m{}", text.trim_end_matches('\n'), &text[text.trim_end_matches('\n').len()..])
         }
@@ -231,9 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_sentences() {
-        assert_eq!(sentence("the limit of turns is reached"), "the limit of turns is reached.");
-        assert_eq!(sentence("Done!"), "Done!");
+    fn what_is_told_of_a_call_is_short() {
         assert_eq!(short(&"é".repeat(200)).chars().count(), WIDTH + 1);
     }
 }

@@ -10,6 +10,7 @@ use crate::agent::StartError;
 use crate::args::{Format, Sessions};
 use crate::print::{self, age, printed};
 use crate::store::{self, known, name_or_fresh};
+use crate::telling;
 
 /// Nothing was found.
 const NONE: u8 = 1;
@@ -106,11 +107,7 @@ pub(crate) fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
 
 fn list(info: &SessionInfo) -> io::Result<()> {
     let mut notes = Vec::new();
-    match info.pending.len() {
-        0 => {}
-        1 => notes.push("1 call waits".to_owned()),
-        n => notes.push(format!("{n} calls wait")),
-    }
+    notes.extend(telling::waiting(info.pending.len()));
     if let Some(run) = info.run {
         notes.push(format!("run {run} goes on, or was interrupted"));
     }

@@ -11,12 +11,11 @@ use crate::agent::{Built, StartError};
 use crate::args::{Options, StoreAt, Which};
 use crate::config::named_in_environment;
 use crate::print;
+use crate::telling::sentence;
 
 impl From<MemoryError> for StartError {
     fn from(error: MemoryError) -> Self {
-        let text = print::sentence(&error.to_string());
-        let first = text.chars().next().into_iter().flat_map(char::to_uppercase);
-        StartError(first.chain(text.chars().skip(1)).collect())
+        StartError(sentence(&error.to_string()))
     }
 }
 

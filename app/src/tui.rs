@@ -29,6 +29,7 @@ use self::view::View;
 use crate::agent::StartError;
 use crate::args::ChatArgs;
 use crate::print;
+use crate::telling::no_colour;
 
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_micros(16_667);
@@ -93,8 +94,7 @@ impl Ui {
         }
         let (columns, lines) = screen.size();
         state.resize(columns, lines);
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
-        let theme = if no_colour { Theme::plain() } else { Theme::ansi() };
+        let theme = if no_colour() { Theme::plain() } else { Theme::ansi() };
         let now = Instant::now();
         Ui {
             state,

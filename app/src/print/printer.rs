@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
-use loopwright::{AgentEvent, Compaction, Message, ResultStatus, RunOutcome, Update};
+use loopwright::{AgentEvent, Message, ResultStatus, RunOutcome, Update};
 
 use super::{Style, Volume, harmless, json, line, say, short, tell_failure, whisper};
+use crate::telling;
 
 /// Shows a conversation as it goes on.
 pub(crate) struct Printer {
@@ -71,7 +72,7 @@ impl Printer {
             AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
                 self.tell(&result_line(name, *status, result))?;
             }
-            AgentEvent::Compaction(done) => self.tell(&compaction_line(done))?,
+            AgentEvent::Compaction(done) => self.tell(&format!("({})", telling::compaction(done)))?,
             AgentEvent::AgentEnd(outcome) => {
                 self.end_line()?;
                 tell_failure(outcome, self.volume);
@@ -133,16 +134,6 @@ impl Printer {
         whisper(&harmless(delta), Style::Dim);
         Ok(())
     }
-}
-
-fn compaction_line(done: &Compaction) -> String {
-    let Compaction { messages, tokens_before, tokens_after, .. } = done;
-    let how = match (&done.error, done.summarised) {
-        (_, true) => "are summarised for the model".to_owned(),
-        (Some(why), false) => format!("are no longer shown to the model, since no summary could be had ({why})"),
-        (None, false) => "are no longer shown to the model".to_owned(),
-    };
-    format!("({messages} older messages {how}: about {tokens_before} tokens before, {tokens_after} now.)")
 }
 
 fn result_line(name: &str, status: ResultStatus, result: &Message) -> String {

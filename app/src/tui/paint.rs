@@ -12,7 +12,9 @@ mod theme;
 mod tool;
 
 pub(crate) use self::diff::diff;
-pub(crate) use self::flow::wrap;
+pub(crate) use self::flow::{Growing, columns, shorten, wrap};
+#[cfg(test)]
+pub(crate) use self::highlight::load;
 pub(crate) use self::highlight::{languages, warm_up};
 pub(crate) use self::markdown::Markdown;
 pub(crate) use self::theme::Theme;
@@ -76,7 +78,7 @@ mod tests {
     fn languages_are_loaded_aside() {
         warm_up();
         // Waits for the other thread.
-        highlight::load();
+        load();
         assert!(languages() > 0);
     }
 }

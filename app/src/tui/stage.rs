@@ -1,10 +1,12 @@
 //! A stage for tests: a real session with a scripted model, its events folded into the state, and the view of it on a
-//! screen that is only text. Time goes on when the test says so.
+//! screen that is only text; or one whose events were recorded. Time goes on when the test says so.
 
 mod dialogs;
 mod perf;
+mod recorded;
 mod screens;
 mod sizes;
+mod states;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,10 @@ use loopwright::{AgentBuilder, AgentEvent, Envelope, ModelInfo, Usage};
 use loopwright_patterns::PiPattern;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier, Style};
 use tokio::sync::mpsc;
+use unicode_width::UnicodeWidthStr;
 
 use super::effects::{News, say};
 use super::paint::{self, Theme};
@@ -57,10 +60,7 @@ impl Stage {
 
     /// Before the session is open.
     pub(super) fn before(size: (u16, u16), rig: Rig) -> Self {
-        paint::warm_up();
-        while paint::languages() == 0 {
-            std::thread::yield_now(); // program text looks the same in each run
-        }
+        paint::load(); // program text looks the same in each run
         let mut state = State::new(BEGIN);
         state.resize(size.0, size.1);
         state.status.root = "/home/ada/engine".into();
@@ -192,7 +192,7 @@ impl Stage {
     pub(super) fn screen(&mut self) -> String {
         let buffer = self.buffer();
         let rows = buffer.content.chunks(usize::from(self.size.0));
-        rows.map(|row| format!("{}\n", row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end())).collect()
+        rows.map(|row| format!("{}\n", letters(row).trim_end())).collect()
     }
 
     /// The same with the styles, as `<cyan bold:text>`.
@@ -202,7 +202,7 @@ impl Stage {
         for row in buffer.content.chunks(usize::from(self.size.0)) {
             let end = row.iter().rposition(|cell| cell.symbol() != " ").map_or(0, |at| at + 1);
             for run in row[..end].chunk_by(|a, b| name(a.style()) == name(b.style())) {
-                let words: String = run.iter().map(|cell| cell.symbol()).collect();
+                let words = letters(run);
                 match name(run[0].style()) {
                     style if style.is_empty() || words.trim().is_empty() => text.push_str(&words),
                     style => text.push_str(&format!("<{style}:{words}>")),
@@ -212,6 +212,18 @@ impl Stage {
         }
         text
     }
+}
+
+/// What stands in these cells; the one after a wide letter is a part of it.
+fn letters(cells: &[Cell]) -> String {
+    let (mut text, mut cells) = (String::new(), cells.iter());
+    while let Some(cell) = cells.next() {
+        text.push_str(cell.symbol());
+        for _ in 1..cell.symbol().width() {
+            cells.next();
+        }
+    }
+    text
 }
 
 fn name(style: Style) -> String {

@@ -14,7 +14,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, Body, EndKind, Envelope, Limit, Message, Role, RunCause, RunOutcome, Update};
+use loopwright::{AgentEvent, Body, EndKind, Envelope, Message, Role, RunCause, RunOutcome, Update};
 
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Scroll, Source, Told, Tone};
@@ -23,6 +23,7 @@ pub(crate) use self::popup::{Known, Popup};
 pub(crate) use self::prompt::Prompt;
 pub(crate) use self::status::{Doing, Run, Status};
 pub(crate) use self::transcript::Transcript;
+use crate::telling::{self, Failure, sentence};
 
 /// What can be done where no conversation is open.
 const CLOSED: &str = "No conversation is open: /model chooses a model, /sessions a conversation, /new begins one.";
@@ -67,7 +68,7 @@ impl State {
         State { now, run: Run::Opening, ..State::default() }
     }
 
-    /// Whether a run goes on, as far as is known, or a session is being opened.
+    /// Whether a run goes on, as far as is known.
     pub(crate) fn is_working(&self) -> bool {
         matches!(self.run, Run::Working { .. })
     }
@@ -160,18 +161,16 @@ impl State {
     fn ended(&mut self, outcome: &RunOutcome) -> Vec<Effect> {
         self.run = Run::Rest;
         self.last_end = Some(outcome.end);
-        let why = outcome.error.as_deref().map(sentence);
-        match outcome.end {
-            EndKind::Done | EndKind::AwaitingAction => {}
-            EndKind::Aborted => self.transcript.notice(Tone::Quiet, "Interrupted."),
-            EndKind::Limit if outcome.limit == Some(Limit::Turns) => {
+        match telling::failure(outcome) {
+            None => {}
+            Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, "Interrupted."),
+            Some(Failure::Turns) => {
                 let text = "The limit of turns is reached. What was done is kept: /continue goes on.";
                 self.transcript.notice(Tone::Error, text);
             }
-            EndKind::Limit => self.transcript.notice(Tone::Error, why.unwrap_or("A limit is reached.".into())),
-            _ => {
-                let why = why.unwrap_or("The run failed.".into());
-                self.transcript.notice(Tone::Error, format!("{why} /continue tries again."));
+            Some(Failure::Limit(why)) => self.transcript.notice(Tone::Error, sentence(&why)),
+            Some(Failure::Error(why)) => {
+                self.transcript.notice(Tone::Error, format!("{} /continue tries again.", sentence(&why)));
             }
         }
         if !outcome.handed_back.is_empty() {
@@ -291,12 +290,4 @@ impl State {
         let all: Vec<&str> = texts.iter().map(String::as_str).chain([written.as_str()]).collect();
         self.prompt.set(all.into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join("\n").as_str());
     }
-}
-
-/// With a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(letters.clone()).chain(end.chars()).collect()
 }

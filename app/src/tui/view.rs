@@ -20,6 +20,9 @@ use super::state::{Scroll, State};
 /// The smallest screen on which something can be shown.
 const LEAST: (u16, u16) = (20, 6);
 
+/// What is said then: the first that fits.
+const TOO_SMALL: [&str; 3] = ["Too small: enlarge it.", "Too small", "…"];
+
 /// What is kept from one frame to the next.
 pub(crate) struct View {
     theme: Theme,
@@ -59,8 +62,9 @@ impl View {
             return;
         }
         if area.width < LEAST.0 || area.height < LEAST.1 {
-            let text = Line::raw("Too small: widen it.");
-            frame.buffer_mut().set_line(area.x, area.y, &text, area.width);
+            let fits = |text: &&str| text.chars().count() <= area.width.into();
+            let text = TOO_SMALL.into_iter().find(fits).unwrap_or_default();
+            frame.buffer_mut().set_line(area.x, area.y, &Line::raw(text), area.width);
             return;
         }
         let bottom =
@@ -140,5 +144,9 @@ impl View {
     /// How many blocks were laid out so far.
     pub(super) fn laid_out(&self) -> u64 {
         self.layouts.made
+    }
+    /// How many lines of blocks are kept.
+    pub(super) fn lines_kept(&self) -> usize {
+        self.layouts.lines_kept()
     }
 }

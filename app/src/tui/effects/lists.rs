@@ -13,6 +13,7 @@ use super::open::Host;
 use crate::agent::StartError;
 use crate::print::age;
 use crate::sessions::write_new;
+use crate::telling::waiting;
 use crate::tui::state::{Choice, Source, Told, Tone};
 use crate::{models, store::Session};
 
@@ -93,11 +94,7 @@ async fn export(session: &Session, file: &Path) -> Result<(), StartError> {
 }
 
 fn choice(info: &SessionInfo) -> Choice {
-    let waits = match info.pending.len() {
-        0 => String::new(),
-        1 => "1 call waits · ".into(),
-        n => format!("{n} calls wait · "),
-    };
+    let waits = waiting(info.pending.len()).map(|calls| format!("{calls} · ")).unwrap_or_default();
     Choice::new(&*info.id, format!("{:>4}  {waits}{}", age(info.changed), info.title))
 }
 

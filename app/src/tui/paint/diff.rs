@@ -15,6 +15,8 @@ const NUMBERS_FROM: usize = 40;
 /// In longer lines, in bytes, it is not looked for the words that changed, and neither in lines less alike than this.
 const LONGEST: usize = 1_000;
 const ALIKE: f32 = 0.4;
+/// Of more pairs of lines in one diff it is not looked for them either.
+const PAIRS: usize = 1_000;
 /// Past this time a comparison is coarser, and still true.
 const TIME: Duration = Duration::from_millis(200);
 
@@ -54,6 +56,14 @@ enum Side {
     Both,
     Old,
     New,
+}
+
+impl<'a> Row<'a> {
+    fn text(&self) -> &'a str {
+        match self {
+            Row::Note(text) | Row::Hunk(text) | Row::Line(_, _, text) => text,
+        }
+    }
 }
 
 /// What of a hunk is still to come, so that a line that went and begins with `--` is not taken for a header.
@@ -109,7 +119,8 @@ fn rows<'a>(unified: &'a str) -> Vec<Row<'a>> {
 fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line<'static>> {
     let largest = rows.iter().map(|row| if let Row::Line(_, number, _) = row { *number } else { 0 }).max();
     let digits = if numbers && usize::from(width) >= NUMBERS_FROM { largest.unwrap_or(0).to_string().len() } else { 0 };
-    let (painter, mut lines, mut from) = (Painter { width: width.max(1).into(), digits, theme }, Vec::new(), 0);
+    let mut painter = Painter { width: width.max(1).into(), digits, theme, pairs: 0 };
+    let (mut lines, mut from) = (Vec::new(), 0);
     while let Some(row) = rows.get(from) {
         match row {
             Row::Note(text) | Row::Hunk(text) => {
@@ -140,19 +151,22 @@ struct Painter<'a> {
     /// Of the largest number; 0 if none is shown.
     digits: usize,
     theme: &'a Theme,
+    /// How many pairs of lines were compared.
+    pairs: usize,
 }
 
 impl Painter<'_> {
     /// Lines that went, and the ones that came for them.
-    fn replaced(&self, old: &[Row<'_>], new: &[Row<'_>], lines: &mut Vec<Line<'static>>) {
-        for (rows, others, side) in [(old, new, Side::Old), (new, old, Side::New)] {
-            for (n, row) in rows.iter().enumerate() {
+    fn replaced(&mut self, old: &[Row<'_>], new: &[Row<'_>], lines: &mut Vec<Line<'static>>) {
+        let pairs = old.iter().zip(new).take(PAIRS - self.pairs);
+        let changes: Vec<_> = pairs.map(|(old, new)| words(old.text(), new.text())).collect();
+        self.pairs += changes.len();
+        let (olds, news): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        for (rows, changes, side) in [(old, olds, Side::Old), (new, news, Side::New)] {
+            let mut changes = changes.into_iter();
+            for row in rows {
                 let Row::Line(_, number, line) = row else { continue };
-                let words = match (others.get(n), side) {
-                    (Some(Row::Line(_, _, other)), Side::Old) => words(line, other, side),
-                    (Some(Row::Line(_, _, other)), _) => words(other, line, side),
-                    _ => vec![(*line, false)],
-                };
+                let words = changes.next().unwrap_or_else(|| vec![(line, false)]);
                 self.line(side, *number, &words, lines);
             }
         }
@@ -190,23 +204,27 @@ impl Painter<'_> {
     }
 }
 
-/// The line of one side in words, and whether each of them changed.
-fn words<'a>(old: &'a str, new: &'a str, side: Side) -> Vec<(&'a str, bool)> {
-    let line = if side == Side::Old { old } else { new };
+/// A line in words, and whether each of them changed.
+type Words<'a> = Vec<(&'a str, bool)>;
+
+/// A line and the one that came for it.
+fn words<'a>(old: &'a str, new: &'a str) -> (Words<'a>, Words<'a>) {
+    let whole = || (vec![(old, false)], vec![(new, false)]);
     if old.len().max(new.len()) > LONGEST {
-        return vec![(line, false)];
+        return whole();
     }
-    let (old, new): (Vec<_>, Vec<_>) = (old.split_word_bounds().collect(), new.split_word_bounds().collect());
-    let diff = TextDiff::configure().timeout(TIME).diff_slices(&old, &new);
+    let (olds, news): (Vec<_>, Vec<_>) = (old.split_word_bounds().collect(), new.split_word_bounds().collect());
+    let diff = TextDiff::configure().timeout(TIME).diff_slices(&olds, &news);
     if diff.ratio() < ALIKE {
-        return vec![(line, false)];
+        return whole();
     }
-    let mut words = Vec::new();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
     for op in diff.ops() {
-        let of_side = if side == Side::Old { &old[op.old_range()] } else { &new[op.new_range()] };
-        words.extend(of_side.iter().map(|word| (*word, op.tag() != DiffTag::Equal)));
+        let changed = op.tag() != DiffTag::Equal;
+        before.extend(olds[op.old_range()].iter().map(|word| (*word, changed)));
+        after.extend(news[op.new_range()].iter().map(|word| (*word, changed)));
     }
-    words
+    (before, after)
 }
 
 #[cfg(test)]
@@ -241,6 +259,15 @@ mod tests {
         let lines = shown(&replacement("a\nb\n", "a\nb\r\n", 50, &Theme::ansi()));
         assert_eq!(shown(&replacement("a", "b", 50, &Theme::ansi())), "- a\n+ b\n");
         assert_eq!(lines, "  a\n- b\n+ b⟦\u{fffd}⟧\n");
+    }
+
+    #[test]
+    fn words_are_compared_in_so_many_lines_and_no_more() {
+        let (old, new) = ("-let x = old(1);\n".repeat(PAIRS + 1), "+let x = new(1);\n".repeat(PAIRS + 1));
+        let lines = diff(&format!("@@ -1,{0} +1,{0} @@\n{old}{new}", PAIRS + 1), 30, &Theme::ansi());
+        let shown = shown(&lines);
+        assert_eq!((shown.matches("⟦old⟧").count(), shown.matches("⟦new⟧").count()), (PAIRS, PAIRS));
+        assert_eq!(shown.matches("new(1)").count(), 1);
     }
 
     #[test]

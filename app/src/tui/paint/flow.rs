@@ -1,4 +1,5 @@
-//! [`Flow`]: styled text broken into rows of a width, and [`wrap`], the same for text of one style.
+//! [`Flow`]: styled text broken into rows of a width; [`wrap`], the same for text of one style, and [`Growing`] for one
+//! that grows.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -24,13 +25,80 @@ pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     flow.finish().into_iter().map(Line::from).collect()
 }
 
+/// A very long word is cut after so many bytes, so that what is not settled stays short.
+const STEP: usize = 1_024;
+
+/// Text of one style that grows, in the lines that [`wrap`] makes of it, laid out only where it grows.
+pub(crate) struct Growing {
+    style: Style,
+    flow: Flow,
+    lines: Vec<Line<'static>>,
+    /// How many of the lines no further text can change, and how many bytes are in them or in the flow.
+    settled: usize,
+    taken: usize,
+    work: Work,
+}
+
+impl Growing {
+    /// In a column of so many columns, below a line that stays.
+    pub(crate) fn below(first: Line<'static>, width: u16, style: Style) -> Self {
+        let flow = Flow::new(width.into(), Break::Words);
+        Growing { style, flow, lines: vec![first], settled: 1, taken: 0, work: Work::default() }
+    }
+
+    /// The text, which begins as it did the last time and does not end with a space.
+    pub(crate) fn update(&mut self, text: &str) {
+        self.lines.truncate(self.settled);
+        // Between words, and not within the end of a line.
+        let mut to = text.rfind([' ', '\n']).map_or(0, |end| text[..end].trim_end_matches('\r').len());
+        if text.len() > to.max(self.taken) + 2 * STEP {
+            to = text.floor_char_boundary(text.len() - STEP);
+        }
+        if let Some(new) = text.get(self.taken..to) {
+            self.work.add(new.len());
+            self.flow.push(&new.replace("\r\n", "\n"), self.style);
+            self.taken = to;
+        }
+        self.lines.extend(self.flow.full_rows().into_iter().map(Line::from));
+        self.settled = self.lines.len();
+        let (mut flow, rest) = (self.flow.clone(), text.get(self.taken..).unwrap_or_default());
+        self.work.add(rest.len());
+        flow.push(&rest.replace("\r\n", "\n"), self.style);
+        self.lines.extend(flow.finish().into_iter().map(Line::from));
+    }
+
+    /// The lines that the last update made.
+    pub(crate) fn lines(&self) -> &[Line<'static>] {
+        &self.lines
+    }
+}
+
+/// How many bytes were worked on, for tests that bound what a growing text costs.
+#[derive(Default)]
+pub(super) struct Work(#[cfg(test)] usize);
+
+#[cfg(test)]
+impl Work {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.0 += bytes;
+    }
+    pub(super) fn bytes(&self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(not(test))]
+impl Work {
+    pub(super) fn add(&mut self, _: usize) {}
+}
+
 /// The columns that text takes on a terminal.
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
 }
 
 /// As much of the text as `width` columns take, on one line, with an ellipsis if that is not all.
-pub(super) fn shorten(text: &str, width: usize) -> String {
+pub(crate) fn shorten(text: &str, width: usize) -> String {
     let text = harmless(text).replace(['\n', '\t'], " ");
     if columns(&text) <= width {
         return text;
@@ -219,6 +287,37 @@ mod tests {
         assert_eq!(wrapped("  indented  text   here", 16), ["  indented  text", "here"]);
         assert_eq!(wrapped("a\n\n b\tc\n", 80), ["a", "", " b    c"]);
         assert_eq!(wrapped("", 80), [""; 0]);
+    }
+
+    #[test]
+    fn a_text_that_grows_makes_the_rows_that_wrap_makes() {
+        let text = "Well,  some words,\r\n\n  漢字 and\ta verylongwordthatneedscutting \u{1b} e\u{301}nd\nlast";
+        let style = Style::new().italic();
+        for width in 1..40 {
+            let mut growing = Growing::below(Line::raw("first"), width, style);
+            let mut so_far = String::new();
+            for letter in text.graphemes(true) {
+                so_far.push_str(letter);
+                growing.update(so_far.trim());
+                let expected = [vec![Line::raw("first")], wrap(so_far.trim(), width, style)].concat();
+                assert_eq!(growing.lines(), expected, "{width} {so_far:?}");
+            }
+        }
+    }
+
+    /// However long it is, and whether it has spaces and ends of lines or not.
+    #[test]
+    fn more_of_a_text_costs_as_much_as_there_is_more() {
+        for text in ["word and ".repeat(20_000), "line\n".repeat(30_000), "漢字".repeat(20_000)] {
+            let mut growing = Growing::below(Line::raw(""), 80, Style::new());
+            let frames = 500;
+            for frame in 1..=frames {
+                growing.update(text[..text.floor_char_boundary(text.len() * frame / frames)].trim());
+            }
+            let work = growing.work.bytes();
+            assert!(work <= text.len() + frames * 3 * STEP, "{work} of {}", text.len());
+            assert!(growing.lines().len() > 900, "{}", growing.lines().len());
+        }
     }
 
     #[test]

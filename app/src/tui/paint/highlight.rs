@@ -146,7 +146,7 @@ pub(crate) fn languages() -> usize {
 }
 
 /// Loads the languages, here and now.
-pub(super) fn load() {
+pub(crate) fn load() {
     LANGUAGES.get_or_init(|| {
         let set = SyntaxSet::load_defaults_newlines();
         let roles = ROLES.iter().filter_map(|(scope, role)| Some((Scope::new(scope).ok()?, *role))).collect();
@@ -223,30 +223,35 @@ impl Languages {
         let syntax = find(&self.set, language)?;
         let readiness = self.ready.get(self.set.syntaxes().iter().position(|one| one.name == syntax.name)?)?;
         if readiness.there.get().is_none() {
-            self.make(syntax, readiness);
-            while cfg!(test) && readiness.there.get().is_none() {
-                std::thread::yield_now(); // the same in each run
-            }
+            self.ask(syntax, readiness);
         }
         readiness.there.get().map(|()| syntax)
     }
 
     /// Has the rules of a language made on a thread of its own, unless they are being made. Without a thread its text stays
     /// plain.
-    fn make(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
-        if readiness.asked.set(()).is_err() {
-            return;
+    #[cfg(not(test))]
+    fn ask(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
+        if readiness.asked.set(()).is_ok() {
+            let _ = Builder::new().name("language".into()).spawn(|| self.make(syntax, readiness));
         }
-        let make = move || {
-            let mut state = ParseState::new(syntax);
-            for line in SAMPLE {
-                let _ = state.parse_line(&format!("{line}\n"), &self.set); // rules that fail will do so again
-            }
-            if readiness.there.set(()).is_ok() {
-                self.count.fetch_add(1, Ordering::Release);
-            }
-        };
-        let _ = Builder::new().name("language".into()).spawn(make);
+    }
+
+    /// The same here and now, so that text looks alike in each run.
+    #[cfg(test)]
+    fn ask(&self, syntax: &SyntaxReference, readiness: &Readiness) {
+        let _ = readiness.asked.set(());
+        self.make(syntax, readiness);
+    }
+
+    fn make(&self, syntax: &SyntaxReference, readiness: &Readiness) {
+        let mut state = ParseState::new(syntax);
+        for line in SAMPLE {
+            let _ = state.parse_line(&format!("{line}\n"), &self.set); // rules that fail will do so again
+        }
+        if readiness.there.set(()).is_ok() {
+            self.count.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn style(&self, scopes: &ScopeStack, theme: &Theme) -> Style {

@@ -3,8 +3,8 @@
 //! The text is cut into units: the blocks of the document, of a list each item, and of program text each line. Once
 //! the next unit has begun, a unit is settled: it is laid out for good, by itself, and not looked at again. Where a
 //! unit ends depends on nothing that comes after it, so the result is the same however the text was handed over. A
-//! unit of more than [`LIMIT`] bytes, or a quarter of that if it is a paragraph, is cut too, at a place that depends on these bytes only. So an update costs what
-//! is new and at most `LIMIT` bytes before it, a few times each.
+//! unit of more than [`LIMIT`] bytes, or a quarter of that if it is a paragraph, is cut too, at a place that depends on
+//! these bytes only. So an update costs what is new and at most `LIMIT` bytes before it, a few times each.
 //!
 //! It follows that a reference such as `[text][1]` is a link only if its definition is in the same unit, or between it
 //! and the next; definitions are shown as they are written, dimmed, so that nothing is lost. Emphasis does not go on
@@ -22,6 +22,7 @@ use ratatui::text::Line;
 
 use self::place::{Open, Place};
 use self::units::{Kind, units};
+use super::flow::Work;
 use super::highlight::languages;
 use super::theme::Theme;
 
@@ -49,7 +50,7 @@ pub(crate) struct Markdown {
     settled: usize,
     place: Place,
     /// The bytes that parsers were given since it began anew: what it costs.
-    work: u64,
+    work: Work,
 }
 
 impl Markdown {
@@ -65,7 +66,7 @@ impl Markdown {
             lines: Vec::new(),
             settled: 0,
             place: Place::start(),
-            work: 0,
+            work: Work::default(),
         }
     }
 
@@ -93,6 +94,11 @@ impl Markdown {
         &self.lines
     }
 
+    /// The lines that the last update made.
+    pub(crate) fn lines(&self) -> &[Line<'static>] {
+        &self.lines
+    }
+
     /// Settles some of the text, if any can be.
     fn settle(&mut self) -> bool {
         if matches!(self.place.open, Open::Code(..)) {
@@ -105,10 +111,10 @@ impl Markdown {
             let whole_lines = window.rfind('\n').map_or(0, |end| end + 1);
             let source = self.place.source(&window[..whole_lines]);
             let found = units(&source, self.place.number());
-            self.work += source.len() as u64;
+            self.work.add(source.len());
             // Program text is laid out by the line as soon as it begins.
             if found.len() > 1 || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_))) {
-                self.work += source.len() as u64;
+                self.work.add(source.len());
                 // A unit may have to be cut, which is decided when it is the first; in a small window none is so long.
                 let small = size / 2 < self.limit / PARAGRAPH;
                 let count = if small { found.len() - 1 } else { (found.len() - 1).min(1) };
@@ -121,7 +127,7 @@ impl Markdown {
             let text = found.first().is_none_or(|first| first.kind == Kind::Paragraph);
             if size >= self.limit || text && size >= self.limit / PARAGRAPH {
                 let paragraphs_only = size < self.limit;
-                self.work += 2 * window.len() as u64;
+                self.work.add(2 * window.len());
                 let place = &mut self.place;
                 if place.cut(window, whole_lines, paragraphs_only, self.width, &self.theme, &mut self.lines) {
                     return true;
@@ -151,7 +157,7 @@ impl Markdown {
         } else if !fence.could_close(rest) {
             code.begin(fence.within(rest), theme, lines);
         }
-        self.work += (place.at - from) as u64;
+        self.work.add(place.at - from);
         closed
     }
 
@@ -170,7 +176,7 @@ impl Markdown {
             _ => {
                 let source = place.source(rest);
                 let found = units(&source, place.number());
-                self.work += 2 * source.len() as u64;
+                self.work.add(2 * source.len());
                 place.put(&source, &found, found.len(), self.width, &self.theme, &mut self.lines);
                 place.end_paragraph(&mut self.lines);
             }

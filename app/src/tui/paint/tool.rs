@@ -18,6 +18,7 @@ use self::terminal::without_escapes;
 use super::diff::diff;
 use super::flow::{Piece, columns, shorten, wrap};
 use super::theme::Theme;
+use crate::telling::time;
 
 /// How many lines are shown of what a running tool prints.
 const TAIL: usize = 5;
@@ -138,19 +139,9 @@ fn measures(look: &ToolLook<'_>, details: Option<&Value>, theme: &Theme) -> Vec<
         measures.push(Piece::styled(format!("  {} KB", look.raw.len() / 1_000), theme.dim));
     }
     if let Some(elapsed) = look.elapsed.filter(|elapsed| elapsed.as_secs() > 0) {
-        measures.push(Piece::styled(format!("  {}", time(elapsed)), theme.dim));
+        measures.push(Piece::styled(format!("  {}", time(elapsed.as_secs())), theme.dim));
     }
     measures
-}
-
-/// `7s`, `1m 05s` or `2h 03m`.
-fn time(elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs();
-    match seconds / 60 {
-        0 => format!("{seconds}s"),
-        minutes @ 1..60 => format!("{minutes}m {:02}s", seconds % 60),
-        minutes => format!("{}h {:02}m", minutes / 60, minutes % 60),
-    }
 }
 
 /// Whether a command that could be run says that it failed.

@@ -89,6 +89,36 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     assert!(tool.tail.starts_with("line "));
 }
 
+/// What is as it was is not laid out again; of what was, so many lines are kept, and of another session none.
+#[tokio::test]
+async fn what_is_laid_out_is_kept_within_bounds() {
+    let mut stage = Stage::recorded(USUAL, "work", |_| false).await;
+    stage.control('o').await;
+    let mut made = 0;
+    for _ in 0..2 {
+        stage.buffer();
+        stage.press(KeyCode::PageUp).await;
+        stage.buffer();
+        stage.press(KeyCode::End).await;
+        stage.buffer();
+        let before = std::mem::replace(&mut made, stage.view.laid_out());
+        assert!(before == 0 || made == before, "{made} {before}");
+    }
+
+    let text = "line\n\n".repeat(1_000);
+    let said = |id: u64| Arc::new(Message::new(MessageId(id), UserMessage::from(text.as_str())));
+    stage.state.transcript.begin(&(0..40).map(said).collect::<Vec<_>>(), "", usize::MAX);
+    for _ in 0..80 {
+        stage.view.scroll(&stage.state, Scroll::Lines(-1_000));
+        stage.buffer();
+        assert!(stage.view.lines_kept() < 25_000, "{}", stage.view.lines_kept());
+    }
+    assert!(stage.view.lines_kept() > 2_000);
+    stage.state.transcript.begin(&long_history(2), "", usize::MAX);
+    stage.buffer();
+    assert!(stage.view.lines_kept() < 20, "{}", stage.view.lines_kept());
+}
+
 /// C127: while one reads further up, what is added below moves nothing, and a mark says that it is there.
 #[tokio::test]
 async fn what_is_read_stays_where_it_is() {

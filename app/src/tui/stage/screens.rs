@@ -190,8 +190,10 @@ async fn a_window_that_is_nearly_full() {
 
 #[tokio::test]
 async fn a_screen_that_is_too_small() {
-    let mut stage = Stage::new((19, 5), [], plain).await;
-    assert_snapshot!(stage.screen());
+    for (size, text) in [((40, 5), "Too small: enlarge it."), ((19, 9), "Too small"), ((8, 24), "…")] {
+        let mut stage = Stage::new(size, [], plain).await;
+        assert_eq!(stage.screen().trim_end(), text);
+    }
 }
 
 #[tokio::test]
@@ -243,6 +245,12 @@ async fn help_on_wide_and_narrow_screens() {
     let mut stage = Stage::new((100, 36), [], plain).await;
     stage.enter("/help").await;
     assert_snapshot!("help", stage.screen());
-    stage.resize(NARROW);
-    assert_snapshot!("help_narrow", stage.styled());
+    for (size, name) in [(USUAL, "help_usual"), (NARROW, "help_narrow")] {
+        let mut stage = Stage::recorded(size, "answer", |_| false).await;
+        stage.buffer();
+        stage.enter("/help").await;
+        let screen = stage.screen();
+        assert!(screen.contains("· Enter") && screen.contains("more below"), "it is read from its beginning: {screen}");
+        assert_snapshot!(name, stage.styled());
+    }
 }

@@ -38,18 +38,23 @@ pub(super) fn is_command(name: &str) -> bool {
     COMMANDS.iter().any(|command| command.name == name)
 }
 
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 16] = [
     ("Enter", "send; while the agent works, steer it"),
     ("Alt+Enter", "while it works: say it when the agent is done; otherwise a new line"),
-    ("Ctrl+J, \\Enter", "a new line"),
-    ("Up", "what was sent before; takes back what waits in the queue"),
+    ("Shift+Enter", "a new line, as Ctrl+J, or \\ and Enter"),
+    ("Up, Down", "what was sent before and after; Up takes back what waits in the queue"),
+    ("@, /", "complete a file, a command"),
+    ("Tab", "take what is offered; go back to a call that waits"),
     ("Esc", "interrupt the agent"),
     ("Ctrl+C", "clear the line or interrupt; twice: leave"),
+    ("Ctrl+D", "leave, where nothing is written"),
+    ("Ctrl+Z", "back to the shell, where fg goes on"),
     ("Ctrl+O", "open or close results; Alt+Up and Alt+Down choose one"),
     ("Ctrl+T", "open or close thoughts"),
-    ("PgUp, PgDn", "scroll; End goes back to the end"),
+    ("PgUp, PgDn", "scroll; by lines with Shift+Up and Shift+Down"),
+    ("Home, End", "scroll to the beginning, to the end; with Ctrl also while something is written"),
+    ("Ctrl+U", "delete what is before the cursor"),
     ("Ctrl+L", "draw everything anew"),
-    ("@, /", "complete a file, a command"),
 ];
 
 impl State {
@@ -59,7 +64,8 @@ impl State {
         match (name, text) {
             ("help", _) => {
                 self.help();
-                vec![Effect::Scroll(Scroll::Bottom)]
+                let help = self.transcript.entries().last().map(|entry| Effect::Scroll(Scroll::Show(entry.id)));
+                help.into_iter().collect()
             }
             ("quit", _) => vec![Effect::Quit],
             ("tools", _) => vec![Effect::Tools],

@@ -45,9 +45,9 @@ pub(crate) enum Effect {
     List(Source),
     /// Tell which tools there are.
     Tools,
-    /// Move what is shown of the transcript.
+    /// Move what is shown: of the dialog while it is open, else of the transcript.
     Scroll(Scroll),
-    /// Draw everything anew: something else has written to the screen.
+    /// Draw everything anew: something else may have written to the screen.
     Redraw,
     /// Give the terminal back until somebody says `fg`.
     Suspend,
@@ -55,7 +55,7 @@ pub(crate) enum Effect {
     Quit,
 }
 
-/// How the shown part of the transcript moves.
+/// How the part that is shown moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scroll {
     /// By lines; up is negative.

@@ -102,8 +102,10 @@ pub(crate) enum Phase {
 pub(crate) struct ToolEntry {
     pub(crate) call: Option<CallId>,
     pub(crate) name: Arc<str>,
-    /// The arguments as the model wrote them, or as far as it has.
+    /// The arguments as far as the model has written them.
     pub(crate) raw: String,
+    /// The arguments as it wrote them, in its message; `raw` is empty then.
+    pub(crate) written: Option<Arc<str>>,
     /// What runs, once that is known.
     pub(crate) arguments: Option<Arc<Value>>,
     pub(crate) phase: Phase,
@@ -122,6 +124,7 @@ impl ToolEntry {
             call: None,
             name,
             raw: String::new(),
+            written: None,
             arguments: None,
             phase: Phase::Writing,
             tail: String::new(),
@@ -148,12 +151,17 @@ impl ToolEntry {
         self.result.as_deref().and_then(Message::as_tool_result)
     }
 
+    /// The arguments as the model wrote them, or as far as it has.
+    pub(crate) fn raw(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.raw)
+    }
+
     /// The arguments as a value, where they are one.
     pub(crate) fn value(&self) -> Option<Cow<'_, Value>> {
         match &self.arguments {
             Some(arguments) => Some(Cow::Borrowed(arguments)),
             None if self.phase == Phase::Writing => None,
-            None => serde_json::from_str(&self.raw).ok().map(Cow::Owned),
+            None => serde_json::from_str(self.raw()).ok().map(Cow::Owned),
         }
     }
 }

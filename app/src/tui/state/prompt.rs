@@ -92,7 +92,7 @@ impl Prompt {
     pub(crate) fn insert(&mut self, text: &str) {
         self.area.insert_str(text.replace("\r\n", "\n").replace('\r', "\n"));
     }
-    /// A new line; a `\` before the cursor, by which it may have been asked for, goes.
+    /// A new line.
     pub(crate) fn new_line(&mut self) {
         self.area.insert_newline();
     }

@@ -6,12 +6,11 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright::{
-    AgentEvent, Body, CallId, Compaction, Envelope, ExternalAction, Message, MessageId, Part, ToolUpdate, Update,
-};
+use loopwright::{AgentEvent, Body, CallId, Envelope, ExternalAction, Message, MessageId, Part, ToolUpdate, Update};
 
 use super::effect::{Choice, Tone};
 use super::entry::{Entry, Kind, Phase, Said, Thought, ToolEntry};
+use crate::telling;
 
 /// What was said and done, in blocks.
 #[derive(Debug, Default)]
@@ -22,6 +21,8 @@ pub(crate) struct Transcript {
     seen: HashSet<MessageId>,
     /// Where each call is.
     calls: HashMap<CallId, usize>,
+    /// The calls that run, in the order in which they began.
+    running: Vec<(CallId, Arc<str>)>,
     live: Option<Live>,
 }
 
@@ -85,11 +86,7 @@ impl Transcript {
 
     /// The call that runs, the last one if there are several.
     pub(crate) fn running(&self) -> Option<&Arc<str>> {
-        let of_turn = self.entries.iter().rev().take_while(|entry| !matches!(entry.kind, Kind::User(_)));
-        of_turn
-            .filter_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None })
-            .find(|tool| tool.phase == Phase::Running)
-            .map(|tool| &tool.name)
+        self.running.last().map(|(_, name)| name)
     }
 
     /// Takes in what an event tells.
@@ -99,11 +96,18 @@ impl Transcript {
                 self.update(*message_id, update, envelope.time);
             }
             AgentEvent::MessageEnd { message } => self.message(message),
-            AgentEvent::ToolExecutionStart { call, name, arguments } => self.tool(call, name, |tool| {
-                tool.arguments = Some(arguments.clone());
-                tool.began.get_or_insert(envelope.time);
-                tool.phase = Phase::Running;
-            }),
+            AgentEvent::ToolExecutionStart { call, name, arguments } => {
+                let mut runs = false;
+                self.tool(call, name, |tool| {
+                    tool.arguments = Some(arguments.clone());
+                    tool.began.get_or_insert(envelope.time);
+                    (tool.phase, runs) = (Phase::Running, true);
+                });
+                if runs {
+                    self.rests(call);
+                    self.running.push((call.clone(), name.clone()));
+                }
+            }
             AgentEvent::ToolExecutionUpdate { call, update } => self.known_tool(call, |tool| match update {
                 ToolUpdate::Output(text) => tool.put_out(text),
                 ToolUpdate::Progress(progress) => tool.progress = Some((**progress).clone()),
@@ -113,8 +117,9 @@ impl Transcript {
                 self.result(call, name, result);
             }
             AgentEvent::ExternalAction(action) => self.asked(action),
+            AgentEvent::AgentEnd(_) => self.running.clear(),
             AgentEvent::ExternalActionEnd { call, .. } => self.known_tool(call, |tool| tool.phase = Phase::Waiting),
-            AgentEvent::Compaction(done) => self.notice(Tone::Quiet, compaction(done)),
+            AgentEvent::Compaction(done) => self.notice(Tone::Quiet, telling::compaction(done)),
             AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation begins anew."),
             _ => {}
         }
@@ -122,6 +127,7 @@ impl Transcript {
 
     /// This call waits for the user.
     pub(crate) fn asked(&mut self, action: &ExternalAction) {
+        self.rests(&action.call);
         self.tool(&action.call, &action.name, |tool| {
             tool.arguments = Some(action.arguments.clone());
             tool.phase = Phase::Asking;
@@ -170,7 +176,7 @@ impl Transcript {
             }
             Part::ToolCall(call) => {
                 let mut tool = ToolEntry::new(call.name.clone());
-                tool.raw = call.arguments.to_string();
+                tool.written = Some(call.arguments.clone());
                 tool.call = Some(call.id.clone());
                 tool.phase = Phase::Waiting;
                 self.calls.insert(call.id.clone(), self.entries.len());
@@ -192,6 +198,7 @@ impl Transcript {
 
     fn result(&mut self, call: &CallId, name: &Arc<str>, result: &Arc<Message>) {
         self.seen.insert(result.id);
+        self.rests(call);
         self.tool(call, name, |tool| {
             tool.result = Some(result.clone());
             tool.phase = Phase::Done;
@@ -322,6 +329,11 @@ impl Transcript {
         }
     }
 
+    /// This call does not run, or no longer.
+    fn rests(&mut self, call: &CallId) {
+        self.running.retain(|(other, _)| other != call);
+    }
+
     fn push(&mut self, from: Option<MessageId>, kind: Kind) {
         self.next += 1;
         self.entries.push(Entry { id: self.next, revision: 0, from, open: None, kind });
@@ -336,14 +348,4 @@ fn fits(old: &Entry, part: &Part) -> bool {
         (Kind::Tool(tool), Part::ToolCall(call)) => tool.name == call.name,
         _ => false,
     }
-}
-
-fn compaction(done: &Compaction) -> String {
-    let Compaction { messages, tokens_before, tokens_after, .. } = done;
-    let how = match (&done.error, done.summarised) {
-        (_, true) => "are summarised for the model".to_owned(),
-        (Some(why), false) => format!("are no longer shown to the model, since no summary could be had ({why})"),
-        (None, false) => "are no longer shown to the model".to_owned(),
-    };
-    format!("{messages} older messages {how}: about {tokens_before} tokens before, {tokens_after} now.")
 }

@@ -1,23 +1,16 @@
 //! Above the prompt: what goes on, and what waits in the queues.
 
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use crate::telling::{time, waiting};
 use crate::tui::paint::{Theme, wrap};
 use crate::tui::state::{Doing, Run, State};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// The first that fits is shown.
+const HINTS: [&str; 2] = [" · Esc interrupts", " · Esc"];
 /// The most lines of messages that wait.
 const QUEUED: usize = 4;
-
-/// `7s`, `1m 05s` or `2h 03m`.
-pub(super) fn time(seconds: u64) -> String {
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m {seconds:02}s"),
-        (hours, minutes, _) => format!("{hours}h {minutes:02}m"),
-    }
-}
 
 /// The lines, an empty one before them.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
@@ -29,9 +22,12 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
     let more = queued.len().saturating_sub(QUEUED);
     for (when, text) in queued.into_iter().take(QUEUED) {
         let room = width.saturating_sub(12).max(8);
-        let first = wrap(text, room, Style::default()).into_iter().next().unwrap_or_default();
+        let mut all = wrap(text.trim(), room, theme.dim).into_iter();
         let mut line = vec![Span::styled(format!("  {when:<7}"), theme.accent)];
-        line.extend(first.spans.into_iter().map(|span| span.patch_style(theme.dim)));
+        line.extend(all.next().unwrap_or_default().spans);
+        if all.next().is_some() {
+            line.push(Span::styled(" …", theme.dim));
+        }
         lines.push(Line::from(line));
     }
     if more > 0 {
@@ -46,10 +42,7 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
         _ if state.dialog.is_open() => return None,
         Run::Rest | Run::Working { .. } if state.dialog.waiting() > 0 => {
-            let waits = match state.dialog.waiting() {
-                1 => "A call waits for your answer".to_owned(),
-                n => format!("{n} calls wait for your answer"),
-            };
+            let waits = waiting(state.dialog.waiting()).unwrap_or_default() + " for your answer";
             return Some(Line::from(vec![
                 Span::styled("? ", theme.warning),
                 Span::styled(waits, theme.text),
@@ -64,11 +57,9 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     if let Some(since) = since {
         let seconds = state.now.saturating_sub(since) / 1000;
         line.push(Span::styled(format!("  {}", time(seconds)), theme.dim));
-        let hint = " · Esc interrupts";
         let used: usize = line.iter().map(Span::width).sum();
-        if used + hint.len() < usize::from(width) {
-            line.push(Span::styled(hint, theme.dim));
-        }
+        let fits = |hint: &&str| used + hint.chars().count() <= usize::from(width);
+        line.extend(HINTS.into_iter().find(fits).map(|hint| Span::styled(hint, theme.dim)));
     }
     Some(Line::from(line))
 }

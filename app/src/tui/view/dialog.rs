@@ -55,7 +55,9 @@ impl View {
     }
 
     fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16) {
-        let laid = (width, dialog.revision, paint::languages());
+        // A diff is in no language.
+        let languages = if let Some(Ok(_)) = dialog.preview() { 0 } else { paint::languages() };
+        let laid = (width, dialog.revision, languages);
         let same = self.dialog.call.as_ref() == Some(&action.call);
         if !same || self.dialog.laid != laid {
             let lines = body(dialog, action, width, &self.theme);

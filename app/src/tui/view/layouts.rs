@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use loopwright::Progress;
-use ratatui::style::Modifier;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::tui::paint::{Markdown, Theme, ToolLook, ToolPhase, languages, tool, wrap};
-use crate::tui::state::{Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, user_text};
+use crate::telling::time;
+use crate::tui::paint::{Growing, Markdown, Theme, ToolLook, ToolPhase, languages, tool, wrap};
+use crate::tui::state::{Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
+/// The same of lines.
+const LINES: usize = 20_000;
 
 /// Prose is not laid out wider than this: the eye loses its line.
 const COLUMN: u16 = 110;
@@ -22,66 +25,118 @@ pub(super) struct Layouts {
     laid: HashMap<u64, Laid>,
     /// Counts frames.
     frame: u64,
+    /// The first block of the session that they are of.
+    first: Option<u64>,
     /// How many blocks were laid out anew.
+    #[cfg(test)]
     pub(super) made: u64,
 }
 
 struct Laid {
-    /// For how many seconds the call has been running, and whether program text could be highlighted.
-    moment: (Option<u64>, usize),
+    made_for: MadeFor,
+    frame: u64,
+    painted: Painted,
+}
+
+/// What a block was laid out for. While this is the same, so are its lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct MadeFor {
     revision: u32,
     width: u16,
     open: bool,
-    frame: u64,
-    painted: Painted,
+    /// For how many seconds the call has been running.
+    elapsed: Option<u64>,
+    /// How many languages program text can be highlighted in, if there can be any.
+    languages: usize,
 }
 
 enum Painted {
     Lines(Vec<Line<'static>>),
     Markdown(Box<Markdown>),
+    /// A thought that goes on, and is open.
+    Thought(Box<Growing>),
+}
+
+impl Painted {
+    fn lines(&self) -> &[Line<'static>] {
+        match self {
+            Painted::Lines(lines) => lines,
+            Painted::Markdown(text) => text.lines(),
+            Painted::Thought(text) => text.lines(),
+        }
+    }
 }
 
 impl Layouts {
-    /// A frame begins.
-    pub(super) fn begin(&mut self) {
+    /// A frame of this transcript begins.
+    pub(super) fn begin(&mut self, transcript: &Transcript) {
         self.frame += 1;
-        if self.laid.len() > MOST {
+        let first = transcript.entries().first().map(|entry| entry.id);
+        if std::mem::replace(&mut self.first, first) != first {
+            self.laid.clear();
+        }
+        if self.laid.len() > MOST || self.lines_kept() > LINES {
             let last = self.frame - 1;
             self.laid.retain(|_, laid| laid.frame >= last);
         }
     }
 
+    /// How many lines are kept.
+    pub(super) fn lines_kept(&self) -> usize {
+        self.laid.values().map(|laid| laid.painted.lines().len()).sum()
+    }
+
     /// The lines of this block.
     pub(super) fn lines(&mut self, entry: &Entry, width: u16, state: &State, theme: &Theme) -> &[Line<'static>] {
-        let (width, usual, moment) = match &entry.kind {
-            Kind::Tool(call) => (width, state.open.0, (elapsed(call, state.now).filter(|_| runs(call)), languages())),
-            _ => (width.saturating_sub(2).min(COLUMN), state.open.1, (None, 0)),
-        };
-        let open = entry.open.unwrap_or(usual);
-        let old = self.laid.remove(&entry.id).filter(|old| old.width == width && old.open == open);
-        let painted = match old {
-            Some(old) if (old.revision, old.moment) == (entry.revision, moment) => old.painted,
-            old => {
-                self.made += 1;
-                paint(entry, old.map(|old| old.painted), width, open, state.now, theme)
+        let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) { state.open.0 } else { state.open.1 });
+        let (width, elapsed, languages) = match &entry.kind {
+            Kind::Tool(call) => {
+                // Only what it has written is program text; diffs are none.
+                let languages = if open && &*call.name == "write_file" { languages() } else { 0 };
+                (width, elapsed(call, state.now).filter(|_| runs(call)), languages)
             }
+            Kind::Text(_) => (width.saturating_sub(2).min(COLUMN), None, languages()),
+            _ => (width.saturating_sub(2).min(COLUMN), None, 0),
         };
-        let laid = Laid { moment, revision: entry.revision, width, open, frame: self.frame, painted };
-        match (&mut self.laid.entry(entry.id).insert_entry(laid).into_mut().painted, &entry.kind) {
-            (Painted::Lines(lines), _) => lines,
-            // It knows itself what of it is to be laid out anew.
-            (Painted::Markdown(text), Kind::Text(said)) => text.update(said.text(), said.is_whole(), theme),
-            (Painted::Markdown(_), _) => &[],
+        let made_for = MadeFor { revision: entry.revision, width, open, elapsed, languages };
+        if self.laid.get(&entry.id).is_none_or(|old| old.made_for != made_for) {
+            let old = self.laid.remove(&entry.id);
+            let old = old.filter(|old| (old.made_for.width, old.made_for.open) == (width, open));
+            let painted = paint(entry, old.map(|old| old.painted), width, open, state.now, theme);
+            self.laid.insert(entry.id, Laid { made_for, frame: self.frame, painted });
+            #[cfg(test)]
+            {
+                self.made += 1;
+            }
         }
+        let Some(laid) = self.laid.get_mut(&entry.id) else { return &[] };
+        laid.frame = self.frame;
+        laid.painted.lines()
     }
 }
 
 fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, theme: &Theme) -> Painted {
     match &entry.kind {
-        Kind::Text(_) => match old {
-            Some(Painted::Markdown(text)) => Painted::Markdown(text),
-            _ => Painted::Markdown(Box::new(Markdown::new(width))),
-        },
+        Kind::Text(said) => {
+            let mut text = match old {
+                Some(Painted::Markdown(text)) => text,
+                _ => Box::new(Markdown::new(width)),
+            };
+            // It knows itself what of it is to be laid out anew.
+            text.update(said.text(), said.is_whole(), theme);
+            Painted::Markdown(text)
+        }
+        Kind::Thinking(thought) if open && !thought.said.is_whole() => {
+            let mut text = match old {
+                Some(Painted::Thought(text)) => text,
+                _ => {
+                    let style = thought_style(theme);
+                    Box::new(Growing::below(Line::from(Span::styled("Thinking", style)), width, style))
+                }
+            };
+            text.update(thought.said.text().trim());
+            Painted::Thought(text)
+        }
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
         Kind::Table(rows) => Painted::Lines(table(rows, width, theme)),
         Kind::Welcome(root) => Painted::Lines(welcome(root, width, theme)),
@@ -136,11 +191,15 @@ pub(super) fn welcome(root: &str, width: u16, theme: &Theme) -> Vec<Line<'static
 /// The lines of a thought that are seen while it goes on and is folded.
 const THOUGHT: usize = 4;
 
+fn thought_style(theme: &Theme) -> Style {
+    theme.dim.add_modifier(Modifier::ITALIC)
+}
+
+/// A thought that is whole, or of which only the end is seen.
 fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Line<'static>> {
-    let quiet = theme.dim.add_modifier(Modifier::ITALIC);
+    let quiet = thought_style(theme);
     let text = thought.said.text().trim();
-    let whole = thought.said.is_whole();
-    if !whole && !open {
+    if !thought.said.is_whole() {
         // The end of it, of which no more can be seen than this.
         let most = usize::from(width) * (THOUGHT + 1);
         let from = text.ceil_char_boundary(text.len().saturating_sub(most));
@@ -149,10 +208,9 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
         return lines.into_iter().skip(hidden).collect();
     }
     let seconds = thought.time.map(|(began, last)| last.saturating_sub(began) / 1000);
-    let title = match (whole, seconds) {
-        (false, _) => "Thinking".to_owned(),
-        (true, Some(seconds)) if seconds > 0 => format!("Thought for {}", super::activity::time(seconds)),
-        (true, _) => "Thought".to_owned(),
+    let title = match seconds {
+        Some(seconds) if seconds > 0 => format!("Thought for {}", time(seconds)),
+        _ => "Thought".to_owned(),
     };
     let mut lines = vec![Line::from(Span::styled(title, quiet))];
     if open {
@@ -185,7 +243,7 @@ fn tool_lines(call: &ToolEntry, width: u16, open: bool, now: u64, theme: &Theme)
     let look = ToolLook {
         name: &call.name,
         arguments: arguments.as_deref(),
-        raw: &call.raw,
+        raw: call.raw(),
         phase,
         elapsed: elapsed(call, now).map(Duration::from_secs),
         tail: &tail,

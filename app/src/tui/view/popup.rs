@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::print::harmless;
-use crate::tui::paint::Theme;
+use crate::tui::paint::{Theme, columns, shorten};
 use crate::tui::state::State;
 
 /// The most that are seen at once.
@@ -29,15 +29,19 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect
     let rows = usize::from(area.height - 1);
     let first = (popup.chosen + 1).saturating_sub(rows);
     let shown = popup.found.iter().enumerate().skip(first).take(rows);
-    let widest = shown.clone().map(|(_, choice)| choice.value.chars().count()).max().unwrap_or(0);
-    let name = widest.min(usize::from(area.width.saturating_sub(4)));
+    let width = usize::from(area.width);
+    let widest = shown.clone().map(|(_, choice)| columns(&harmless(&choice.value))).max().unwrap_or(0);
+    let room = widest.min(width.saturating_sub(2));
     for ((at, choice), y) in shown.zip(area.y..) {
         let chosen = at == popup.chosen;
         let (mark, style) = if chosen { ("› ", theme.accent) } else { ("  ", theme.text) };
+        let name = shorten(&harmless(&choice.value), room);
+        let space = " ".repeat(room - columns(&name).min(room));
+        let note = shorten(&harmless(&choice.note), width.saturating_sub(room + 4));
         let line = Line::from(vec![
             Span::styled(mark, theme.accent),
-            Span::styled(format!("{:<name$}", harmless(&choice.value)), style),
-            Span::styled(format!("  {}", harmless(&choice.note)), theme.dim),
+            Span::styled(name, style),
+            Span::styled(format!("{space}  {note}"), theme.dim),
         ]);
         buffer.set_line(area.x, y, &line, area.width);
     }

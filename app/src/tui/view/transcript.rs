@@ -28,7 +28,7 @@ struct Spot {
 impl View {
     /// Draws it, and says below it that there is more where there is.
     pub(super) fn draw_transcript(&mut self, state: &State, buffer: &mut Buffer, area: Rect) {
-        self.layouts.begin();
+        self.layouts.begin(&state.transcript);
         if area.height == 0 || area.width < 4 {
             return;
         }
@@ -55,14 +55,18 @@ impl View {
             let entry = &entries[spot.at];
             let gap = gap(entries, spot.at);
             let chosen = state.selected == Some(entry.id);
-            let sign = if chosen { Some(Span::styled("▌", self.theme.accent)) } else { mark(entry, &self.theme) };
+            let (sign, choice) = (mark(entry, &self.theme), Span::styled("▌", self.theme.accent));
             let inset = if matches!(entry.kind, Kind::Tool(_)) { 0 } else { 2 };
             let lines = self.layouts.lines(entry, area.width - 1, state, &self.theme);
             while y < area.y + rows && spot.line < lines.len() + gap {
                 if let Some(line) = spot.line.checked_sub(gap).and_then(|at| lines.get(at)) {
                     buffer.set_line(area.x + inset, y, line, area.width - inset);
-                    if let Some(sign) = sign.as_ref().filter(|_| spot.line == gap || chosen) {
+                    if let Some(sign) = sign.as_ref().filter(|_| spot.line == gap) {
                         buffer.set_span(area.x, y, sign, 1);
+                    }
+                    // Between the sign and the text, which both stay.
+                    if chosen {
+                        buffer.set_span(area.x + 1, y, &choice, 1);
                     }
                 }
                 (y, spot.line) = (y + 1, spot.line + 1);

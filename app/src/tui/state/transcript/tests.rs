@@ -64,6 +64,52 @@ async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
     assert_eq!((words(&read), revisions(&read)), (words(&live), before));
 }
 
+/// Arguments are kept once: in their message.
+#[tokio::test]
+async fn what_a_call_was_made_of_is_not_kept_twice() {
+    let mut rig = rig().await;
+    rig.handle.prompt("Go").await.unwrap();
+    let mut all = Transcript::default();
+    let mut written = String::new();
+    for event in rig.told() {
+        all.event(&event);
+        let tool =
+            all.entries().iter().find_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None });
+        let Some(tool) = tool else { continue };
+        written = tool.raw().to_owned();
+        assert!(tool.phase == Phase::Writing || tool.raw.capacity() == 0, "{tool:?}");
+    }
+    assert_eq!(written, "{\"at\": 1}");
+}
+
+#[test]
+fn the_call_that_runs_is_the_last_one_that_began() {
+    let mut all = Transcript::default();
+    let mut tell = |event: AgentEvent| {
+        all.event(&Envelope { event, ..update(Update::Withdrawn) });
+        all.running().map(|name| name.to_string())
+    };
+    let starts = |call: &str, name: &str| AgentEvent::ToolExecutionStart {
+        call: call.into(),
+        name: name.into(),
+        arguments: Arc::new(json!({})),
+    };
+    let ends = |id: &str, call: &str, name: &str| {
+        let result =
+            json!({ "id": id, "role": "tool_result", "call": call, "name": name, "status": "ok", "content": [] });
+        let result = Arc::new(serde_json::from_value::<Message>(result).unwrap());
+        let status = loopwright::ResultStatus::Ok;
+        AgentEvent::ToolExecutionEnd { call: call.into(), name: name.into(), status, is_error: false, result }
+    };
+    let name = |name: &str| Some(name.to_owned());
+    assert_eq!(tell(starts("c1", "look")), name("look"));
+    assert_eq!(tell(starts("c2", "write")), name("write"));
+    assert_eq!(tell(starts("c2", "write")), name("write"), "it goes on after a restart");
+    assert_eq!(tell(ends("m1", "c2", "write")), name("look"));
+    assert_eq!(tell(starts("c2", "write")), name("look"), "it has its result already");
+    assert_eq!(tell(ends("m2", "c1", "look")), None);
+}
+
 #[tokio::test]
 async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
     let mut all = Transcript::default();

@@ -1,0 +1,103 @@
+//! What is told in the same words wherever it is told: on lines, in the terminal app and in lists.
+
+use loopwright::{Compaction, EndKind, Limit, RunOutcome};
+
+/// With a full stop.
+pub(crate) fn ended(text: &str) -> String {
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{text}{end}")
+}
+
+/// With a capital letter and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let ended = ended(text);
+    let mut letters = ended.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
+/// `7s`, `1m 05s` or `2h 03m`.
+pub(crate) fn time(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m {seconds:02}s"),
+        (hours, minutes, _) => format!("{hours}h {minutes:02}m"),
+    }
+}
+
+/// How many calls wait, if any does.
+pub(crate) fn waiting(calls: usize) -> Option<String> {
+    match calls {
+        0 => None,
+        1 => Some("1 call waits".into()),
+        n => Some(format!("{n} calls wait")),
+    }
+}
+
+/// What a compaction has done.
+pub(crate) fn compaction(done: &Compaction) -> String {
+    let Compaction { messages, tokens_before, tokens_after, .. } = done;
+    let (s, are) = if *messages == 1 { ("", "is") } else { ("s", "are") };
+    let how = match (&done.error, done.summarised) {
+        (_, true) => format!("{are} summarised for the model"),
+        (Some(why), false) => format!("{are} no longer shown to the model, since no summary could be had ({why})"),
+        (None, false) => format!("{are} no longer shown to the model"),
+    };
+    format!("{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} now.")
+}
+
+/// Why a run did not end well.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Failure {
+    /// Somebody stopped it.
+    Aborted,
+    /// It took as many turns as it may.
+    Turns,
+    /// Another budget is used up; a sentence without its capital letter.
+    Limit(String),
+    /// It broke; the same.
+    Error(String),
+}
+
+/// Why this run did not end well, if it did not.
+pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
+    let why = |otherwise: &str| ended(outcome.error.as_deref().unwrap_or(otherwise));
+    Some(match outcome.end {
+        EndKind::Done | EndKind::AwaitingAction => return None,
+        EndKind::Aborted => Failure::Aborted,
+        EndKind::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
+        EndKind::Limit => Failure::Limit(why("a limit is reached")),
+        _ => Failure::Error(why("the run failed")),
+    })
+}
+
+/// Whether colours are unwanted: `NO_COLOR`.
+pub(crate) fn no_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sentences_and_times_are_short() {
+        assert_eq!(ended("the limit of turns is reached"), "the limit of turns is reached.");
+        assert_eq!((ended("Done!").as_str(), sentence("é is no key").as_str()), ("Done!", "É is no key."));
+        assert_eq!([7, 65, 7_380].map(time), ["7s", "1m 05s", "2h 03m"]);
+        assert_eq!([0, 1, 2].map(waiting), [None, Some("1 call waits".into()), Some("2 calls wait".into())]);
+    }
+
+    #[test]
+    fn one_message_is_one() {
+        let done = |messages: u64| -> Compaction {
+            let message = serde_json::json!({ "id": "m9", "role": "user", "content": [] });
+            let done = serde_json::json!({ "why": "threshold", "first": "m1", "last": "m8", "messages": messages,
+                "message": message, "summarised": true, "tokens_before": 90, "tokens_after": 20 });
+            serde_json::from_value(done).unwrap()
+        };
+        let told = compaction(&done(1));
+        assert_eq!(told, "1 older message is summarised for the model: about 90 tokens before, 20 now.");
+        assert!(compaction(&done(3)).starts_with("3 older messages are summarised"));
+    }
+}

@@ -1,0 +1,196 @@
+//! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] a line, as `run --json` prints them.
+//!
+//! What a session does when it is recorded is told at the end of this file: real tools in a directory of their own, and a
+//! scripted model. After a change there, or where events have another form, they are recorded anew with
+//! `cargo test -p loopwright-cli --bin loopwright -- --ignored sessions_are_recorded`.
+
+use std::path::PathBuf;
+
+use loopwright::testing::TestTool;
+use loopwright::{BlockKind, Decision, InputEvent, ModelErrorKind, ModelEvent};
+use loopwright_memory::Compacting;
+use loopwright_tools::{Commands, Workspace, coding_tools_with};
+use serde_json::json;
+
+use super::*;
+
+/// So much time goes by from one recorded event to the next, in milliseconds.
+const PACE: u64 = 250;
+
+fn file(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src/tui/stage/recorded", &format!("{name}.jsonl")].iter().collect()
+}
+
+impl Stage {
+    /// An open session that tells what was recorded, up to the first event for which `stop` holds, or else to its end.
+    pub(super) async fn recorded(size: (u16, u16), name: &str, mut stop: impl FnMut(&AgentEvent) -> bool) -> Self {
+        let mut stage = Stage::new(size, [], |agent| agent).await;
+        let text = std::fs::read_to_string(file(name)).unwrap();
+        for line in text.lines() {
+            let event: Envelope = serde_json::from_str(line).unwrap_or_else(|why| panic!("{name}: {why}: {line}"));
+            stage.state.tick(event.time);
+            let effects = stage.state.event(&event);
+            stage.perform(effects).await;
+            if stop(&event.event) {
+                break;
+            }
+        }
+        stage
+    }
+}
+
+// ---- how they are recorded ---------------------------------------------------------------------------
+
+const PARSER: &str = "//! Reads a file of settings.\n\npub fn parse(text: &str) -> Vec<(&str, &str)> {\n    text.lines()\n        \
+    .filter_map(|line| line.split_once('='))\n        .map(|(key, value)| (key.trim(), value.trim()))\n        \
+    .collect()\n}\n";
+
+const THOUGHT: &str = "The user asks how the parser works. I have read `src/parser.rs`, so I can answer right away. It has \
+    no tokens and no tree: each line is split at its first equals sign, and lines without one are passed over in silence. \
+    That last thing is worth a word, since it hides mistakes. A table of what becomes of which line will tell it best.";
+
+const ANSWER: &str = "## How the parser works\n\nIt reads **one setting a line**, in three steps:\n\n1. Lines are split at \
+    their first `=`.\n2. Lines without one are *passed over*, and nobody is told.\n3. Both sides are trimmed.\n\n\
+    | Line | Key | Value |\n|:-----|:----|:------|\n| `width = 80` | `width` | `80` |\n| `motto = a = b` | `motto` | `a = b` |\n\
+    | `no settings here` | | passed over |\n\nTo be told of such lines, return them:\n\n```rust\npub fn parse(text: &str) -> \
+    Result<Vec<(&str, &str)>, &str> {\n    // The first line without `=` is the error.\n    \
+    text.lines().map(|line| line.split_once('=').ok_or(line)).collect()\n}\n```\n\nShall I change it?\n";
+
+const TESTS: &str = "for n in 1 2 3 4 5 6 7 8 9; do echo \"test parser::tests::line_$n ... ok\"; sleep 0.05; done; \
+    echo; echo 'test result: ok. 9 passed; 0 failed'";
+
+/// A few letters at a time.
+fn pieces(text: &str) -> Vec<String> {
+    text.chars().collect::<Vec<_>>().chunks(24).map(|piece| piece.iter().collect()).collect()
+}
+
+/// A reply that comes so.
+fn said(text: &str) -> Script {
+    Script::new().stream(pieces(text), Duration::ZERO)
+}
+
+/// The same as one block of several.
+fn block(script: Script, block: u32, kind: BlockKind, text: &str) -> Script {
+    let begun = script.event(ModelEvent::BlockStart { block, kind });
+    let said = pieces(text).into_iter().fold(begun, |script, delta| script.event(ModelEvent::Delta { block, delta }));
+    said.event(ModelEvent::BlockEnd { block, signature: None })
+}
+
+fn usage(input: u64, output: u64) -> Usage {
+    Usage { input, output, ..Usage::default() }
+}
+
+fn edit(old: &str, new: &str) -> serde_json::Value {
+    json!({ "path": "src/parser.rs", "old_string": old, "new_string": new })
+}
+
+/// A session with the real tools in a directory with a small program.
+async fn session(replies: impl IntoIterator<Item = Script>) -> (Rig, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("src")).unwrap();
+    std::fs::write(directory.path().join("src/parser.rs"), PARSER).unwrap();
+    std::fs::write(directory.path().join("settings.txt"), "width = 80\nmotto = a = b\n").unwrap();
+    let commands = Commands::new().unconfined();
+    let tools = coding_tools_with(Workspace::open(directory.path()).unwrap(), commands);
+    let options = |agent: AgentBuilder| agent.tools(tools).compaction(Compacting::new().keep_turns(1).window(200_000));
+    (Rig::new(PiPattern, replies, options).await, directory)
+}
+
+fn write(name: &str, events: &[Arc<Envelope>]) {
+    let line = |(n, event): (usize, &Arc<Envelope>)| {
+        let time = BEGIN + PACE * u64::try_from(n).unwrap();
+        serde_json::to_string(&Envelope { time, ..(**event).clone() }).unwrap() + "\n"
+    };
+    std::fs::write(file(name), events.iter().enumerate().map(line).collect::<String>()).unwrap();
+}
+
+async fn ask(rig: &Rig, text: &str) {
+    rig.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
+}
+
+/// The events up to the end of the run; each call that waits then is allowed.
+async fn allowed(rig: &mut Rig) -> Vec<Arc<Envelope>> {
+    let mut events = rig.run_end().await;
+    while let Some(action) = rig.pending().await.first() {
+        rig.handle.answer(action, Decision::Approve).await.unwrap();
+        events.extend(rig.run_end().await);
+    }
+    events
+}
+
+#[tokio::test]
+#[ignore = "writes the recordings anew"]
+async fn sessions_are_recorded() {
+    let answer = block(block(Script::new(), 0, BlockKind::Thinking, THOUGHT), 1, BlockKind::Text, ANSWER);
+    let answer = answer.usage(usage(12_400, 310));
+    let (mut rig, _directory) = session([answer]).await;
+    ask(&rig, "How does the parser work?").await;
+    write("answer", &rig.run_end().await);
+
+    let look = said("I look at what there is.")
+        .call("c1", "list_directory", "{\"path\": \"src\"}")
+        .call("c2", "read_file", "{\"path\": \"src/parser.rs\"}")
+        .call("c3", "search_files", "{\"pattern\": \"trim\\\\(\\\\)\", \"path\": \"src\"}")
+        .call("c4", "read_file", "{\"path\": \"src/lexer.rs\"}");
+    let change = edit(
+        "pub fn parse(text: &str) -> Vec<(&str, &str)> {\n    text.lines()",
+        "pub fn parse(source: &str) -> Vec<(&str, &str)> {\n    source.lines()",
+    );
+    let replies = [
+        look.usage(usage(2_100, 80)),
+        Script::calls([("c5", "edit_file", change)]).usage(usage(2_900, 120)),
+        Script::calls([("c6", "execute_command", json!({ "command": TESTS }))]).usage(usage(3_200, 60)),
+        said("The argument is called `source` now, and all **nine tests** pass.").usage(usage(3_500, 30)),
+    ];
+    let (mut rig, _directory) = session(replies).await;
+    ask(&rig, "Rename the argument of parse to source").await;
+    write("work", &allowed(&mut rig).await);
+
+    let calls = [
+        ("c1", "edit_file", edit("pub fn", "pub(crate) fn")),
+        ("c2", "edit_file", edit("line.split_once('=')", "line.split_once(\" = \")")),
+        (
+            "c3",
+            "execute_command",
+            json!({ "command": "cargo test --workspace\ncargo clippy --workspace --all-targets -- -D warnings", "timeout": 600 }),
+        ),
+    ];
+    let (mut rig, _directory) = session([Script::calls(calls)]).await;
+    ask(&rig, "Keep parse to this crate, and split at spaced equals signs only").await;
+    let mut events = rig.run_end().await;
+    let first = rig.pending().await.remove(0);
+    rig.handle.answer(&first, Decision::Approve).await.unwrap();
+    events.extend(rig.until(|event| matches!(event, AgentEvent::ExternalActionEnd { .. })).await);
+    write("asking", &events);
+
+    let gate = loopwright::testing::Gate::new();
+    let tool = TestTool::new("search_files").waits(&gate);
+    let call = Script::calls([("c1", "search_files", json!({ "pattern": "split_once", "path": "src" }))]);
+    let mut rig = Rig::new(PiPattern, [call], |agent| agent.tool(tool)).await;
+    ask(&rig, "Where are lines split?").await;
+    let mut events = rig.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await;
+    rig.handle.steer("only in src").await.unwrap();
+    rig.handle.steer("and say for each place\n- which file it is in\n- whether it can fail").await.unwrap();
+    rig.handle
+        .follow_up("then write a test for the lines that have no equals sign at all, and one for an empty file")
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        events.extend(rig.until(|event| matches!(event, AgentEvent::QueueUpdate { .. })).await);
+    }
+    write("queues", &events);
+
+    let replies = [said("It has one function.").usage(usage(2_000, 10)), said("It has none.").usage(usage(2_100, 10))];
+    let replies = replies.into_iter().chain([said("The user asked after functions and tests of the parser.")]);
+    let (mut rig, _directory) = session(replies).await;
+    for request in ["What is in the parser?", "And which tests?"] {
+        rig.handle.prompt(request).await.unwrap();
+    }
+    rig.handle.compact(None).await.unwrap();
+    write("compacted", &rig.told());
+
+    let why = "The key was refused by api.example.com: set EXAMPLE_API_KEY to one that is valid.";
+    let (mut rig, _directory) = session([Script::error(ModelErrorKind::Auth, why)]).await;
+    ask(&rig, "Hello").await;
+    write("failed", &rig.run_end().await);
+}
