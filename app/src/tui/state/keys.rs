@@ -2,9 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::effect::{Effect, Scroll, Tone};
+use super::effect::{Effect, Scroll};
 use super::popup::{Popup, What, wanted};
-use super::{CLOSED, Choice, Mode, Run, Source, State, user_text};
+use super::{Choice, Mode, Run, Source, State, user_text};
 use crate::tui::state::Kind;
 
 /// A key that comes again after so many milliseconds was pressed again.
@@ -151,8 +151,7 @@ impl State {
                 return Vec::new();
             }
             Run::Closed => {
-                self.transcript.notice(Tone::Loud, CLOSED);
-                return Vec::new();
+                return self.say_closed();
             }
             Run::Rest | Run::Working { .. } => {}
         }
