@@ -56,7 +56,8 @@ impl Outside {
             other => panic!("{other:?}"),
         }
     }
-    async fn says(&self, text: &str) {
+    async fn says(&mut self, text: &str) {
+        self.host.spoken();
         self.host.handle().unwrap().prompt(text).await.unwrap();
     }
     async fn end(mut self) -> TempDir {
@@ -80,7 +81,7 @@ fn chat(dir: &TempDir, args: &[&str]) -> ChatArgs {
 async fn a_new_session_or_a_fork_has_none_of_the_freedoms_of_the_one_that_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let free = ["--session", "free", "--approve", "all", "--approve", "diff", "--unconfined", "--network"];
-    let outside = Outside::begin(dir, &[&free[..], &["--thinking", "high"]].concat()).await;
+    let mut outside = Outside::begin(dir, &[&free[..], &["--thinking", "high"]].concat()).await;
     outside.says("Hello").await;
     let dir = outside.end().await;
 
@@ -146,7 +147,7 @@ async fn what_cannot_be_opened_leaves_what_is_open() {
 
 #[tokio::test]
 async fn one_that_is_in_use_is_opened_when_it_is_free() {
-    let outside = Outside::begin(tempfile::tempdir().unwrap(), &["--session", "b"]).await;
+    let mut outside = Outside::begin(tempfile::tempdir().unwrap(), &["--session", "b"]).await;
     outside.says("Hello").await;
     let dir = outside.end().await;
     let first = Outside::begin(dir, &["--session", "b"]).await;
@@ -193,7 +194,7 @@ async fn a_list_that_cannot_be_had_is_told_of_and_the_open_session_comes_last() 
     let dir = tempfile::tempdir().unwrap();
     let broken = dir.path().join("models.toml");
     std::fs::write(&broken, "[[[").unwrap();
-    let outside = Outside::begin(dir, &["--session", "old"]).await;
+    let mut outside = Outside::begin(dir, &["--session", "old"]).await;
     outside.says("Hello").await;
     let dir = outside.end().await;
     let mut outside = Outside::begin(dir, &["--session", "new"]).await;
