@@ -1,6 +1,5 @@
 //! The loop itself, on a terminal of its own.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::Parser;
@@ -56,11 +55,7 @@ async fn after_a_panic_one_is_told_how_to_go_on() {
     let order = ["\x1b[?1049h", "\x1b[?1049l", "the view has failed", "loopwright --session 'a b'"].map(at);
     assert!(order.is_sorted(), "{text:?}");
     assert!(!done.status.success());
-    open_again(&place).await;
-}
-
-async fn open_again(place: &Path) {
-    let store = loopwright_memory::Sqlite::open(place).unwrap();
+    let store = loopwright_memory::Sqlite::open(&place).unwrap();
     store.session("a b").await.unwrap();
     store.open("a b").await.unwrap();
 }

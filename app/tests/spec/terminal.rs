@@ -194,12 +194,12 @@ fn what_was_mended_is_told_once() {
     let kept = ["--store", "kept/", "--session", "a", "--model", "offline"];
     crate::process::loopwright(&project, &[&["run"], &kept[..], &["Hello"]].concat());
     let log = Process::file(&project, "kept/a.jsonl");
-    let mut log = File::options().append(true).open(log).unwrap();
-    log.write_all(b"{\"torn").unwrap();
+    let log = File::options().write(true).open(log).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 6).unwrap(); // the last append was cut off
     let mut terminal = Terminal::start(&project, &kept);
     terminal.until_seen("offline/rules");
     terminal.types("Read Cargo.toml\r");
     terminal.until_seen("sheep");
     let seen = terminal.seen.screen().contents();
-    assert_eq!(seen.matches("The last 6 bytes of").count() + seen.matches("the last 6 bytes of").count(), 1, "{seen}");
+    assert_eq!(seen.matches("bytes of").count(), 1, "{seen}");
 }

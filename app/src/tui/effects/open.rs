@@ -130,8 +130,7 @@ impl Host {
         self.release().await;
         let name = session.name.clone();
         (self.session, self.options, self.allowed) = (Some(session), options, allowed);
-        let (opened, handle, events) =
-            started.map_err(|StartError(why)| StartError(format!("{why} `/sessions {name}` tries again.")))?;
+        let (opened, handle, events) = started.map_err(|why| again(&why, &name))?;
         let (model, root) = (opened.model.clone(), opened.root.clone());
         self.open = Some(Open { handle, model, root, spoke: !opened.state.messages.is_empty() });
         self.first = None;
@@ -143,8 +142,13 @@ impl Host {
     async fn choose(&mut self, target: Target) -> Result<(Session, Options), StartError> {
         match target {
             Target::First(which) => {
+                let name = which.session.clone();
                 self.first = Some(which);
-                self.first_session().await
+                let chosen = self.first_session().await;
+                match (chosen, name) {
+                    (Err(why), Some(name)) => Err(again(&why, &name)),
+                    (chosen, _) => chosen,
+                }
             }
             Target::Same(options) => match &self.session {
                 Some(session) => Ok((session.clone(), *options)),
@@ -156,6 +160,7 @@ impl Host {
             Target::Named(name) => match self.session.as_ref().filter(|session| *session.name == *name) {
                 Some(_) if self.open.is_some() => Err(StartError(format!("Session `{name}` is the one that is open."))),
                 Some(session) => Ok((session.clone(), self.options.clone())),
+                None if self.is_first(&name) => self.first_session().await,
                 None => {
                     let session = self.named(&name).await?;
                     // It goes on as it was started.
@@ -187,6 +192,12 @@ impl Host {
             || StartError(format!("There is no session `{name}`: /sessions offers those there are, /new begins one."));
         let info = find(&*store, name).await?.ok_or_else(none)?;
         Ok(Session { kept: self.keeps(), ..Session::known(store, info) })
+    }
+
+    /// Whether it is the command line's, which could not be opened.
+    fn is_first(&self, name: &str) -> bool {
+        let first = self.first.as_ref().and_then(|which| which.session.as_deref());
+        self.session.is_none() && first == Some(name)
     }
 
     fn keeps(&self) -> bool {
@@ -316,6 +327,10 @@ async fn opened(
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     Ok(Opened { state, model, kept: session.kept, root, usage, cost, same })
+}
+
+fn again(StartError(why): &StartError, name: &str) -> StartError {
+    StartError(format!("{why} `/sessions {name}` tries again."))
 }
 
 /// An address is nothing that can be typed here.

@@ -211,3 +211,20 @@ async fn a_list_that_cannot_be_had_is_told_of_and_the_open_session_comes_last() 
     let Some(News::Told(Told::Listed(_, none))) = outside.news.recv().await else { panic!("a list") };
     assert!(none.is_empty());
 }
+
+#[tokio::test]
+async fn one_that_is_damaged_is_opened_when_it_was_mended() {
+    let mut outside = Outside::begin(tempfile::tempdir().unwrap(), &["--session", "b"]).await;
+    outside.says("Hello").await;
+    let dir = outside.end().await;
+    let log = dir.path().join("kept/b.jsonl");
+    let sound = std::fs::read(&log).unwrap();
+    std::fs::write(&log, [b"{no\n", &sound[..]].concat()).unwrap();
+    let mut outside = Outside::begin(dir, &["--session", "b", "--thinking", "low"]).await;
+    let (why, closed) = outside.not_opened();
+    assert!(why.contains("`/sessions b` tries again") && closed, "{why}");
+    std::fs::write(&log, sound).unwrap();
+    outside.host.perform(Effect::Open(Some("b".into()))).await;
+    let opened = outside.opened();
+    assert_eq!((opened.state.messages.len(), opened.state.thinking_level), (2, ThinkingLevel::Low));
+}
