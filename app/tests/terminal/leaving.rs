@@ -77,6 +77,32 @@ fn killed_and_resumed() {
     terminal.assert_usable();
 }
 
+/// Somebody changes the size, and an editor the terminal's settings, while it has the terminal.
+#[test]
+fn the_size_is_that_of_the_terminal_after_an_editor() {
+    let dir = project();
+    let editor = dir.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\necho editing; read line; stty raw -echo\n").unwrap();
+    assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
+    let talk = Talk::begin(80, 24, &[("EDITOR", editor.to_str().unwrap())]);
+    let terminal = &talk.terminal;
+    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
+    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
+    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
+    terminal.keys(&["e"]);
+    terminal.until("editing");
+    terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]);
+    terminal.line("");
+    terminal.when("the edit is asked about on all of the screen", |screen| {
+        screen.shows("edit_file?") && screen.lines.iter().any(|line| line.chars().count() == 100)
+    });
+    terminal.keys(&["y"]);
+    talk.model.request().say("Done.");
+    terminal.until("Done.");
+    talk.leave();
+    terminal.assert_usable();
+}
+
 /// An editor that has the terminal is ended, with all that it has started; nothing of what was edited stays.
 #[test]
 fn sigterm_while_an_editor_is_open() {

@@ -24,6 +24,7 @@ pub(crate) fn editor() -> Option<OsString> {
 pub(crate) struct Editor {
     call: CallId,
     dir: TempDir,
+    #[cfg(unix)]
     process: u32,
     status: oneshot::Receiver<io::Result<ExitStatus>>,
     /// Says nothing; it is closed when the process was waited for.
@@ -47,6 +48,7 @@ impl Editor {
         let mut child = command.arg(&file).spawn().map_err(|why| {
             format!("The editor `{}` could not be started: {why}. Set VISUAL or EDITOR.", editor.to_string_lossy())
         })?;
+        #[cfg(unix)]
         let process = child.id();
         let ((tell, status), (lives, alive)) = (oneshot::channel(), mpsc::channel());
         let wait = move || {
@@ -54,7 +56,14 @@ impl Editor {
             drop(lives);
             let _ = tell.send(status);
         };
-        let editor = Editor { call, dir, process, status, alive };
+        let editor = Editor {
+            call,
+            dir,
+            #[cfg(unix)]
+            process,
+            status,
+            alive,
+        };
         std::thread::Builder::new().name("editor".into()).spawn(wait).map_err(not_edited)?;
         Ok(editor)
     }
