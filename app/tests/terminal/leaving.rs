@@ -77,9 +77,9 @@ fn killed_and_resumed() {
     terminal.assert_usable();
 }
 
-/// Somebody changes the size, and an editor the terminal's settings, while it has the terminal.
+/// While an editor has the terminal its size is changed, and the editor leaves it without echo: that is mended.
 #[test]
-fn the_size_is_that_of_the_terminal_after_an_editor() {
+fn an_editor_may_leave_the_terminal_as_it_likes() {
     let dir = project();
     let editor = dir.path().join("editor");
     std::fs::write(&editor, "#!/bin/sh\necho editing; read line; stty raw -echo\n").unwrap();
