@@ -110,7 +110,7 @@ fn sigterm_while_an_editor_is_open() {
     let (editor, temporary, pids) = (dir.path().join("editor"), dir.path().join("tmp"), dir.path().join("pids"));
     std::fs::create_dir(&temporary).unwrap();
     let script = format!(
-        "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\nsh -c 'echo $$ >> {0}; echo editing; exec cat'\n",
+        "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\nsh -c 'trap \"\" TERM; echo $$ >> {0}; echo editing; exec cat'\n",
         pids.display()
     );
     std::fs::write(&editor, script).unwrap();

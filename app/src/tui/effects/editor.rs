@@ -95,7 +95,7 @@ impl Drop for Editor {
             return;
         }
         #[cfg(unix)]
-        end(self.process);
+        end(self.process, &self.alive);
         let _ = self.alive.recv_timeout(MOMENT); // until it was waited for
     }
 }
@@ -103,21 +103,38 @@ impl Drop for Editor {
 /// Ends a process and what it has started: politely, and after a moment in any case. They are in our own process group,
 /// as the terminal's foreground must be, so the group cannot be asked.
 #[cfg(unix)]
-fn end(process: u32) {
-    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+fn end(process: u32, alive: &mpsc::Receiver<()>) {
+    use rustix::process::{Pid, Signal, kill_process};
 
     let all: Vec<Pid> =
         family(process).into_iter().filter_map(|id| i32::try_from(id).ok().and_then(Pid::from_raw)).collect();
     for id in &all {
         let _ = kill_process(*id, Signal::TERM); // it may have ended
     }
-    let until = std::time::Instant::now() + MOMENT;
-    while all.iter().any(|id| test_kill_process(*id).is_ok()) && std::time::Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait(&all, alive);
     for id in &all {
         let _ = kill_process(*id, Signal::KILL);
     }
+}
+
+/// Waits a moment at most until they have ended; where only the first can be waited for, for that one.
+#[cfg(unix)]
+#[cfg_attr(target_os = "linux", expect(unused_variables, reason = "each of them can be waited for"))]
+fn wait(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::process::{PidfdFlags, pidfd_open};
+
+        let until = std::time::Instant::now() + MOMENT;
+        for process in all.iter().filter_map(|id| pidfd_open(*id, PidfdFlags::empty()).ok()) {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            let left = Timespec::try_from(left).unwrap_or_default();
+            let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left));
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = alive.recv_timeout(MOMENT);
 }
 
 /// A process and those that descend from it; where there is no `/proc`, the process alone.
