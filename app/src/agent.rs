@@ -44,7 +44,7 @@ impl From<WorkspaceError> for StartError {
     }
 }
 
-/// The tools that the user has allowed for the rest of the session. Clones are the same set.
+/// The tools that the user has allowed for the rest of the session, which has one of its own. Clones are the same set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed(Arc<Mutex<HashSet<String>>>);
 
@@ -84,12 +84,15 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     }
     let tools = coding_tools_with(workspace, options.place.commands());
     let names: Vec<&str> = tools.names().collect();
+    let mut approved = HashSet::new();
     for approve in &options.approve {
         match approve {
             Approve::Tool(name) if !names.contains(&name.as_str()) => {
                 return Err(no_such_tool("--approve", name, "`all`, `read-only`", &names));
             }
-            Approve::Tool(name) => allowed.add(name),
+            Approve::Tool(name) => {
+                approved.insert(name.clone());
+            }
             Approve::ReadOnly | Approve::All => {}
         }
     }
@@ -121,7 +124,7 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
         builder = builder.max_turns(turns);
     }
     let allowed = allowed.clone();
-    let builder = builder.auto_when(move |tool, _, _| allowed.has(&tool.name));
+    let builder = builder.auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name));
     let thinking = options.thinking.map(Into::into).unwrap_or_default();
     let builder = builder.compaction(Compacting::new());
     let agent = builder.system(system).thinking(thinking).tools(tools).build()?;

@@ -41,6 +41,7 @@ fn is_directory(path: &Path) -> bool {
 }
 
 /// A session that is about to be opened.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) store: Arc<dyn MemoryStore>,
     pub(crate) name: Arc<str>,
@@ -77,20 +78,36 @@ impl Session {
     /// The options, with those that the session was started with where they say nothing, and with what is configured
     /// where neither does.
     pub(crate) fn options(&self, given: &Options) -> Result<Options, StartError> {
-        let kept = self.info.as_ref().map(kept_options).transpose()?.unwrap_or_default();
-        if let (Some(freedoms), false) = (given.kept_freedoms(&kept), given.quiet) {
+        let (options, freedoms) = self.options_and_freedoms(given)?;
+        if let (Some(freedoms), false) = (freedoms, given.quiet) {
             print::show(&freedoms);
         }
-        given.config.under(given.clone().over(kept))
+        Ok(options)
+    }
+
+    /// The same, with what is to be said of freedoms that the session was started with.
+    pub(crate) fn options_and_freedoms(&self, given: &Options) -> Result<(Options, Option<String>), StartError> {
+        let kept = self.info.as_ref().map(kept_options).transpose()?.unwrap_or_default();
+        let freedoms = given.kept_freedoms(&kept);
+        Ok((given.config.under(given.clone().over(kept))?, freedoms))
     }
 
     /// Opens it for this agent. What had to be mended is told.
     pub(crate) async fn context(&self, built: &Built) -> Result<RunContext, StartError> {
-        let memory = self.store.open(&self.name).await?;
-        if let Some(what) = memory.repaired() {
+        let (context, mended) = self.context_and_mended(built).await?;
+        if let Some(what) = mended {
             print::complain(&what);
         }
-        Ok(RunContext::new().session(self.name.clone()).shared_memory(memory).settings(built.settings.clone()))
+        Ok(context)
+    }
+
+    /// The same, with what had to be mended.
+    pub(crate) async fn context_and_mended(&self, built: &Built) -> Result<(RunContext, Option<String>), StartError> {
+        let memory = self.store.open(&self.name).await?;
+        let mended = memory.repaired();
+        let context =
+            RunContext::new().session(self.name.clone()).shared_memory(memory).settings(built.settings.clone());
+        Ok((context, mended))
     }
 }
 
@@ -103,7 +120,7 @@ pub(crate) fn kept_options(info: &SessionInfo) -> Result<Options, StartError> {
 }
 
 /// What is known of a session, if it is there.
-async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<SessionInfo>, StartError> {
+pub(crate) async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<SessionInfo>, StartError> {
     match store.session(name).await {
         Ok(info) => Ok(Some(info)),
         Err(MemoryError::NoSession(_)) => Ok(None),

@@ -8,6 +8,8 @@ mod signals;
 #[cfg(test)]
 mod stage;
 mod state;
+#[cfg(all(test, unix))]
+mod tests;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -20,7 +22,7 @@ use loopwright::{AgentEvent, Ambient, Envelope, EventStream, SystemAmbient, Tool
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use self::effects::{Hands, News};
+use self::effects::{Editor, Hands, News};
 use self::paint::Theme;
 use self::screen::{Complaints, Screen};
 use self::signals::{Heard, Signals};
@@ -59,17 +61,21 @@ pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
     let signals = Signals::listen().map_err(failed)?;
     let (hands, news) = Hands::start(args);
     let code = ui.live(&hands, news, complained, signals).await;
-    ui.screen.give_back();
+    ui.give_back();
     let name = match &code {
         Ok(0) => timeout(LEAVING, hands.leave()).await.ok().flatten(),
         _ if !ui.state.spoke => timeout(HURRY, hands.leave()).await.ok().flatten(),
         // What goes on is interrupted, and can be gone on with.
-        _ => ui.state.status.session.clone().filter(|_| ui.state.status.kept),
+        _ => ui.kept(),
     };
     if let Some(name) = name {
-        print::tell(&format!("`loopwright --session {}` goes on with this conversation.", print::quoted(&name)));
+        tell_how_to_go_on(&name);
     }
     code.map_err(failed)
+}
+
+fn tell_how_to_go_on(session: &str) {
+    print::tell(&format!("`loopwright --session {}` goes on with this conversation.", print::quoted(session)));
 }
 
 struct Ui {
@@ -78,6 +84,7 @@ struct Ui {
     screen: Screen,
     /// The keyboard; nothing while an editor has it.
     keys: Option<Keys>,
+    editor: Option<Editor>,
     /// What is shown is no longer what is.
     stale: bool,
     drawn: Instant,
@@ -101,11 +108,38 @@ impl Ui {
             view: View::new(theme),
             screen,
             keys: Some(Keys::new()),
+            editor: None,
             stale: true,
             drawn: now,
             taken: 0,
             leave: None,
         }
+    }
+
+    /// Gives the terminal back as it was; an editor that has it is ended.
+    fn give_back(&mut self) {
+        match self.editor.take() {
+            Some(editor) => {
+                drop(editor);
+                self.screen.restore();
+            }
+            None => self.screen.give_back(),
+        }
+    }
+
+    /// Takes the terminal again, after somebody else may have had it.
+    fn take_again(&mut self) -> io::Result<()> {
+        self.screen.take_again()?;
+        self.keys.get_or_insert_with(Keys::new);
+        let (columns, lines) = self.screen.size();
+        self.state.resize(columns, lines);
+        self.changed();
+        Ok(())
+    }
+
+    /// The session's name, if it is there when the process has ended.
+    fn kept(&self) -> Option<Arc<str>> {
+        self.state.status.session.clone().filter(|_| self.state.status.kept)
     }
 
     fn draw(&mut self) -> io::Result<()> {
@@ -119,11 +153,10 @@ impl Ui {
         &mut self,
         hands: &Hands,
         mut news: mpsc::UnboundedReceiver<News>,
-        mut complained: mpsc::UnboundedReceiver<String>,
+        mut complained: mpsc::Receiver<String>,
         mut signals: Signals,
     ) -> io::Result<u8> {
         let mut events: Option<EventStream> = None;
-        let (edited, mut edits) = mpsc::unbounded_channel::<Told>();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         paint::warm_up();
@@ -139,10 +172,9 @@ impl Ui {
                     self.draw()?;
                     Vec::new()
                 }
-                Some(told) = edits.recv() => {
-                    self.screen.take_again()?;
-                    self.keys = Some(Keys::new());
-                    self.changed();
+                told = edited(&mut self.editor) => {
+                    self.editor = None;
+                    self.take_again()?;
                     self.state.told(told)
                 }
                 Some(what) = news.recv() => {
@@ -155,11 +187,8 @@ impl Ui {
                         }
                     }
                 }
-                Some(mut line) = complained.recv() => {
+                Some(line) = complained.recv() => {
                     self.changed();
-                    while let Ok(next) = complained.try_recv() {
-                        line = format!("{line}\n{next}");
-                    }
                     let told = match line.strip_prefix("loopwright: ") {
                         Some(why) => Told::Notice(Tone::Error, why.to_owned()),
                         None => Told::Notice(Tone::Loud, line),
@@ -171,11 +200,11 @@ impl Ui {
                     Vec::new()
                 }
                 event = next_event(&mut events), if self.taken < TEXT || self.keys.is_none() => {
-                    self.events(event, &mut events)
+                    self.events(event, &mut events, hands)
                 }
             };
             for effect in effects {
-                self.perform(effect, hands, &edited, &mut signals).await?;
+                self.perform(effect, hands, &mut signals).await?;
             }
         }
     }
@@ -186,10 +215,13 @@ impl Ui {
     }
 
     /// Takes in an event and those that lie there already.
-    fn events(&mut self, first: Option<Arc<Envelope>>, events: &mut Option<EventStream>) -> Vec<Effect> {
+    fn events(&mut self, first: Option<Arc<Envelope>>, events: &mut Option<EventStream>, hands: &Hands) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
-            *events = None;
+            if events.take().is_some_and(|events| events.lagged()) {
+                hands.join();
+                return Vec::new(); // it goes on; we were too slow
+            }
             if self.state.run == Run::Opening {
                 return Vec::new(); // it was let go of for another
             }
@@ -236,23 +268,14 @@ impl Ui {
             }
             Heard::Interrupt => {} // it was meant for the editor
             Heard::GoOn if self.keys.is_some() => {
-                self.screen.take_again()?;
-                let (columns, lines) = self.screen.size();
-                self.state.resize(columns, lines);
-                self.changed();
+                self.take_again()?;
             }
             Heard::GoOn => {}
         }
         Ok(Vec::new())
     }
 
-    async fn perform(
-        &mut self,
-        effect: Effect,
-        hands: &Hands,
-        edited: &mpsc::UnboundedSender<Told>,
-        signals: &mut Signals,
-    ) -> io::Result<()> {
+    async fn perform(&mut self, effect: Effect, hands: &Hands, signals: &mut Signals) -> io::Result<()> {
         match effect {
             Effect::Scroll(how) => self.view.scroll(&self.state, how),
             Effect::Quit => self.leave = Some(0),
@@ -264,22 +287,35 @@ impl Ui {
                 self.keys = None;
                 self.screen.give_back();
                 signals.suspend().await;
-                self.screen.take_again()?;
-                self.keys = Some(Keys::new());
-                let (columns, lines) = self.screen.size();
-                self.state.resize(columns, lines);
-                self.changed();
+                self.take_again()?;
             }
-            Effect::Edit { call, json } if effects::has_editor() => {
-                self.keys = None; // it would read along
-                self.screen.give_back();
-                let edited = edited.clone();
-                tokio::task::spawn_blocking(move || edited.send(effects::edit(call, json)));
-            }
-            Effect::Edit { call, json } => drop(self.state.told(Told::NoEditor { call, json })),
+            Effect::Edit { call, json } => match effects::editor() {
+                None => drop(self.state.told(Told::NoEditor { call, json })),
+                Some(editor) => {
+                    self.keys = None; // it would read along
+                    self.screen.give_back();
+                    match Editor::start(&editor, call.clone(), &json) {
+                        Ok(editor) => self.editor = Some(editor),
+                        Err(why) => {
+                            self.take_again()?;
+                            self.state.told(Told::Refused { call, why });
+                        }
+                    }
+                }
+            },
             other => hands.perform(other),
         }
         Ok(())
+    }
+}
+
+impl Drop for Ui {
+    /// Where a panic ends it, that was told of by now: it remains to say how to go on.
+    fn drop(&mut self) {
+        self.give_back();
+        if let (true, Some(name)) = (std::thread::panicking(), self.kept()) {
+            tell_how_to_go_on(&name);
+        }
     }
 }
 
@@ -298,6 +334,13 @@ fn text_of(event: &AgentEvent) -> usize {
 async fn next_key(keys: &mut Option<Keys>) -> Option<io::Result<Event>> {
     match keys {
         Some(keys) => keys.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn edited(editor: &mut Option<Editor>) -> Told {
+    match editor {
+        Some(editor) => editor.ended().await,
         None => std::future::pending().await,
     }
 }

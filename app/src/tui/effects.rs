@@ -12,7 +12,7 @@ use std::sync::Arc;
 use loopwright::{AgentHandle, EventStream, InputError, InputEvent};
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use self::editor::{edit, is_there as has_editor};
+pub(crate) use self::editor::{Editor, editor};
 use self::open::{Host, Target};
 use super::state::{Effect, Opened, Told, Tone};
 use crate::args::{ChatArgs, Options};
@@ -27,6 +27,8 @@ pub(crate) enum News {
 
 enum Job {
     Do(Effect),
+    /// The reader of the events was too slow: it is to have them from here on.
+    Join,
     /// Leave: nothing goes on any more, and what was never used is not kept. Tells the session's name, if it is kept.
     Leave(oneshot::Sender<Option<Arc<str>>>),
 }
@@ -48,6 +50,11 @@ impl Hands {
         let _ = self.0.send(Job::Do(effect));
     }
 
+    /// Joins the session again: [`News::Opened`] tells what it is now.
+    pub(crate) fn join(&self) {
+        let _ = self.0.send(Job::Join);
+    }
+
     /// Leaves the session. Gives its name, if it is kept.
     pub(crate) async fn leave(&self) -> Option<Arc<str>> {
         let (tell, told) = oneshot::channel();
@@ -61,6 +68,7 @@ async fn work(mut host: Host, first: Target, mut jobs: mpsc::UnboundedReceiver<J
     while let Some(job) = jobs.recv().await {
         match job {
             Job::Do(effect) => host.perform(effect).await,
+            Job::Join => host.join().await,
             Job::Leave(tell) => {
                 let _ = tell.send(host.leave().await);
                 return;
@@ -73,12 +81,14 @@ impl Host {
     async fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::SwitchModel(name) => {
-                let options = Options { model: Some(name), base_url: None, ..self.options().clone() };
-                self.open(Target::Same(Box::new(options))).await;
+                let change = |options: &mut Options| {
+                    (options.model, options.base_url) = (Some(name.clone()), None);
+                };
+                self.open(Target::Same(self.with(change))).await;
             }
             Effect::SwitchThinking(level) => {
-                let options = Options { thinking: Some(level.into()), ..self.options().clone() };
-                self.open(Target::Same(Box::new(options))).await;
+                let options = self.with(|options| options.thinking = Some(level.into()));
+                self.open(Target::Same(options)).await;
             }
             Effect::Open(None) => self.open(Target::New).await,
             Effect::Open(Some(name)) => self.open(Target::Named(name)).await,

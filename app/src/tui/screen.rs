@@ -34,13 +34,16 @@ pub(crate) struct Screen {
 struct Taken {
     is: Arc<AtomicBool>,
     complaints: Arc<Complaints>,
+    /// How the terminal was when the app began.
+    #[cfg(unix)]
+    before: Arc<Option<rustix::termios::Termios>>,
 }
 
 impl Screen {
     /// Takes the terminal over. From here on a panic of this thread gives it back before it is told of.
     pub(crate) fn take(complaints: Complaints) -> io::Result<Self> {
-        let taken = Taken { is: Arc::default(), complaints: Arc::new(complaints) };
-        taken.take()?;
+        let taken = Taken::new(complaints);
+        taken.take(&mut io::stdout())?;
         let (ours, this) = (taken.clone(), std::thread::current().id());
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -66,10 +69,17 @@ impl Screen {
         self.taken.give_back();
     }
 
-    /// Takes it again, and draws everything anew the next time.
+    /// Makes it as it was before the app began, after another program has ended that had it.
+    pub(crate) fn restore(&mut self) {
+        self.taken.is.store(true, Ordering::SeqCst);
+        self.taken.give_back();
+    }
+
+    /// Takes it again, whoever had it, and draws everything anew the next time.
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
         self.taken.is.store(false, Ordering::SeqCst);
-        self.taken.take()?;
+        self.taken.cook();
+        self.taken.take(&mut io::stdout())?;
         self.clear()
     }
 
@@ -101,10 +111,27 @@ impl Drop for Screen {
 }
 
 impl Taken {
-    fn take(&self) -> io::Result<()> {
+    fn new(complaints: Complaints) -> Self {
+        Taken {
+            is: Arc::default(),
+            complaints: Arc::new(complaints),
+            #[cfg(unix)]
+            before: Arc::new(rustix::termios::tcgetattr(io::stdin()).ok()),
+        }
+    }
+
+    /// Takes the terminal, or leaves it as it was.
+    fn take(&self, out: &mut impl Write) -> io::Result<()> {
         enable_raw_mode()?;
         self.is.store(true, Ordering::SeqCst);
-        let mut out = io::stdout();
+        let entered = self.enter(out);
+        if entered.is_err() {
+            self.give_back();
+        }
+        entered
+    }
+
+    fn enter(&self, out: &mut impl Write) -> io::Result<()> {
         execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
         if enhances() {
             execute!(out, PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES))?;
@@ -127,8 +154,17 @@ impl Taken {
         }
         let _ = write!(out, "\x1b[?1007h");
         let _ = execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
-        let _ = disable_raw_mode();
+        self.cook();
         self.complaints.release();
+    }
+
+    /// Gives the terminal the settings that it had when the app began.
+    fn cook(&self) {
+        let _ = disable_raw_mode();
+        #[cfg(unix)]
+        if let Some(before) = &*self.before {
+            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, before);
+        }
     }
 }
 
@@ -181,6 +217,37 @@ mod tests {
         eprintln!("complained of");
         screen.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
         panic!("the view has failed");
+    }
+
+    /// Takes nothing, as a terminal that is gone.
+    struct Gone;
+
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    /// Not a test by itself either.
+    #[test]
+    #[ignore = "needs a terminal"]
+    fn cannot_be_taken() {
+        let (complaints, _lines) = Complaints::new().unwrap();
+        assert!(Taken::new(complaints).take(&mut Gone).is_err());
+        let modes = rustix::termios::tcgetattr(io::stdin()).unwrap().local_modes;
+        println!("cooked: {}", modes.contains(rustix::termios::LocalModes::ICANON));
+    }
+
+    #[test]
+    fn a_terminal_that_cannot_be_taken_is_left_as_it_was() {
+        let this = std::env::current_exe().unwrap();
+        let run = format!("{} --exact tui::screen::tests::cannot_be_taken --ignored --nocapture", this.display());
+        let done = Command::new("script").args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(text.contains("cooked: true"), "{text:?}");
     }
 
     /// C135: a panic gives the terminal back before it is told of. What others write to standard error meanwhile is not

@@ -58,6 +58,8 @@ pub(crate) struct State {
     dismissed: Option<String>,
     /// Something was said in this session.
     pub(crate) spoke: bool,
+    /// Why no session is open.
+    closed: String,
     /// What is in the prompt goes out as soon as somebody can hear it.
     eager: bool,
 }
@@ -197,12 +199,13 @@ impl State {
         match told {
             Told::Opened(opened) => return self.opened(*opened),
             Told::NotOpened { why, closed } => {
-                self.transcript.notice(Tone::Error, why);
-                self.run = if closed { Run::Closed } else { Run::Rest };
                 if closed {
                     self.dialog.clear(); // nobody is left who could take an answer
-                    self.transcript.notice(Tone::Loud, CLOSED);
+                    (self.run, self.closed) = (Run::Closed, why);
+                    return self.say_closed();
                 }
+                self.transcript.notice(Tone::Error, why);
+                self.run = Run::Rest;
             }
             Told::Notice(tone, text) => self.transcript.notice(tone, text),
             Told::Table(rows) => self.transcript.table(rows),
@@ -234,7 +237,7 @@ impl State {
     fn opened(&mut self, opened: Opened) -> Vec<Effect> {
         let state = &opened.state;
         if opened.same {
-            self.transcript.merge(&state.messages);
+            self.transcript.join(&state.messages);
         } else {
             self.transcript.begin(&state.messages, &opened.root.to_string_lossy(), self.opening);
             self.prompt.forget();
@@ -268,6 +271,13 @@ impl State {
             effects.extend(self.send(false));
         }
         effects
+    }
+
+    /// Why no session is open, and what can be done: each time that it is asked for.
+    fn say_closed(&mut self) -> Vec<Effect> {
+        self.transcript.say(Tone::Error, self.closed.clone());
+        self.transcript.say(Tone::Loud, CLOSED);
+        vec![Effect::Scroll(Scroll::Bottom)]
     }
 
     /// Another session is asked for, or this one with something else.

@@ -214,3 +214,19 @@ fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
     let frames = terminal.screen.so_far().matches(FRAME).count() - before;
     assert!(frames as f64 <= most && frames > 0, "{frames} frames, {most} are allowed");
 }
+
+#[test]
+fn what_was_mended_is_told_once() {
+    let project = project();
+    let kept = ["--store", "kept/", "--session", "a", "--model", "offline"];
+    crate::process::loopwright(&project, &[&["run"], &kept[..], &["Hello"]].concat());
+    let log = Process::file(&project, "kept/a.jsonl");
+    let log = File::options().write(true).open(log).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 6).unwrap(); // the last append was cut off
+    let mut terminal = Terminal::start(&project, &kept);
+    terminal.until_seen("offline/rules");
+    terminal.types("Read Cargo.toml\r");
+    terminal.until_seen("sheep");
+    let seen = terminal.seen.screen().contents();
+    assert_eq!(seen.matches("bytes of").count(), 1, "{seen}");
+}

@@ -1,6 +1,9 @@
 //! Whatever ends it, the shell has its terminal back, and the conversation can be gone on with.
 
-use crate::talk::Talk;
+use serde_json::json;
+
+use crate::process::project;
+use crate::talk::{Talk, say_and_call};
 
 #[test]
 fn sigterm_in_the_middle_of_a_reply() {
@@ -72,4 +75,67 @@ fn killed_and_resumed() {
     terminal.until("I do.");
     talk.leave();
     terminal.assert_usable();
+}
+
+/// While an editor has the terminal its size is changed, and the editor leaves it without echo: that is mended.
+#[test]
+fn an_editor_may_leave_the_terminal_as_it_likes() {
+    let dir = project();
+    let editor = dir.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\necho editing; read line; stty raw -echo\n").unwrap();
+    assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
+    let talk = Talk::begin(80, 24, &[("EDITOR", editor.to_str().unwrap())]);
+    let terminal = &talk.terminal;
+    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
+    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
+    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
+    terminal.until("› y yes");
+    terminal.keys(&["e"]);
+    terminal.until("editing");
+    terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]);
+    terminal.line("");
+    terminal.when("the edit is asked about on all of the screen", |screen| {
+        screen.shows("› y yes") && screen.lines.iter().any(|line| line.chars().count() == 100)
+    });
+    terminal.keys(&["y"]);
+    talk.model.request().say("Done.");
+    terminal.until("Done.");
+    talk.leave();
+    terminal.assert_usable();
+}
+
+/// An editor that has the terminal is ended, with all that it has started; nothing of what was edited stays.
+#[test]
+fn sigterm_while_an_editor_is_open() {
+    let dir = project();
+    let (editor, temporary, pids) = (dir.path().join("editor"), dir.path().join("tmp"), dir.path().join("pids"));
+    std::fs::create_dir(&temporary).unwrap();
+    let script = format!(
+        "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\nsh -c 'trap \"\" TERM; echo $$ >> {0}; echo editing; exec cat'\n",
+        pids.display()
+    );
+    std::fs::write(&editor, script).unwrap();
+    assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
+    let vars = [("EDITOR", editor.to_str().unwrap()), ("TMPDIR", temporary.to_str().unwrap())];
+    let talk = Talk::begin(80, 24, &vars);
+    let terminal = &talk.terminal;
+    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
+    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
+    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
+    terminal.until("› y yes");
+    terminal.keys(&["e"]);
+    terminal.until("editing");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
+    terminal.signal("-TERM");
+    terminal.left();
+    terminal.line("echo it ended with $?");
+    terminal.until("it ended with 143");
+    terminal.assert_usable();
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+    let pids = std::fs::read_to_string(&pids).unwrap();
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
 }

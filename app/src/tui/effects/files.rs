@@ -7,18 +7,45 @@ use ignore::WalkBuilder;
 use crate::tui::state::Choice;
 
 /// The most that are offered.
-const MOST: usize = 50_000;
+pub(super) const MOST: usize = 50_000;
 
-/// Files and directories below the root, directories with a `/`. Blocks.
-pub(super) fn files(root: &Path) -> Vec<Choice> {
-    let walk = WalkBuilder::new(root).require_git(false).parents(false).follow_links(false).build();
+/// Files and directories below the root, directories with a `/`, at most so many; and whether there are more. Names with
+/// spaces are in quotes. Blocks.
+pub(super) fn files(root: &Path, most: usize) -> (Vec<Choice>, bool) {
+    let mut walk = WalkBuilder::new(root);
+    walk.require_git(false).parents(false).follow_links(false).hidden(false);
+    let walk = walk.filter_entry(|entry| entry.file_name() != ".git").build();
     let found = walk.filter_map(Result::ok).filter(|entry| entry.depth() > 0);
     let name = |entry: ignore::DirEntry| {
         let path = entry.path().strip_prefix(root).ok()?.to_str()?.replace('\\', "/");
         let end = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-        Some(Choice::new(format!("{path}{end}"), ""))
+        let quote = if path.contains(char::is_whitespace) { "\"" } else { "" };
+        Some(Choice::new(format!("{quote}{path}{end}{quote}"), ""))
     };
-    let mut all: Vec<Choice> = found.filter_map(name).take(MOST).collect();
+    let mut found = found.filter_map(name);
+    let mut all: Vec<Choice> = found.by_ref().take(most).collect();
+    let more = found.next().is_some();
     all.sort_by(|a, b| (a.value.matches('/').count(), &a.value).cmp(&(b.value.matches('/').count(), &b.value)));
-    all
+    (all, more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_files_are_offered_and_names_with_spaces_are_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [".ci/run", ".git/config", "a b/c", "target/x", ".gitignore", "z"] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "target\n").unwrap();
+        }
+        let (all, more) = files(dir.path(), 100);
+        let names: Vec<&str> = all.iter().map(|choice| choice.value.as_str()).collect();
+        assert_eq!(names, [".gitignore", "z", "\"a b/\"", "\"a b/c\"", ".ci/", ".ci/run"]);
+        assert!(!more);
+        let (some, more) = files(dir.path(), 2);
+        assert_eq!((some.len(), more), (2, true));
+    }
 }

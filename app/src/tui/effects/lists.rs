@@ -1,6 +1,7 @@
 //! What can be chosen from, what tools there are, and the conversation as a file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use loopwright::{Effect as ToolEffect, SessionInfo};
 use loopwright_memory::to_markdown;
@@ -8,9 +9,10 @@ use loopwright_providers::Facts;
 use loopwright_tools::coding_tools_with;
 
 use super::News;
-use super::files::files;
+use super::files::{MOST, files};
 use super::open::Host;
 use crate::agent::StartError;
+use crate::args::Approve;
 use crate::print::age;
 use crate::sessions::write_new;
 use crate::telling::waiting;
@@ -21,28 +23,39 @@ impl Host {
     /// Lists it, beside whatever else is to be done.
     pub(super) fn list(&self, source: Source) {
         let (news, options) = (self.news(), self.options().clone());
-        let tell = move |choices| {
+        // What could not be looked up is no empty list: why is told.
+        let tell = move |listed: Result<Vec<Choice>, StartError>| {
+            let choices = listed.unwrap_or_else(|StartError(why)| {
+                let _ = news.send(News::Told(Told::Notice(Tone::Error, why)));
+                Vec::new()
+            });
             let _ = news.send(News::Told(Told::Listed(source, choices)));
         };
         match source {
             Source::Files => {
-                let root = options.place.root_or_here();
-                tokio::task::spawn_blocking(move || tell(files(&root)));
-            }
-            Source::Models => {
+                let (root, news) = (options.place.root_or_here(), self.news());
                 tokio::task::spawn_blocking(move || {
-                    let Ok(catalogue) = models::catalogue(options.models.as_ref()) else { return tell(Vec::new()) };
-                    let mut all: Vec<Choice> =
-                        catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
-                    all.push(Choice::new("offline", "rules, which need no model"));
-                    tell(all);
+                    let (all, more) = files(&root, MOST);
+                    if more {
+                        let text = format!("… more: {MOST} files are offered after @, the directory has others too.");
+                        let _ = news.send(News::Told(Told::Notice(Tone::Quiet, text)));
+                    }
+                    tell(Ok(all));
                 });
             }
+            Source::Models => {
+                tokio::task::spawn_blocking(move || tell(known_models(options.models.as_ref())));
+            }
             Source::Sessions => {
-                let Ok(store) = self.store() else { return tell(Vec::new()) };
+                let open = self.handle().and(self.session()).map(|session| session.name.clone());
+                let store = self.store();
                 tokio::spawn(async move {
-                    let all = store.sessions().await.unwrap_or_default();
-                    tell(all.iter().map(choice).collect());
+                    tell(match store {
+                        Ok(store) => {
+                            store.sessions().await.map_err(StartError::from).map(|all| others_first(&all, open))
+                        }
+                        Err(why) => Err(why),
+                    });
                 });
             }
             Source::Messages => {}
@@ -56,11 +69,16 @@ impl Host {
             Err(why) => Told::Notice(Tone::Error, StartError::from(why).0),
             Ok(workspace) => {
                 let tools = coding_tools_with(workspace, place.commands());
-                let line = |tool: &std::sync::Arc<dyn loopwright::Tool>| {
+                let approved = &self.options().approve;
+                let unasked = |name: &str| {
+                    let given = |one: &Approve| *one == Approve::All || *one == Approve::Tool(name.to_owned());
+                    self.allowed().has(name) || approved.iter().any(given)
+                };
+                let line = |tool: &Arc<dyn loopwright::Tool>| {
                     let spec = tool.spec();
                     let asks = match spec.effect {
                         ToolEffect::ReadOnly => "",
-                        _ if self.allowed().has(&spec.name) => " · allowed",
+                        _ if unasked(&spec.name) => " · allowed",
                         _ => " · asks first",
                     };
                     let title = spec.title.as_deref().unwrap_or_default();
@@ -91,6 +109,19 @@ impl Host {
 async fn export(session: &Session, file: &Path) -> Result<(), StartError> {
     let info = session.store.session(&session.name).await?;
     write_new(file, &to_markdown(&info, &session.store.read(&session.name, 0).await?))
+}
+
+fn known_models(list: Option<&PathBuf>) -> Result<Vec<Choice>, StartError> {
+    let catalogue = models::catalogue(list)?;
+    let mut all: Vec<Choice> = catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
+    all.push(Choice::new("offline", "rules, which need no model"));
+    Ok(all)
+}
+
+/// The one that is open comes last: nobody looks for it.
+fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
+    let (open, others): (Vec<_>, Vec<_>) = all.iter().partition(|info| Some(&info.id) == open.as_ref());
+    others.into_iter().chain(open).map(choice).collect()
 }
 
 fn choice(info: &SessionInfo) -> Choice {

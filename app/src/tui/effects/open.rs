@@ -1,16 +1,21 @@
 //! Sessions: opened, changed for another, left.
 
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright::{AgentHandle, EventStream, MessageId, ModelInfo, SessionInfo};
+use loopwright::{AgentHandle, AgentState, EventStream, MessageId, ModelInfo};
 use tokio::sync::mpsc;
 
 use super::News;
 use crate::agent::{self, Allowed, Built, StartError};
 use crate::args::{Options, Which};
+use crate::print;
 use crate::sessions::place_of;
-use crate::store::{Session, name_or_fresh};
-use crate::tui::state::{Opened, Told};
+use crate::store::{Session, find, name_or_fresh};
+use crate::tui::state::{Opened, Told, Tone};
 
 /// Which session is to be opened.
 pub(super) enum Target {
@@ -20,6 +25,8 @@ pub(super) enum Target {
     Same(Box<Options>),
     /// The one of this name.
     Named(String),
+    /// The one of this name, which was made of the one that is open.
+    Fork(String),
     /// A new one.
     New,
 }
@@ -31,6 +38,7 @@ pub(super) struct Host {
     given: Options,
     /// Those of the session.
     options: Options,
+    /// What the user has allowed in this session.
     allowed: Allowed,
     open: Option<Open>,
     /// The session that is or was to be opened.
@@ -41,8 +49,8 @@ pub(super) struct Host {
 
 struct Open {
     handle: AgentHandle,
-    /// Ends when the session has let go of its memory.
-    end: EventStream,
+    model: ModelInfo,
+    root: PathBuf,
     /// Something was said in it, now or before.
     spoke: bool,
 }
@@ -55,6 +63,13 @@ impl Host {
 
     pub(super) fn options(&self) -> &Options {
         &self.options
+    }
+    /// The options, changed, and so in what the session keeps of them.
+    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Options> {
+        let mut options = Box::new(self.options.clone());
+        change(&mut options);
+        options.given.as_deref_mut().into_iter().for_each(change);
+        options
     }
     pub(super) fn session(&self) -> Option<&Session> {
         self.session.as_ref()
@@ -91,56 +106,118 @@ impl Host {
     }
 
     async fn try_open(&mut self, target: Target) -> Result<(), StartError> {
-        let mut same = false;
-        let (session, options) = match target {
-            Target::First(which) => {
-                self.first = Some(which);
-                self.first_session().await?
-            }
-            Target::Same(options) => match self.session.take() {
-                Some(session) => {
-                    same = self.open.is_some();
-                    (session, *options)
-                }
-                None => {
-                    self.given = *options;
-                    self.first_session().await?
-                }
-            },
-            Target::Named(name) => {
-                let store = self.store()?;
-                let info = store.session(&name).await.ok();
-                let session = Session { store, name: name.into(), kept: true, info };
-                // An old one goes on as it was started.
-                let given = if session.info.is_some() { Options::default() } else { self.given.clone() };
-                let (models, config) = (self.given.models.clone(), self.given.config.clone());
-                let options = session.options(&Options { models, config, ..given })?;
-                (session, options)
-            }
-            Target::New => {
-                let (store, kept) = (self.store()?, self.session.as_ref().is_none_or(|session| session.kept));
-                let name = name_or_fresh(None, &*store).await?.into();
-                (Session { store, name, info: None, kept }, self.options.clone())
-            }
-        };
-        let built = match agent::build(&options, &self.allowed).await {
+        let same = matches!(target, Target::Same(_)) && self.session.is_some();
+        let (session, options) = self.choose(target).await?;
+        let allowed = if same { self.allowed.clone() } else { Allowed::default() };
+        let built = match agent::build(&options, &allowed).await {
             Ok(built) => built,
             Err(why) => {
-                if same || self.session.is_none() {
-                    self.session = Some(session);
+                let why = with_address(why, &session, &options);
+                if self.session.is_none() {
+                    (self.session, self.options) = (Some(session), options);
                 }
                 return Err(why);
             }
         };
+        let goes_on = same && self.open.is_some();
+        if same {
+            self.release().await; // it cannot be open twice
+        }
+        let started = start(&session, built, goes_on).await;
+        if self.open.is_some() && started.is_err() {
+            return started.map(drop); // the one that is open stays
+        }
         self.release().await;
-        let opened = start(&session, built, same).await;
-        (self.session, self.options) = (Some(session), options);
-        let (opened, handle, events) = opened?;
-        let spoke = !opened.state.messages.is_empty();
-        self.open = Some(Open { end: handle.subscribe(), handle, spoke });
+        let name = session.name.clone();
+        (self.session, self.options, self.allowed) = (Some(session), options, allowed);
+        let (opened, handle, events) = started.map_err(|why| again(&why, &name))?;
+        let (model, root) = (opened.model.clone(), opened.root.clone());
+        self.open = Some(Open { handle, model, root, spoke: !opened.state.messages.is_empty() });
         self.first = None;
         let _ = self.news.send(News::Opened(Box::new(opened), events));
         Ok(())
+    }
+
+    /// The session, and with what it is to be opened.
+    async fn choose(&mut self, target: Target) -> Result<(Session, Options), StartError> {
+        match target {
+            Target::First(which) => {
+                let name = which.session.clone();
+                self.first = Some(which);
+                let chosen = self.first_session().await;
+                match (chosen, name) {
+                    (Err(why), Some(name)) => Err(again(&why, &name)),
+                    (chosen, _) => chosen,
+                }
+            }
+            Target::Same(options) => match &self.session {
+                Some(session) => Ok((session.clone(), *options)),
+                None => {
+                    self.given = *options;
+                    self.first_session().await
+                }
+            },
+            Target::Named(name) => match self.session.as_ref().filter(|session| *session.name == *name) {
+                Some(_) if self.open.is_some() => Err(StartError(format!("Session `{name}` is the one that is open."))),
+                Some(session) => Ok((session.clone(), self.options.clone())),
+                None if self.is_first(&name) => self.first_session().await,
+                None => {
+                    let session = self.named(&name).await?;
+                    // It goes on as it was started.
+                    let (models, config) = (self.given.models.clone(), self.given.config.clone());
+                    let options = self.settle(&session, &Options { models, config, ..Options::default() })?;
+                    Ok((session, options))
+                }
+            },
+            // What the open one was allowed when it was started is its own.
+            Target::Fork(name) => {
+                let session = self.named(&name).await?;
+                let bare = Session { info: None, ..session.clone() };
+                Ok((session, self.settle(&bare, &self.given_now())?))
+            }
+            Target::New => {
+                let store = self.store()?;
+                let name = name_or_fresh(None, &*store).await?.into();
+                let session = Session { store, name, info: None, kept: self.keeps() };
+                let options = self.settle(&session, &self.given_now())?;
+                Ok((session, options))
+            }
+        }
+    }
+
+    /// One that is there.
+    async fn named(&self, name: &str) -> Result<Session, StartError> {
+        let store = self.store()?;
+        let none =
+            || StartError(format!("There is no session `{name}`: /sessions offers those there are, /new begins one."));
+        let info = find(&*store, name).await?.ok_or_else(none)?;
+        Ok(Session { kept: self.keeps(), ..Session::known(store, info) })
+    }
+
+    /// Whether it is the command line's, which could not be opened.
+    fn is_first(&self, name: &str) -> bool {
+        let first = self.first.as_ref().and_then(|which| which.session.as_deref());
+        self.session.is_none() && first == Some(name)
+    }
+
+    fn keeps(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.kept)
+    }
+
+    /// What was given on the command line, with the model and the thinking of the session that is open.
+    fn given_now(&self) -> Options {
+        let used = self.options.given.as_deref().unwrap_or(&self.options);
+        let (model, base_url, thinking) = (used.model.clone(), used.base_url.clone(), used.thinking);
+        Options { model, base_url, thinking, models: used.models.clone(), ..self.given.clone() }
+    }
+
+    /// The options for a session. What it may do because it was started so is told.
+    fn settle(&self, session: &Session, given: &Options) -> Result<Options, StartError> {
+        let (options, freedoms) = session.options_and_freedoms(given)?;
+        if let Some(freedoms) = freedoms {
+            self.tell(Told::Notice(Tone::Loud, freedoms));
+        }
+        Ok(options)
     }
 
     async fn first_session(&mut self) -> Result<(Session, Options), StartError> {
@@ -148,8 +225,28 @@ impl Host {
             Some(which) => Session::choose(which).await?,
             None => return Err(StartError("There is no session to open.".into())),
         };
-        let options = session.options(&self.given)?;
+        let options = self.settle(&session, &self.given)?;
         Ok((session, options))
+    }
+
+    /// Reads the events of the session from here on: what was not read is in what the session is now.
+    pub(super) async fn join(&mut self) {
+        if let Err(StartError(why)) = self.try_join().await {
+            self.open = None;
+            self.tell(Told::NotOpened { why, closed: true });
+        }
+    }
+
+    async fn try_join(&self) -> Result<(), StartError> {
+        let ended = |_| StartError("The session has ended: /sessions opens it again.".into());
+        let (Some(open), Some(session)) = (&self.open, &self.session) else { return Ok(()) };
+        let (_, events) = open.handle.join().await.map_err(ended)?;
+        let mut state = open.handle.state().await.map_err(ended)?;
+        (state.repaired, state.interrupted_run) = (None, None); // that was told
+        let (model, root) = (open.model.clone(), open.root.clone());
+        let opened = opened(session, state, model, root, true).await?;
+        let _ = self.news.send(News::Opened(Box::new(opened), events));
+        Ok(())
     }
 
     pub(super) fn store(&self) -> Result<Arc<dyn loopwright::MemoryStore>, StartError> {
@@ -163,7 +260,7 @@ impl Host {
     /// A new session with this one's past up to a message.
     pub(super) async fn fork(&mut self, at: Option<MessageId>) {
         match self.try_fork(at).await {
-            Ok(name) => self.open(Target::Named(name)).await,
+            Ok(name) => self.open(Target::Fork(name)).await,
             Err(StartError(why)) => self.tell(Told::NotOpened { why, closed: self.open.is_none() }),
         }
     }
@@ -186,7 +283,8 @@ impl Host {
 
     /// Lets the session go. What nobody ever said anything in is not kept.
     async fn release(&mut self) {
-        let Some(Open { handle, mut end, spoke }) = self.open.take() else { return };
+        let Some(Open { handle, spoke, .. }) = self.open.take() else { return };
+        let mut end = handle.subscribe(); // ends when the session has let go of its memory
         drop(handle);
         while end.next().await.is_some() {}
         if let Some(session) = self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none())
@@ -212,12 +310,36 @@ impl Host {
 }
 
 async fn start(session: &Session, built: Built, same: bool) -> Result<(Opened, AgentHandle, EventStream), StartError> {
-    let info: Option<SessionInfo> = session.store.session(&session.name).await.ok();
-    let (usage, cost) = info.map(|info| (info.usage, info.cost)).unwrap_or_default();
-    let context = session.context(&built).await?;
-    let model: ModelInfo = built.model.clone();
-    let root = built.root.clone();
+    let (context, _) = session.context_and_mended(&built).await?; // the session's state tells it
     let (handle, events) = built.agent.run(context).await?;
     let state = handle.state().await.map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
-    Ok((Opened { state, model, kept: session.kept, root, usage, cost, same }, handle, events))
+    let opened = opened(session, state, built.model, built.root, same).await?;
+    Ok((opened, handle, events))
+}
+
+async fn opened(
+    session: &Session,
+    state: AgentState,
+    model: ModelInfo,
+    root: PathBuf,
+    same: bool,
+) -> Result<Opened, StartError> {
+    let known = find(&*session.store, &session.name).await?;
+    let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
+    Ok(Opened { state, model, kept: session.kept, root, usage, cost, same })
+}
+
+fn again(StartError(why): &StartError, name: &str) -> StartError {
+    StartError(format!("{why} `/sessions {name}` tries again."))
+}
+
+/// An address is nothing that can be typed here.
+fn with_address(StartError(why): StartError, session: &Session, options: &Options) -> StartError {
+    if !why.contains("--base-url") {
+        return StartError(why);
+    }
+    let (name, model) = (print::quoted(&session.name), options.model.as_deref().unwrap_or("PROVIDER/NAME"));
+    let which = if session.kept { format!("--session {name} ") } else { String::new() };
+    let command = format!("loopwright {which}--model {} --base-url URL", print::quoted(model));
+    StartError(format!("{why} To give one, leave with /quit and start `{command}`."))
 }

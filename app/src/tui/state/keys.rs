@@ -3,9 +3,9 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::commands::is_command;
-use super::effect::{Effect, Scroll, Tone};
+use super::effect::{Effect, Scroll};
 use super::popup::{Popup, What, wanted};
-use super::{CLOSED, Choice, Run, Source, State, user_text};
+use super::{Choice, Run, Source, State, user_text};
 use crate::tui::state::Kind;
 
 /// How long the second Ctrl-C may take, in milliseconds.
@@ -158,8 +158,7 @@ impl State {
                 return Vec::new();
             }
             Run::Closed => {
-                self.transcript.notice(Tone::Loud, CLOSED);
-                return Vec::new();
+                return self.say_closed();
             }
             Run::Rest | Run::Working { .. } => {}
         }

@@ -125,7 +125,7 @@ fn score(choice: &Choice, written: &str) -> Option<u32> {
     if written.is_empty() {
         return Some(0);
     }
-    let value = choice.value.to_lowercase();
+    let value = choice.value.trim_matches('"').to_lowercase();
     let last = value.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if value == written {
         return Some(0);

@@ -265,3 +265,21 @@ fn what_could_not_be_delivered_is_not_lost() {
     state.told(Told::Undelivered { text: "hello".into(), why: "the disk is full".into(), ends: true });
     assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Rest));
 }
+
+/// Where no conversation is open, that and what can be done is said each time that something is to be sent.
+#[test]
+fn why_no_conversation_is_open_is_said_each_time() {
+    let mut state = State::new(1_000_000);
+    let why = "It is in use. `/sessions a` tries again.";
+    state.told(Told::NotOpened { why: why.into(), closed: true });
+    types(&mut state, "Hello");
+    let count = |state: &State| {
+        let said = |entry: &&Entry| matches!(&entry.kind, Kind::Notice(Tone::Error, text) if text == why);
+        state.transcript.entries().iter().filter(said).count()
+    };
+    assert_eq!(count(&state), 1);
+    for times in [2, 3] {
+        assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)]);
+        assert_eq!((count(&state), state.prompt.text().as_str()), (times, "Hello"));
+    }
+}

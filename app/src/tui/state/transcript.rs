@@ -63,6 +63,24 @@ impl Transcript {
         messages.iter().for_each(|message| self.message(message));
     }
 
+    /// Takes in what was missed of a session. What streams comes again from its beginning, and so does the output of
+    /// tools that run.
+    pub(crate) fn join(&mut self, messages: &[Arc<Message>]) {
+        self.merge(messages);
+        if let Some(message) = self.live.as_ref().map(|live| live.message) {
+            let (_, after) = self.take_live(message);
+            self.put_back(after);
+        }
+        for entry in &mut self.entries {
+            if let Kind::Tool(tool) = &mut entry.kind
+                && tool.phase == Phase::Running
+            {
+                tool.tail.clear();
+                entry.changed();
+            }
+        }
+    }
+
     /// All blocks, oldest first.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
@@ -80,8 +98,12 @@ impl Transcript {
     pub(crate) fn notice(&mut self, tone: Tone, text: impl Into<String>) {
         let text = text.into();
         if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text) {
-            self.push(None, Kind::Notice(tone, text));
+            self.say(tone, text);
         }
+    }
+    /// The same, where it answers something: each time.
+    pub(crate) fn say(&mut self, tone: Tone, text: impl Into<String>) {
+        self.push(None, Kind::Notice(tone, text.into()));
     }
 
     /// The call that runs, the last one if there are several.

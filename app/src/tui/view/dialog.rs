@@ -181,7 +181,9 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
             if let Some(path) = action.arguments.get("path").and_then(Value::as_str) {
                 lines.extend(wrap(path, width, theme.text));
             }
-            lines.extend(paint::diff(diff, width, theme));
+            // Its name stands above already.
+            let hunks = &diff[diff.find("@@").unwrap_or(0)..];
+            lines.extend(paint::diff(hunks, width, theme));
             lines.extend(arguments("", &beside_the_diff(action), width, theme));
         }
         Some(Err(why)) => {

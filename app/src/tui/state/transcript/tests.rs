@@ -156,3 +156,15 @@ async fn calls_tell_how_far_they_are() {
     }
     assert_eq!((words(&all)[2].as_str(), all.running()), ("write: Done write done", None));
 }
+
+/// Who has read too slowly joins again, and is told what streams from its beginning.
+#[test]
+fn what_streams_comes_again_to_one_who_joins_again() {
+    let text = |delta: &str| update(Update::Text { block: 0, delta: delta.into() });
+    let mut all = Transcript::default();
+    all.event(&text("One sh"));
+    all.notice(Tone::Quiet, "noted");
+    all.join(&[]);
+    all.event(&text("One sheep"));
+    assert_eq!(words(&all), ["notice: noted", "text: One sheep"]);
+}
