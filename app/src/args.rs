@@ -120,7 +120,7 @@ pub(crate) struct RunArgs {
     prompt: Option<String>,
     /// Read standard input to its end and put it below the prompt, at most 1 MiB of text.
     ///
-    /// A pipe or a file is read without this flag too.
+    /// A pipe or a file is read without this flag too, unless nothing comes in three seconds.
     #[arg(long, requires = "prompt", conflicts_with = "resume")]
     stdin: bool,
     /// Leave standard input alone: the list that a shell's loop goes through, or a pipe that nobody ends.

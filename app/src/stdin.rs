@@ -1,7 +1,6 @@
 //! Standard input as the prompt, or as text below it. What is piped in is read; `--no-stdin` leaves it alone.
 
 use std::io::{self, IsTerminal, Read};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::agent::StartError;
@@ -10,8 +9,8 @@ use crate::print;
 /// Bytes of it that are taken.
 const MOST: usize = 1 << 20;
 
-/// How long it is read before somebody at a terminal is told.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the first of what is piped in may take.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// All of it, which is to be a `what`.
 pub(crate) fn read(what: &str) -> Result<String, StartError> {
@@ -37,22 +36,37 @@ pub(crate) fn below(prompt: &str, text: &str) -> String {
     format!("{prompt}\n\n<{mark}>\n{text}\n</{mark}>")
 }
 
-/// All of it, if it is a pipe or a file. At a terminal it is said what is waited for.
+/// All of it, if it is a file, or a pipe in which something comes soon: a pipe that whoever started us has left open, and
+/// forgotten, must not hold up the run for ever.
 pub(crate) fn piped() -> Result<Option<String>, StartError> {
     if !is_pipe_or_file() {
         return Ok(None);
     }
-    let (done, ended) = channel::<()>();
-    if io::stderr().is_terminal() {
-        std::thread::spawn(move || {
-            if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PATIENCE) {
-                print::tell("Reading standard input; --no-stdin leaves it alone.");
-            }
-        });
+    if !comes_soon() {
+        let seconds = PATIENCE.as_secs();
+        print::tell(&format!(
+            "Nothing came on standard input in {seconds} seconds: it is left alone. `--stdin` waits, `--no-stdin` does not."
+        ));
+        return Ok(None);
     }
     let text = read("text").map_err(|StartError(why)| StartError(format!("{why} `--no-stdin` leaves it alone.")))?;
-    drop(done);
     Ok(Some(text))
+}
+
+/// Whether there is something to read, or its end, or will be soon.
+#[cfg(unix)]
+fn comes_soon() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let stdin = io::stdin();
+    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    !matches!(poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&patience)), Ok(0))
+}
+
+/// It cannot be seen here.
+#[cfg(not(unix))]
+fn comes_soon() -> bool {
+    true
 }
 
 /// Not a terminal, nothing (`/dev/null`), or a socket, which some programs give to all that they start.

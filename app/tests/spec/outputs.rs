@@ -1,7 +1,6 @@
 //! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody reads, a terminal.
 
 use std::fs::File;
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::process::{Exit, Process, STORE, loopwright, project};
@@ -75,22 +74,6 @@ fn json_is_harmless_on_a_terminal() {
     assert!(exit.out.contains(r"Hello\u009b31m\u061c") && !exit.out.contains(['\u{9b}', '\u{61c}']), "{exit:?}");
     let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
-}
-
-/// Whoever sits before a `run` that reads a pipe is told so when nothing comes.
-#[test]
-fn a_terminal_is_told_that_a_pipe_is_read() {
-    let project = project();
-    let pipe = Process::file(&project, "pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let script = ["sh", "-c", "exec script -qec \"$* < pipe\" /dev/null", "sh"];
-    let vars = [("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh")];
-    let mut run = Process::start_as(&project, &script, &["run", "--model", "offline", "Read"], &vars);
-    let mut writer = File::options().write(true).open(&pipe).unwrap();
-    run.out.until("Reading standard input; --no-stdin leaves it alone.");
-    writer.write_all(b"Cargo.toml").unwrap();
-    drop(writer);
-    run.out.until("Counts sheep");
 }
 
 /// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of the command line too.

@@ -101,6 +101,12 @@ fn standard_input_is_context() {
     assert_eq!(request.last(), prompt(""), "a pipe that nobody ends");
     request.say("What?");
     assert_eq!(left.end().code, 0);
+    let silent = Process::piped(&project, &args);
+    let request = server.request();
+    assert_eq!(request.last(), prompt(""), "a pipe that is forgotten holds nothing up for long");
+    request.say("What?");
+    let exit = silent.end();
+    assert!(exit.code == 0 && exit.err.contains("Nothing came on standard input"), "{exit:?}");
 
     fs::write(Process::file(&project, "empty"), "").unwrap();
     fs::write(Process::file(&project, "list"), "sheep").unwrap();
