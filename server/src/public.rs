@@ -16,11 +16,12 @@ pub trait ToPublic {
     /// What a person may see who has no rights on the machine that the agent works on: what the user and the model say,
     /// which tools run, how calls and runs end, what is asked and that it was answered.
     ///
-    /// Left out is what the model thinks (a part of its message stays, without words), what tools work with (arguments of calls, what they are needed for, their output and progress), what it
-    /// costs (tokens and money), the texts and kinds of errors, who answers an action and with what, what is said about
-    /// compactions, and data of the application's own (custom events and messages, of which the kind stays). What the
-    /// model says of any of these in its own words is told: an agent whose users must not know something must not know
-    /// it either. Numbers of events stay as they are. A kind of event that was not thought of here is left out.
+    /// Left out is what the model thinks (a part of its message stays, without words), what tools work with (arguments of
+    /// calls, what they are needed for, their output and progress), what it costs (tokens and money), the texts and kinds
+    /// of errors, who answers an action and with what, what is said about compactions, and data of the application's own
+    /// (custom events and messages, of which the kind stays). What the model says of any of these in its own words is
+    /// told: an agent whose users must not know something must not know it either. Numbers of events stay as they are. A
+    /// kind of event that was not thought of here is left out.
     fn public(self) -> PublicEvents;
 }
 
