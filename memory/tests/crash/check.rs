@@ -80,7 +80,7 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     while let Some(line) = rest.next() {
         match serde_json::from_str(line) {
             Ok(line) => all.push(line),
-            // The next process begins with an empty line.
+            // The next process ends the line that the last one was killed in, and writes an empty one.
             Err(_) if rest.peek().is_none_or(|next| next.is_empty()) => {}
             Err(error) if !line.is_empty() => return Err(format!("{error} in {}: {line}", path.display())),
             Err(_) => {}

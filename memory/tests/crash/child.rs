@@ -117,7 +117,8 @@ pub(crate) async fn live() {
     let told = Arc::new(appending(&orders.notes.join("told")));
     let ran = Arc::new(appending(&orders.notes.join("ran")));
     for notes in [&told, &ran] {
-        (&**notes).write_all(b"\n").expect("notes can be written"); // ends a line that the last process was killed in
+        // Ends a line that the last process was killed in, and marks it with an empty one.
+        (&**notes).write_all(b"\n\n").expect("notes can be written");
     }
     note(&told, "began", json!(std::process::id()));
     let inner = orders.store.at(&orders.place).open(&orders.session).await.expect("the session can be opened");
