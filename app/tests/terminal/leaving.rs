@@ -86,11 +86,7 @@ fn an_editor_may_leave_the_terminal_as_it_likes() {
     assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
     let talk = Talk::begin(80, 24, &[("EDITOR", editor.to_str().unwrap())]);
     let terminal = &talk.terminal;
-    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
-    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
-    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
-    terminal.until("› y yes");
-    terminal.keys(&["e"]);
+    edit(&talk);
     terminal.until("editing");
     terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]);
     terminal.line("");
@@ -119,11 +115,7 @@ fn sigterm_while_an_editor_is_open() {
     let vars = [("EDITOR", editor.to_str().unwrap()), ("TMPDIR", temporary.to_str().unwrap())];
     let talk = Talk::begin(80, 24, &vars);
     let terminal = &talk.terminal;
-    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
-    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
-    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
-    terminal.until("› y yes");
-    terminal.keys(&["e"]);
+    edit(&talk);
     terminal.until("editing");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
     terminal.signal("-TERM");
@@ -138,4 +130,12 @@ fn sigterm_while_an_editor_is_open() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
+}
+
+/// Has an edit asked about, and its arguments edited.
+fn edit(talk: &Talk) {
+    let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
+    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
+    talk.terminal.until("› y yes");
+    talk.terminal.keys(&["e"]);
 }
