@@ -342,8 +342,8 @@ mod tests {
     use super::*;
     use crate::message::UserMessage;
 
-    #[test]
-    fn names_are_the_types_in_json_and_none_is_forgotten() {
+    /// One of each kind.
+    fn all() -> [AgentEvent; 16] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
         let (message_id, call) = (MessageId(1), CallId::from("c"));
         let action = ExternalAction {
@@ -359,10 +359,10 @@ mod tests {
             model_error: None,
             limit: None,
             usage: Usage::default(),
-            cost: 0.0,
-            value: None,
+            cost: 0.5,
+            value: Some(Arc::new(serde_json::json!({ "n": 1 }))),
             handed_back: Vec::new(),
-            text: String::new(),
+            text: "Done.".into(),
         };
         let compaction = Compaction {
             why: crate::compact::CompactCause::Threshold,
@@ -376,7 +376,7 @@ mod tests {
             tokens_after: 0,
         };
         let (is_error, status) = (false, ResultStatus::Ok);
-        let all = [
+        [
             AgentEvent::AgentStart { cause: RunCause::Steer },
             AgentEvent::TurnStart { turn: 1 },
             AgentEvent::MessageStart { message_id, role: Role::User },
@@ -393,7 +393,12 @@ mod tests {
             AgentEvent::TurnEnd { turn: 1, message: None, tool_results: Vec::new() },
             AgentEvent::Reset,
             AgentEvent::AgentEnd(Arc::new(outcome)),
-        ];
+        ]
+    }
+
+    #[test]
+    fn names_are_the_types_in_json_and_none_is_forgotten() {
+        let all = all();
         let names: Vec<Value> = all.iter().map(|event| event.name().into()).collect();
         let types: Vec<Value> = all.iter().map(|event| serde_json::to_value(event).unwrap()["type"].take()).collect();
         assert_eq!(names, types);
@@ -404,29 +409,9 @@ mod tests {
     /// Who is sent events as JSON reads the same ones.
     #[test]
     fn events_are_read_as_they_were_written() {
-        let outcome = RunOutcome {
-            end: EndKind::Done,
-            error: None,
-            model_error: None,
-            limit: None,
-            usage: Usage::default(),
-            cost: 0.5,
-            value: Some(Arc::new(serde_json::json!({ "n": 1 }))),
-            handed_back: Vec::new(),
-            text: "Done.".into(),
-        };
         let delta = Update::ToolCall { block: 1, delta: "{".into() };
-        let call = CallId::from("c1");
-        let arguments = Arc::new(serde_json::json!({ "path": "a" }));
-        for event in [
-            AgentEvent::AgentStart { cause: RunCause::Continue(None) },
-            AgentEvent::MessageUpdate { message_id: MessageId(2), update: delta },
-            AgentEvent::MessageUpdate { message_id: MessageId(2), update: Update::Withdrawn },
-            AgentEvent::ToolExecutionStart { call: call.clone(), name: "read".into(), arguments },
-            AgentEvent::ToolExecutionUpdate { call, update: ToolUpdate::Output("x".into()) },
-            AgentEvent::QueueUpdate { steering: vec!["a".into()], follow_up: Vec::new() },
-            AgentEvent::AgentEnd(Arc::new(outcome)),
-        ] {
+        let delta = AgentEvent::MessageUpdate { message_id: MessageId(2), update: delta };
+        for event in all().into_iter().chain([delta]) {
             let parent = Parent { session_id: "p".into(), call: CallId::from("c0") };
             let (parent, session_id) = (Some(Arc::new(parent)), "s".into());
             let told = Envelope { seq: 1, session_id, run_id: RunId(1), parent, time: 7, event };
