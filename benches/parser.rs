@@ -1,13 +1,19 @@
-//! How fast replies are read, beside `eventsource-stream` and a `serde_json::Value` per event: `cargo bench --bench
-//! parser`, or `cargo bench --bench parser -- --quick`.
+//! How fast replies are read, beside `eventsource-stream` and a `serde_json::Value` per event:
+//! `cargo bench --bench parser`, or `cargo bench --bench parser -- --quick`.
 //!
-//! Both read the recordings of `$LOOPWRIGHT_SHARED/wire` (by default `shared` beside the repository) in the same
-//! chunks, in turns: as packets of 1 to 4 KiB, and event by event. Ours ends with model events, theirs with values
-//! nobody has looked into. One table comes of it, and exit code 1 where we are less than three times as fast (twice
-//! with `--quick`, for busy machines). The allocator is the default one, as a library's user has it; a faster one helps
-//! theirs more, as ours hardly allocates. Words after `--` choose wire formats by their folders. To look at ours alone,
-//! under a profiler: `parser ours FORMAT TIMES`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+//! Both read the recordings of `$LOOPWRIGHT_SHARED/wire` (by default `shared` beside the
+//! repository) in the same chunks, in turns: as packets of 1 to 4 KiB, and event by event. Ours
+//! ends with model events, theirs with values nobody has looked into. One table comes of it, and
+//! exit code 1 where we are less than three times as fast (twice with `--quick`, for busy
+//! machines). The allocator is the default one, as a library's user has it; a faster one helps
+//! theirs more, as ours hardly allocates. Words after `--` choose wire formats by their folders. To
+//! look at ours alone, under a profiler: `parser ours FORMAT TIMES`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that goes wrong should stop"
+)]
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -51,19 +57,33 @@ fn main() -> ExitCode {
     let chosen: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let (rounds, round, least) = if quick { (9, 10, 2.0) } else { (41, 40, 3.0) };
     let mut slow = Vec::new();
-    println!("| medians of {rounds} rounds | MB/s | µs per event | theirs: MB/s | µs per event | times as fast |");
+    println!(
+        "| medians of {rounds} rounds | MB/s | µs per event | theirs: MB/s | µs per event | times as fast |"
+    );
     println!("|---|---:|---:|---:|---:|---:|");
-    for (name, ours) in FORMATS.iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|one| one == name)) {
+    for (name, ours) in
+        FORMATS.iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|one| one == name))
+    {
         let bodies = recordings(name);
         for (how, split) in [("packets", packets as fn(&[u8]) -> Body), ("events", events)] {
             let bodies: Vec<Body> = bodies.iter().map(|body| split(body)).collect();
             let times = measure(*ours, &bodies, rounds, Duration::from_millis(round));
             let size: usize = bodies.iter().flatten().map(Vec::len).sum();
             let found = theirs(&bodies);
-            let speed = |time: f64| format!("{:.0} | {:.2}", size as f64 / time / 1e6, time * 1e6 / found as f64);
-            println!("| {name}, {how} | {} | {} | {:.2} |", speed(times.ours), speed(times.theirs), times.ratio);
+            let speed = |time: f64| {
+                format!("{:.0} | {:.2}", size as f64 / time / 1e6, time * 1e6 / found as f64)
+            };
+            println!(
+                "| {name}, {how} | {} | {} | {:.2} |",
+                speed(times.ours),
+                speed(times.theirs),
+                times.ratio
+            );
             if times.ratio < least {
-                slow.push(format!("{name}, {how}: {:.2} times as fast, less than {least}", times.ratio));
+                slow.push(format!(
+                    "{name}, {how}: {:.2} times as fast, less than {least}",
+                    times.ratio
+                ));
             }
         }
     }
@@ -127,7 +147,8 @@ fn measure(ours: fn(&[Body]), bodies: &[Body], rounds: usize, round: Duration) -
     let (ours, theirs) = (|| ours(bodies), || assert!(theirs(bodies) > 0));
     let times = |work: &dyn Fn()| ((round.as_secs_f64() / 2.0 / time(work, 3)) as u32).max(1);
     let (n, m) = (times(&ours), times(&theirs));
-    let mut all: Vec<(f64, f64)> = (0..=rounds).map(|_| (time(&ours, n), time(&theirs, m))).collect();
+    let mut all: Vec<(f64, f64)> =
+        (0..=rounds).map(|_| (time(&ours, n), time(&theirs, m))).collect();
     all.remove(0);
     let median = |of: fn(&(f64, f64)) -> f64| {
         let mut values: Vec<f64> = all.iter().map(of).collect();
@@ -145,9 +166,11 @@ fn cpu() -> Duration {
 
 /// The recorded bodies of a wire format.
 fn recordings(format: &str) -> Vec<Vec<u8>> {
-    let shared = std::env::var_os("LOOPWRIGHT_SHARED").map_or_else(|| "../shared".into(), PathBuf::from);
+    let shared =
+        std::env::var_os("LOOPWRIGHT_SHARED").map_or_else(|| "../shared".into(), PathBuf::from);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(shared).join("wire").join(format);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "sse"));
     paths.sort();

@@ -1,13 +1,16 @@
 //! Confirmation: a tool that changes something waits for the user's answer.
 //!
-//! The run ends with `AwaitingAction` and everything in memory, so the answer may come days later and in another
-//! process. It names the digest of what was shown: nobody approves what they have not seen.
+//! The run ends with `AwaitingAction` and everything in memory, so the answer may come days later
+//! and in another process. It names the digest of what was shown: nobody approves what they have
+//! not seen.
 
 use std::error::Error;
 
+use loopwright::event::Decision;
+use loopwright::log::InMemory;
+use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{Decision, GenericAgent, InMemory, RunContext, ToolError, tool_fn};
-use loopwright_patterns::GenericPattern;
+use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -30,7 +33,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(model, GenericPattern).tool(transfer).build()?;
     let memory = InMemory::new();
 
-    let (handle, _events) = agent.run(RunContext::new().session("bank").memory(memory.clone())).await?;
+    let (handle, _events) =
+        agent.run(RunContext::new().session("bank").memory(memory.clone())).await?;
     let outcome = handle.prompt("Pay my bills.").await?;
     println!("{:?}, {} calls wait", outcome.end, handle.pending().await?.len());
     drop(handle); // the process may end here
@@ -38,9 +42,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (handle, _events) = agent.run(RunContext::new().session("bank").memory(memory)).await?;
     for action in handle.pending().await? {
         let small = action.arguments["euros"].as_u64().is_some_and(|euros| euros <= 100);
-        let decision = if small { Decision::Approve } else { Decision::Deny("that is too much".into()) };
+        let decision =
+            if small { Decision::Approve } else { Decision::Deny("that is too much".into()) };
         println!("{} {}: {}", action.name, action.arguments, decision.name());
-        handle.decide(action.call, action.digest, decision).await?;
+        handle.resolve(action.call, action.digest, decision).await?;
     }
     handle.wait_for_idle().await;
     let state = handle.state().await?;

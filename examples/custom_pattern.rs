@@ -1,13 +1,15 @@
 //! A pattern of one's own: draft, have a second model criticise, revise.
 //!
-//! The critic is asked *aside*: its reply is counted and logged, and stays out of the conversation. Where the step
-//! stands is kept in the log, together with the message that it belongs to, so it goes on after a crash.
+//! The critic is asked *aside*: its reply is counted and logged, and stays out of the conversation.
+//! Where the step stands is kept in the log, together with the message that it belongs to, so it
+//! goes on after a crash.
 
 use std::error::Error;
 
 use async_trait::async_trait;
+use loopwright::message::UserMessage;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError, UserMessage};
+use loopwright::{Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError};
 
 struct Revise {
     rounds: u32,
@@ -20,14 +22,14 @@ impl BehaviorPattern for Revise {
         loop {
             let draft = step.ask().await?;
             let round: u32 = step.state("round").unwrap_or(0);
-            if draft.ended() || round == self.rounds {
+            if draft.should_stop() || round == self.rounds {
                 step.set_state("round", ()).await?;
-                return draft.into();
+                return draft.finish();
             }
             let question = UserMessage::from("Criticise the last answer in one sentence.");
-            let critique = step.ask_with(Ask::aside().model("critic").also(question)).await?;
-            if critique.ended() {
-                return critique.into();
+            let critique = step.ask_with(Ask::detached().model("critic").also(question)).await?;
+            if critique.should_stop() {
+                return critique.finish();
             }
             step.emit("critique", critique.text()).await?;
             let wish = UserMessage::from(format!("Revise it. A critic says: {}", critique.text()));
@@ -38,7 +40,8 @@ impl BehaviorPattern for Revise {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let writer = ["The sea is big.", "The sea is big and grey.", "Grey, the sea goes on."].map(Script::text);
+    let writer =
+        ["The sea is big.", "The sea is big and grey.", "Grey, the sea goes on."].map(Script::text);
     let critic = ["Which colour?", "Shorter, and begin with the colour."].map(Script::text);
     let agent = GenericAgent::builder(ScriptedModel::new(writer), Revise { rounds: 2 })
         .model_named("critic", ScriptedModel::new(critic))

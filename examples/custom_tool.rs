@@ -1,16 +1,17 @@
 //! A tool with state: a client of a (pretended) weather service with a cache, shared by all calls.
 //!
-//! `tool_with` clones its state into each call, so the state is an `Arc`. The arguments' type is what the model is told
-//! and what calls are validated against.
+//! `tool_with` clones its state into each call, so the state is an `Arc`. The arguments' type is
+//! what the model is told and what calls are validated against.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{Effect, GenericAgent, RunContext, ToolError, tool_with};
-use loopwright_patterns::GenericPattern;
+use loopwright::tool::Effect;
+use loopwright::{GenericAgent, RunContext, ToolError, tool_with};
 use serde_json::json;
 
 /// What would be an HTTP client.
@@ -35,7 +36,11 @@ impl WeatherClient {
         let degrees = match city {
             "Rome" => 30,
             "Oslo" => 12,
-            _ => return Err(ToolError::failed(format!("no station in `{city}`; there are Rome and Oslo"))),
+            _ => {
+                return Err(ToolError::failed(format!(
+                    "no station in `{city}`; there are Rome and Oslo"
+                )));
+            }
         };
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(city.to_owned(), degrees);
         Ok(degrees)

@@ -1,18 +1,20 @@
 //! The smallest agent: a model, a pattern, a prompt. The reply is printed as it streams.
 //!
-//! `cargo run --example hello` needs no key: `Offline` is a stand-in made of rules. For a real model put
-//! `loopwright_providers::resolve("openai/gpt-4o-mini", None)?` in its place.
+//! `cargo run --example hello` needs no key: `Offline` is a stand-in made of rules. For a real
+//! model put `loopwright::providers::resolve("openai/gpt-4o-mini", None)?` in its place.
 
 use std::error::Error;
 use std::io::Write;
 
-use loopwright::{AgentEvent, GenericAgent, RunContext, Update};
-use loopwright_patterns::GenericPattern;
-use loopwright_providers::Offline;
+use loopwright::event::Update;
+use loopwright::patterns::GenericPattern;
+use loopwright::providers::Offline;
+use loopwright::{AgentEvent, GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let agent = GenericAgent::builder(Offline::new(), GenericPattern).system("You are brief.").build()?;
+    let agent =
+        GenericAgent::builder(Offline::new(), GenericPattern).system("You are brief.").build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
 
     let mut run = handle.prompt_stream("Hello! What are you?").await?;
@@ -22,7 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 print!("{delta}");
                 std::io::stdout().flush()?;
             }
-            AgentEvent::AgentEnd(outcome) => println!("\n({:?}, {} tokens)", outcome.end, outcome.usage.total()),
+            AgentEvent::AgentEnd(outcome) => {
+                println!("\n({:?}, {} tokens)", outcome.end, outcome.usage.total())
+            }
             _ => {}
         }
     }

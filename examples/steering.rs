@@ -1,14 +1,16 @@
 //! Steering: what the user says while the agent works.
 //!
-//! A *steer* is heard before the next request, here after the tool that runs; a *follow-up* waits until the agent would
-//! stop; a steer that *interrupts* cuts the reply off in mid-sentence, and what was said so far is kept.
+//! A *steer* is heard before the next request, here after the tool that runs; a *follow-up* waits
+//! until the agent would stop; a steer that *interrupts* cuts the reply off in mid-sentence, and
+//! what was said so far is kept.
 
 use std::error::Error;
 use std::time::Duration;
 
+use loopwright::event::{InputEvent, Prompt, Update, Urgency};
+use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
-use loopwright::{AgentEvent, GenericAgent, InputEvent, Prompt, RunContext, Update, Urgency};
-use loopwright_patterns::PiPattern;
+use loopwright::{AgentEvent, GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -42,7 +44,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
             AgentEvent::MessageEnd { message } if message.as_tool_result().is_none() => {
-                let stop = message.as_assistant().map(|reply| format!(" ({:?})", reply.stop)).unwrap_or_default();
+                let stop = message
+                    .as_assistant()
+                    .map(|reply| format!(" ({:?})", reply.stop))
+                    .unwrap_or_default();
                 println!("{:?}: {}{stop}", message.role(), message.text());
             }
             AgentEvent::AgentEnd(outcome) => {

@@ -9,10 +9,15 @@ use std::sync::OnceLock;
 pub(crate) struct Encoded(OnceLock<(&'static str, Box<[u8]>)>);
 
 impl Encoded {
-    pub(crate) fn get(&self, codec: &'static str, encode: impl FnOnce() -> Vec<u8>) -> Cow<'_, [u8]> {
+    pub(crate) fn get(
+        &self,
+        codec: &'static str,
+        encode: impl FnOnce() -> Vec<u8>,
+    ) -> Cow<'_, [u8]> {
         let mut encode = Some(encode);
-        let (by, bytes) =
-            self.0.get_or_init(|| (codec, encode.take().map(|e| e().into_boxed_slice()).unwrap_or_default()));
+        let (by, bytes) = self.0.get_or_init(|| {
+            (codec, encode.take().map(|e| e().into_boxed_slice()).unwrap_or_default())
+        });
         match encode {
             Some(encode) if *by != codec => Cow::Owned(encode()),
             _ => Cow::Borrowed(bytes),

@@ -18,7 +18,8 @@ pub enum ToolError {
     /// It failed; the text tells the model why and what to do.
     #[error("{0}")]
     Failed(String),
-    /// It failed, and front ends can be told more than the model: `details` are those of the result.
+    /// It failed, and front ends can be told more than the model: `details` are those of the
+    /// result.
     #[error("{why}")]
     FailedWith {
         /// Tells the model why and what to do.
@@ -33,7 +34,7 @@ pub enum ToolError {
     /// tool is called again with the same call id, and
     /// [`ToolContext::answer`](crate::ToolContext::answer) has the answer.
     #[error("waiting for {}", .0.kind)]
-    Suspend(Need),
+    Suspend(ActionRequest),
 }
 
 impl ToolError {
@@ -45,7 +46,7 @@ impl ToolError {
 
 /// What a suspended tool needs from outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Need {
+pub struct ActionRequest {
     /// A name for the kind of need, such as `login`.
     pub kind: String,
     /// What to show.
@@ -101,13 +102,14 @@ pub enum ModelErrorKind {
     Timeout,
     /// The answer could not be understood.
     Protocol,
-    /// The server could not read what the model wrote, such as a call that is no JSON. The model has to be told.
+    /// The server could not read what the model wrote, such as a call that is no JSON. The model
+    /// has to be told.
     Malformed,
 }
 
 impl ModelErrorKind {
-    /// Whether the same request can succeed later. What is [`Malformed`](ModelErrorKind::Malformed) asks for another
-    /// one, which tells the model so.
+    /// Whether the same request can succeed later. What is [`Malformed`](ModelErrorKind::Malformed)
+    /// asks for another one, which tells the model so.
     pub fn is_retryable(self) -> bool {
         use ModelErrorKind::*;
         matches!(self, RateLimited | Overloaded | Network | Timeout | Protocol)
@@ -129,7 +131,9 @@ pub enum MemoryError {
         end: u64,
     },
     /// Another process, or another handle of this one, has the session open.
-    #[error("the session `{0}` is in use: wait until whoever has it open is done with it, or close it there")]
+    #[error(
+        "the session `{0}` is in use: wait until whoever has it open is done with it, or close it there"
+    )]
     InUse(Arc<str>),
     /// There is no such session.
     #[error("there is no session `{0}`")]
@@ -179,7 +183,9 @@ pub enum StepError {
     #[error("{0} is reached")]
     Limit(Limit),
     /// A pattern asked while calls have no result; `call_tools` comes first.
-    #[error("{0} tool call(s) of the last reply have no result yet: call_tools comes before the next request")]
+    #[error(
+        "{0} tool call(s) of the last reply have no result yet: call_tools comes before the next request"
+    )]
     BatchOpen(usize),
     /// There is nothing that a model could answer.
     #[error("there is nothing to answer: the conversation is empty or ends with the assistant")]

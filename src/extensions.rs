@@ -14,15 +14,18 @@ impl Extensions {
     pub fn new() -> Self {
         Self::default()
     }
+
     /// With a value, which takes the place of another one of its type.
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
         Arc::make_mut(self.0.get_or_insert_default()).insert(TypeId::of::<T>(), Arc::new(value));
         self
     }
+
     /// The value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
     }
+
     /// These values over those of `below`.
     pub fn over(&self, below: &Extensions) -> Extensions {
         match (&self.0, &below.0) {

@@ -54,6 +54,7 @@ macro_rules! numbered {
             fn schema_name() -> Cow<'static, str> {
                 stringify!($name).into()
             }
+
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({ "type": "string", "pattern": concat!("^", $letter, "[0-9]+$") })
             }

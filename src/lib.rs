@@ -1,9 +1,9 @@
 //! The runtime where you write the loop.
 //!
-//! A [`GenericAgent`] runs an input/output event loop. For each input it hands a [`StepContext`] to a
-//! [`BehaviorPattern`], which is ordinary async Rust that reads like the diagram of its loop. The engine
-//! owns what every loop needs: streaming, tool calls that are validated and always answered, human
-//! confirmation that survives a restart, steering while the agent works, memory, limits.
+//! A [`GenericAgent`] runs an input/output event loop. For each input it hands a [`StepContext`] to
+//! a [`BehaviorPattern`], which is ordinary async Rust that reads like the diagram of its loop. The
+//! engine owns what every loop needs: streaming, tool calls that are validated and always answered,
+//! human confirmation that survives a restart, steering while the agent works, memory, limits.
 //!
 //! ```text
 //!            inputs                                      events
@@ -32,14 +32,16 @@
 //!
 //! # The seams
 //!
-//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log and a [`MemoryStore`]
-//! the logs of many, [`Compact`] says what a long conversation may leave out, and [`BehaviorPattern`] is the loop.
-//! Every reply streams: whoever wants whole messages reads `message_end`
-//! events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
+//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log and a
+//! [`SessionStore`] the logs of many, [`CompactionPolicy`] says what a long conversation may leave
+//! out, and [`BehaviorPattern`] is the loop. Every reply streams: whoever wants whole messages
+//! reads `message_end` events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
 //!
 //! ```
-//! use loopwright::testing::{Script, ScriptedModel};
-//! use loopwright::*;
+//! use loopwright_core::testing::{Script, ScriptedModel};
+//! use loopwright_core::{
+//!     AgentEvent, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
+//! };
 //!
 //! /// Asks once, calls the tools of the reply, and answers with what they returned.
 //! struct Once;
@@ -49,8 +51,8 @@
 //!     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
 //!         step.take_input().await?;
 //!         let reply = step.ask().await?;
-//!         if reply.ended() {
-//!             return reply.into();
+//!         if reply.should_stop() {
+//!             return reply.finish();
 //!         }
 //!         match step.call_tools(&reply).await? {
 //!             batch if batch.awaits_user() => Ok(StepEnd::AwaitingAction),
@@ -71,99 +73,54 @@
 //!
 //! Where things are, what always holds and what is deliberately absent is in `ARCHITECTURE.md`.
 
-/// The README's example is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;
-
-mod agent;
-mod ambient;
-mod aside;
-mod ask;
-mod assemble;
-mod batch;
-mod builder;
-mod calls;
-mod compact;
-mod compaction;
-mod config;
-mod context;
-mod crew;
+pub mod agent;
 mod encoded;
+mod environment;
 mod error;
-mod event;
 mod extensions;
-mod fold;
-mod handle;
-mod hear;
-mod hooks;
-mod hub;
 mod ids;
-mod input;
-mod item;
 mod limits;
-mod memory;
-mod message;
-mod model;
-mod partial;
-mod past;
-mod pattern;
-mod queue;
-mod run;
-mod schema;
+pub mod log;
+pub mod message;
+pub mod model;
+pub mod pattern;
 mod session;
-mod settle;
-mod state;
-mod step;
-mod store;
-mod stream;
-mod task;
 pub mod testing;
-mod tool;
-mod tool_fn;
-mod toolbox;
-mod turn;
+pub mod tool;
 
-pub use agent::{GenericAgent, RunContext};
-pub use ambient::{Ambient, SystemAmbient};
-pub use ask::{Ask, Reply};
-pub use batch::BatchEnd;
-pub use builder::AgentBuilder;
-pub use compact::{Compact, CompactCause, CompactContext, CompactPlan, Compaction, Replacement, SummaryRequest};
-pub use config::WhileAwaiting;
-pub use context::AgentContext;
-pub use error::{
-    AgentError, InputError, MemoryError, ModelError, ModelErrorKind, Need, StepError, ToolError, ToolboxError,
-};
-pub use event::{AgentEvent, EndKind, Envelope, ExternalAction, Parent, Role, RunCause, RunOutcome, Update};
-pub use extensions::Extensions;
-pub use handle::AgentHandle;
-pub use hooks::{
-    BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm, FnHandleBeforeEnd,
-    FnHandleStepTextPart, FnPrepareTools, FnTransformContext, PrepareTools, TextAction, TextPart, ToolCallInfo,
-};
-pub use hub::EventStream;
-pub use input::{ActionResult, Decision, InputEvent, Lane, Prompt, QueueMode, Urgency};
-pub use item::Item;
-pub use limits::{Limit, Limits};
-pub use memory::{InMemory, Memory};
-pub use message::{
-    AssistantMessage, Body, CallId, Content, CustomMessage, History, InputId, Message, MessageId, Part, ResultStatus,
-    RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
-};
-pub use model::{
-    BlockKind, ChatModel, ChatRequest, LongPrices, ModelEvent, ModelInfo, OutputSchema, Prices, ThinkingLevel,
-    ToolChoice, ToolList,
-};
-pub use partial::PartialJson;
-pub use past::{Branch, Past};
-pub use pattern::{BehaviorPattern, StepEnd};
-pub use state::AgentState;
-pub use step::{Remember, StepContext};
-pub use store::{Found, InMemoryStore, MemoryStore, PendingAction, PendingFilter, SessionInfo};
-pub use tool::{
-    Answer, Approval, ApprovalPredicate, Effect, Progress, Tool, ToolContext, ToolOutput, ToolSource, ToolSpec,
-    ToolUpdate,
-};
-pub use tool_fn::{FnTool, tool_fn, tool_with};
-pub use toolbox::Toolbox;
+/// What goes into a session and what comes out of it.
+pub mod event {
+    pub use crate::log::event::{
+        AgentEvent, Envelope, ExternalAction, Parent, Role, RunCause, RunOutcome, RunStatus,
+    };
+    pub use crate::log::input::{
+        ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode, Urgency,
+    };
+    pub use crate::model::Update;
+    pub use crate::session::hub::EventStream;
+}
+
+/// Functions that see and change what an agent does, without a pattern of their own.
+pub mod hooks {
+    pub use crate::session::hooks::{
+        BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm,
+        FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools, FnTransformContext, PrepareTools,
+        TextAction, TextPart, ToolCallInfo,
+    };
+}
+
+/// Keeping a long conversation inside the model's context window.
+pub mod compaction {
+    pub use crate::log::compaction::{
+        Compaction, CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy,
+        Replacement, SummaryRequest,
+    };
+}
+
+pub use agent::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
+pub use event::{AgentEvent, EventStream};
+pub use log::{Memory, SessionStore};
+pub use message::Message;
+pub use model::ChatModel;
+pub use pattern::{AgentContext, Ask, BehaviorPattern, Reply, StepContext, StepEnd, StepError};
+pub use tool::{Tool, ToolContext, ToolError, ToolOutput, tool_fn, tool_with};

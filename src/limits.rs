@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// What a run may use before it ends with `limit`. Each budget is checked before a model
 /// request, never in the middle of one, so a run can overshoot by one request.
 ///
-/// Tokens and cost are those of replies that were completed. Few providers tell what a failed request used, so attempts
-/// that failed, were withdrawn or cut off count nothing, even where they are paid for; they do count as time.
+/// Tokens and cost are those of replies that were completed. Few providers tell what a failed
+/// request used, so attempts that failed, were withdrawn or cut off count nothing, even where they
+/// are paid for; they do count as time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -17,10 +18,11 @@ pub struct Limits {
     pub turns: u32,
     /// Tokens of all requests together; unlimited by default.
     pub tokens: Option<u64>,
-    /// US dollars of all requests together; unlimited by default. A model without known prices is refused.
+    /// US dollars of all requests together; unlimited by default. A model without known prices is
+    /// refused.
     pub cost: Option<f64>,
-    /// Time on the clock, that of the runs before an answer or `Continue` included; unlimited by default.
-    /// Reaching it cuts the run off at once.
+    /// Time on the clock, that of the runs before an answer or `Continue` included; unlimited by
+    /// default. Reaching it cuts the run off at once.
     pub wall_time: Option<Duration>,
     /// Time for one tool call that sets no timeout of its own, 120 s by default.
     pub tool_time: Duration,
@@ -54,36 +56,43 @@ impl Limits {
         self.turns = turns;
         self
     }
+
     /// At most about this many tokens.
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
+
     /// At most about this many US dollars.
     pub fn cost(mut self, dollars: f64) -> Self {
         self.cost = Some(dollars);
         self
     }
+
     /// At most this long.
     pub fn wall_time(mut self, time: Duration) -> Self {
         self.wall_time = Some(time);
         self
     }
+
     /// At most this long per tool call that sets no timeout of its own.
     pub fn tool_time(mut self, time: Duration) -> Self {
         self.tool_time = time;
         self
     }
+
     /// At most this many bytes of text per tool result.
     pub fn tool_result_bytes(mut self, bytes: usize) -> Self {
         self.tool_result_bytes = bytes;
         self
     }
+
     /// At most this many calls of a batch at the same time (at least one).
     pub fn parallel_calls(mut self, calls: usize) -> Self {
         self.parallel_calls = calls.max(1);
         self
     }
+
     /// Send an answer that does not fit the output schema back this often.
     pub fn output_retries(mut self, times: u32) -> Self {
         self.output_retries = times;

@@ -24,7 +24,7 @@ pub struct Message {
     pub id: MessageId,
     /// What it says, and who says it.
     #[serde(flatten)]
-    pub body: Body,
+    pub body: MessageKind,
     /// Bytes that a codec made of it; see [`Message::encode_once`].
     #[serde(skip)]
     encoded: Encoded,
@@ -33,7 +33,7 @@ pub struct Message {
 /// Who speaks, and what is said. Serialised with `role`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub enum Body {
+pub enum MessageKind {
     /// The user, or the host on the user's behalf.
     User(UserMessage),
     /// The model.
@@ -47,7 +47,7 @@ pub enum Body {
 
 impl Message {
     /// A message with the given number.
-    pub fn new(id: MessageId, body: impl Into<Body>) -> Self {
+    pub fn new(id: MessageId, body: impl Into<MessageKind>) -> Self {
         Message { id, body: body.into(), encoded: Encoded::default() }
     }
 
@@ -56,21 +56,26 @@ impl Message {
     /// The first codec to ask has its bytes kept with the message; another codec (after a change
     /// of provider) encodes anew each time. `codec` names a wire format *and* every setting that
     /// changes its bytes.
-    pub fn encode_once(&self, codec: &'static str, encode: impl FnOnce() -> Vec<u8>) -> Cow<'_, [u8]> {
+    pub fn encode_once(
+        &self,
+        codec: &'static str,
+        encode: impl FnOnce() -> Vec<u8>,
+    ) -> Cow<'_, [u8]> {
         self.encoded.get(codec, encode)
     }
 
     /// All text of the message, its parts joined; empty if there is none.
     pub fn text(&self) -> String {
         match &self.body {
-            Body::User(m) => join_text(&m.content),
-            Body::Assistant(m) => m.text(),
-            Body::ToolResult(m) => m.text(),
-            Body::Custom(_) => String::new(),
+            MessageKind::User(m) => join_text(&m.content),
+            MessageKind::Assistant(m) => m.text(),
+            MessageKind::ToolResult(m) => m.text(),
+            MessageKind::Custom(_) => String::new(),
         }
     }
 
-    /// Whether its text contains all of these words, which are in small letters, whatever the case; never without a word.
+    /// Whether its text contains all of these words, which are in small letters, whatever the case;
+    /// never without a word.
     pub fn has_words(&self, words: &[String]) -> bool {
         if words.is_empty() {
             return false;
@@ -81,20 +86,20 @@ impl Message {
 
     /// The assistant's message, if it is one.
     pub fn as_assistant(&self) -> Option<&AssistantMessage> {
-        if let Body::Assistant(m) = &self.body { Some(m) } else { None }
+        if let MessageKind::Assistant(m) = &self.body { Some(m) } else { None }
     }
 
     /// The tool result, if it is one.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
-        if let Body::ToolResult(m) = &self.body { Some(m) } else { None }
+        if let MessageKind::ToolResult(m) = &self.body { Some(m) } else { None }
     }
 
     /// Whether a model is shown it by default: not the application's own messages, and not
     /// replies that were aborted or ended in an error.
     pub fn is_for_model(&self) -> bool {
         match &self.body {
-            Body::Custom(_) => false,
-            Body::Assistant(m) => !matches!(m.stop, StopReason::Aborted | StopReason::Error),
+            MessageKind::Custom(_) => false,
+            MessageKind::Assistant(m) => !matches!(m.stop, StopReason::Aborted | StopReason::Error),
             _ => true,
         }
     }
@@ -124,6 +129,7 @@ impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Content::Text { text: text.into() }
     }
+
     /// An image of this media type, its bytes in base64.
     pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
         Content::Image { media_type: media_type.into(), data: data.into() }
@@ -164,7 +170,7 @@ impl UserMessage {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantMessage {
     /// Text, thinking and tool calls, in the order in which they began.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
     /// Why the reply ended.
     pub stop: StopReason,
     /// The model that said it, as `provider/name`; signatures are valid for this model only.
@@ -177,14 +183,17 @@ pub struct AssistantMessage {
 impl AssistantMessage {
     /// Its text parts, joined.
     pub fn text(&self) -> String {
-        let texts =
-            self.parts.iter().filter_map(|p| if let Part::Text { text, .. } = p { Some(text.as_str()) } else { None });
+        let texts = self.parts.iter().filter_map(|p| {
+            if let ContentPart::Text { text, .. } = p { Some(text.as_str()) } else { None }
+        });
         texts.collect()
     }
 
     /// Its tool calls, in source order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.parts.iter().filter_map(|p| if let Part::ToolCall(call) = p { Some(call) } else { None })
+        self.parts
+            .iter()
+            .filter_map(|p| if let ContentPart::ToolCall(call) = p { Some(call) } else { None })
     }
 }
 
@@ -193,7 +202,7 @@ impl AssistantMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Part {
+pub enum ContentPart {
     /// Text for the user.
     Text {
         /// The text.
@@ -242,7 +251,7 @@ pub enum StopReason {
     Length,
     /// The provider's filter cut it off.
     ContentFilter,
-    /// A steer with [`Urgency::Interrupt`](crate::Urgency::Interrupt) cut it off.
+    /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cut it off.
     Interrupted,
     /// An abort cut it off.
     Aborted,
@@ -311,9 +320,9 @@ pub struct CustomMessage {
 
 macro_rules! body_from {
     ($($variant:ident: $type:ty),*) => {$(
-        impl From<$type> for Body {
+        impl From<$type> for MessageKind {
             fn from(message: $type) -> Self {
-                Body::$variant(message)
+                MessageKind::$variant(message)
             }
         }
     )*};
@@ -340,7 +349,9 @@ pub struct Usage {
 impl Usage {
     /// Input, output, cache reads and cache writes together.
     pub fn total(&self) -> u64 {
-        [self.output, self.cache_read, self.cache_write].into_iter().fold(self.input, u64::saturating_add)
+        [self.output, self.cache_read, self.cache_write]
+            .into_iter()
+            .fold(self.input, u64::saturating_add)
     }
 }
 

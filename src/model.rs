@@ -1,16 +1,21 @@
 //! The model seam: [`ChatModel`], what it is asked and what it streams.
 
-use std::borrow::Cow;
+pub(crate) mod assemble;
+pub(crate) mod partial;
+pub(crate) mod update;
+
+pub use crate::error::{ModelError, ModelErrorKind};
+pub use partial::PartialJson;
+pub use update::Update;
+
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::encoded::Encoded;
-use crate::error::ModelError;
 use crate::message::{History, MessageId, StopReason, Usage};
-use crate::tool::ToolSpec;
+use crate::tool::ToolList;
 
 /// A chat model: one request in, one stream of events out.
 ///
@@ -18,7 +23,8 @@ use crate::tool::ToolSpec;
 /// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
 /// folds the stream.
 pub trait ChatModel: Send + Sync {
-    /// Which model this is, and what is known of it. One that asks several models says what holds whichever answers.
+    /// Which model this is, and what is known of it. One that asks several models says what holds
+    /// whichever answers.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
@@ -33,6 +39,7 @@ impl<M: ChatModel + ?Sized> ChatModel for Arc<M> {
     fn info(&self) -> &ModelInfo {
         (**self).info()
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         (**self).stream(request)
     }
@@ -42,6 +49,7 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
     fn info(&self) -> &ModelInfo {
         (**self).info()
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         (**self).stream(request)
     }
@@ -74,23 +82,34 @@ impl ModelInfo {
     /// A model of which only the name is known, as `provider/name`.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         let id = id.into();
-        ModelInfo { id, prices: None, context_window: None, max_output: None, thinking: None, images: None }
+        ModelInfo {
+            id,
+            prices: None,
+            context_window: None,
+            max_output: None,
+            thinking: None,
+            images: None,
+        }
     }
+
     /// With its prices.
     pub fn with_prices(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
         self
     }
+
     /// With its context window, in tokens.
     pub fn with_context_window(mut self, tokens: u64) -> Self {
         self.context_window = Some(tokens);
         self
     }
+
     /// With the most tokens of a reply.
     pub fn with_max_output(mut self, tokens: u64) -> Self {
         self.max_output = Some(tokens);
         self
     }
+
     /// What `usage` costs, in US dollars, if the prices are known.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         self.prices.map(|prices| prices.cost(usage))
@@ -115,12 +134,13 @@ pub struct Prices {
 
 /// US dollars per million tokens of a request whose input is long.
 ///
-/// What is compared is a reply's [`Usage`]. Where a provider paused the turn in its middle, and several requests made
-/// one reply, that is their sum, though the provider compares each: such a reply may be priced as long where none of
-/// them is, and so too high, but never too low.
+/// What is compared is a reply's [`Usage`]. Where a provider paused the turn in its middle, and
+/// several requests made one reply, that is their sum, though the provider compares each: such a
+/// reply may be priced as long where none of them is, and so too high, but never too low.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LongPrices {
-    /// With more tokens of input than this, cached ones included, the whole request has these prices.
+    /// With more tokens of input than this, cached ones included, the whole request has these
+    /// prices.
     pub over: u64,
     /// Input.
     pub input: f64,
@@ -137,7 +157,9 @@ impl Prices {
     pub fn cost(&self, usage: &Usage) -> f64 {
         let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         let [input, output, cache_read, cache_write] = match self.long {
-            Some(long) if prompt > long.over => [long.input, long.output, long.cache_read, long.cache_write],
+            Some(long) if prompt > long.over => {
+                [long.input, long.output, long.cache_read, long.cache_write]
+            }
             _ => [self.input, self.output, self.cache_read, self.cache_write],
         };
         let parts = [
@@ -194,31 +216,6 @@ pub struct OutputSchema {
     pub schema: Value,
 }
 
-/// The tools of a request, encoded at most once per codec while they stay the same.
-#[derive(Debug, Clone, Default)]
-pub struct ToolList {
-    specs: Vec<Arc<ToolSpec>>,
-    encoded: Encoded,
-}
-
-impl ToolList {
-    /// A list of these tools.
-    pub fn new(specs: Vec<Arc<ToolSpec>>) -> Self {
-        ToolList { specs, encoded: Encoded::default() }
-    }
-    /// The list as `codec` writes it; see [`Message::encode_once`](crate::Message::encode_once).
-    pub fn encode_once(&self, codec: &'static str, encode: impl FnOnce() -> Vec<u8>) -> Cow<'_, [u8]> {
-        self.encoded.get(codec, encode)
-    }
-}
-
-impl std::ops::Deref for ToolList {
-    type Target = [Arc<ToolSpec>];
-    fn deref(&self) -> &Self::Target {
-        &self.specs
-    }
-}
-
 /// One request to a model. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -241,9 +238,9 @@ pub struct ChatRequest {
     pub temperature: Option<f32>,
     /// The session, for providers that cache or trace by it.
     pub session: Arc<str>,
-    /// The message that last took the place of others, where the conversation was compacted. A reply with a smaller number
-    /// was made of a past that the request does not show: a provider that binds thoughts to their past leaves its
-    /// thoughts out.
+    /// The message that last took the place of others, where the conversation was compacted. A
+    /// reply with a smaller number was made of a past that the request does not show: a provider
+    /// that binds thoughts to their past leaves its thoughts out.
     pub compacted: Option<MessageId>,
 }
 
@@ -255,9 +252,10 @@ pub struct ChatRequest {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// Which model says what follows, until another is named. A decorator over several models names the one that it
-    /// asks at the beginning of each attempt, since replies go back with their signatures to the model that gave them,
-    /// and cost what that one costs. Without it, it is that of [`ChatModel::info`].
+    /// Which model says what follows, until another is named. A decorator over several models names
+    /// the one that it asks at the beginning of each attempt, since replies go back with their
+    /// signatures to the model that gave them, and cost what that one costs. Without it, it is that
+    /// of [`ChatModel::info`].
     AnsweredBy(Arc<ModelInfo>),
     /// A block begins.
     BlockStart {
@@ -290,8 +288,8 @@ pub enum ModelEvent {
         /// Tokens used.
         usage: Usage,
     },
-    /// The request failed. An error carries no usage: what the provider charges for a reply that fails, or that is
-    /// [withdrawn](ModelEvent::Withdrawn), is counted nowhere.
+    /// The request failed. An error carries no usage: what the provider charges for a reply that
+    /// fails, or that is [withdrawn](ModelEvent::Withdrawn), is counted nowhere.
     Error(ModelError),
 }
 
@@ -318,9 +316,18 @@ mod tests {
 
     #[test]
     fn a_long_request_has_prices_of_its_own() {
-        let long = LongPrices { over: 100, input: 2e6, output: 20e6, cache_read: 0.2e6, cache_write: 4e6 };
-        let prices = Prices { input: 1e6, output: 10e6, cache_read: 0.1e6, cache_write: 3e6, long: Some(long) };
-        let cost = |cache_read| prices.cost(&Usage { input: 40, output: 1, cache_read, cache_write: 10, reasoning: 0 });
+        let long =
+            LongPrices { over: 100, input: 2e6, output: 20e6, cache_read: 0.2e6, cache_write: 4e6 };
+        let prices = Prices {
+            input: 1e6,
+            output: 10e6,
+            cache_read: 0.1e6,
+            cache_write: 3e6,
+            long: Some(long),
+        };
+        let cost = |cache_read| {
+            prices.cost(&Usage { input: 40, output: 1, cache_read, cache_write: 10, reasoning: 0 })
+        };
         assert_eq!(cost(50), 40.0 + 10.0 + 5.0 + 30.0);
         assert_eq!(cost(60), 80.0 + 20.0 + 12.0 + 40.0);
     }

@@ -1,10 +1,15 @@
 //! The seam for loops: [`BehaviorPattern`].
 
-use async_trait::async_trait;
+pub(crate) mod context;
+pub(crate) mod step;
 
-use crate::ask::Reply;
-use crate::error::StepError;
-use crate::step::StepContext;
+pub use crate::error::StepError;
+pub use crate::session::ask::{Ask, Reply};
+pub use crate::session::batch::BatchOutcome;
+pub use context::AgentContext;
+pub use step::{Remember, StepContext};
+
+use async_trait::async_trait;
 
 /// How an agent behaves: the loop between the user, the model and the tools.
 ///
@@ -34,6 +39,7 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
     fn system_instruction(&self, header: &str) -> String {
         (**self).system_instruction(header)
     }
+
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         (**self).next_step(step).await
     }
@@ -49,8 +55,10 @@ pub enum StepEnd {
     AwaitingAction,
 }
 
-impl From<Reply> for Result<StepEnd, StepError> {
-    fn from(reply: Reply) -> Self {
-        reply.error().map_or(Ok(StepEnd::Done), |error| Err(StepError::Model(error.clone())))
+impl Reply {
+    /// Returns the value that ends the step after a reply for which [`Reply::should_stop`] is true:
+    /// the model's error, or `Done` if a hook ended the run.
+    pub fn finish(self) -> Result<StepEnd, StepError> {
+        self.error().map_or(Ok(StepEnd::Done), |error| Err(StepError::Model(error.clone())))
     }
 }

@@ -5,6 +5,20 @@
 //! itself is kept here, so that dropping the pattern cannot drop it half-way), and everything that
 //! follows from it happens when it is *applied*, at once.
 
+pub(crate) mod ask;
+pub(crate) mod batch;
+pub(crate) mod close;
+pub(crate) mod compaction;
+pub(crate) mod config;
+pub(crate) mod detached;
+pub(crate) mod handle;
+pub(crate) mod hooks;
+pub(crate) mod hub;
+pub(crate) mod inbox;
+pub(crate) mod running;
+pub(crate) mod state;
+pub(crate) mod stream;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,22 +29,24 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::assemble::Assembler;
-use crate::compact::Compaction;
-use crate::config::Config;
-use crate::crew::Crew;
 use crate::error::{InputError, MemoryError, StepError};
-use crate::event::{AgentEvent, Update};
 use crate::extensions::Extensions;
-use crate::fold::{Fold, Tail};
-use crate::hub::{Hub, Subscriber};
-use crate::input::InputEvent;
-use crate::item::Item;
-use crate::memory::Memory;
-use crate::message::{Body, InputId, Message, MessageId, Part, StopReason, Usage};
-use crate::model::{ModelInfo, ToolList};
-use crate::state::AgentState;
-use crate::toolbox::Toolbox;
+use crate::log::compaction::Compaction;
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::log::fold::{Fold, Tail};
+use crate::log::input::InputEvent;
+use crate::log::memory::Memory;
+use crate::message::{ContentPart, InputId, Message, MessageId, MessageKind, StopReason, Usage};
+use crate::model::ModelInfo;
+use crate::model::Update;
+use crate::model::assemble::Assembler;
+use crate::session::config::Config;
+use crate::session::hub::{Hub, Subscriber};
+use crate::session::running::Crew;
+use crate::session::state::AgentState;
+use crate::tool::ToolList;
+use crate::tool::toolbox::Toolbox;
 
 pub(crate) type Ack<T> = oneshot::Sender<T>;
 
@@ -79,7 +95,8 @@ pub(crate) struct Compacting {
     pub(crate) told: Option<Result<Vec<Arc<Compaction>>, InputError>>,
     /// Tokens of these tools and the system prompt, by estimate.
     pub(crate) overhead: Option<(Arc<ToolList>, u64)>,
-    /// How large the conversation was when a summary of it that could wait was paid for and not had.
+    /// How large the conversation was when a summary of it that could wait was paid for and not
+    /// had.
     pub(crate) unsummarised: Option<u64>,
 }
 
@@ -95,7 +112,7 @@ pub(crate) struct Partial {
 
 /// Items on their way into the log, and who waits for them.
 struct Write {
-    items: Arc<[Item]>,
+    items: Arc<[LogEntry]>,
     then: Vec<Then>,
     done: BoxFuture<'static, Result<(), MemoryError>>,
 }
@@ -119,7 +136,7 @@ pub(crate) struct Session {
     pub(crate) compacting: Compacting,
     pub(crate) partial: Option<Partial>,
     /// A complete reply that a hook still looks at: written together with what the hook says.
-    pub(crate) heard_out: Option<Item>,
+    pub(crate) heard_out: Option<LogEntry>,
     pub(crate) crew: Crew,
     /// Cancelled when the run is aborted or cut off.
     pub(crate) cancel: CancellationToken,
@@ -128,7 +145,7 @@ pub(crate) struct Session {
     /// The tools of the last request, so that the same ones are encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
     numbered: u64,
-    staged: Vec<Item>,
+    staged: Vec<LogEntry>,
     then: Vec<Then>,
 }
 
@@ -173,7 +190,7 @@ impl Session {
     /// Folds the log and takes the session over, with these settings of the host if there are any.
     pub(crate) async fn open(&mut self, settings: Option<Arc<Value>>) -> Result<(), MemoryError> {
         for item in self.memory.load(0).await? {
-            if let Item::RunStarted { run, .. } = &item {
+            if let LogEntry::RunStarted { run, .. } = &item {
                 self.hub.set_run(*run);
             }
             let hub = &mut self.hub;
@@ -181,14 +198,14 @@ impl Session {
         }
         self.interrupted = self.fold.run.is_some();
         let lost = self.fold.requested;
-        let time = self.config.ambient.now();
-        self.stage(Item::Opened { epoch: self.fold.epoch + 1, time });
+        let time = self.config.environment.now();
+        self.stage(LogEntry::Opened { epoch: self.fold.epoch + 1, time });
         if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
-            self.stage(Item::Settings { settings });
+            self.stage(LogEntry::Settings { settings });
         }
-        self.flush()
-            .await
-            .map_err(|e| if let StepError::Memory(e) = e { e } else { MemoryError::Failed(e.to_string()) })?;
+        self.flush().await.map_err(|e| {
+            if let StepError::Memory(e) = e { e } else { MemoryError::Failed(e.to_string()) }
+        })?;
         if let Some(message_id) = lost {
             self.hub.overlay(AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn });
         }
@@ -198,7 +215,7 @@ impl Session {
     // ---- the one way to change anything -------------------------------------------------------
 
     /// Never awaits: between taking something from a channel and staging it nothing can be lost.
-    pub(crate) fn stage(&mut self, item: Item) {
+    pub(crate) fn stage(&mut self, item: LogEntry) {
         self.staged.push(item);
     }
 
@@ -207,11 +224,15 @@ impl Session {
     }
 
     /// Called once what has been staged is in the log, or could not be written.
-    pub(crate) fn when_written(&mut self, then: impl FnOnce(Result<(), MemoryError>) + Send + 'static) {
+    pub(crate) fn when_written(
+        &mut self,
+        then: impl FnOnce(Result<(), MemoryError>) + Send + 'static,
+    ) {
         self.then.push(Box::new(then));
     }
 
-    /// Memory first, then RAM, then the events that tell of it. Dropped, it goes on at the next call.
+    /// Memory first, then RAM, then the events that tell of it. Dropped, it goes on at the next
+    /// call.
     pub(crate) async fn flush(&mut self) -> Result<(), StepError> {
         while self.write.is_some() || !self.staged.is_empty() || !self.then.is_empty() {
             let result = self.write().await;
@@ -220,15 +241,21 @@ impl Session {
         Ok(())
     }
 
-    /// The first half of a flush: one append of all that is staged. [`Session::written`] is the other.
+    /// The first half of a flush: one append of all that is staged. [`Session::written`] is the
+    /// other.
     pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
         let write = self.write.get_or_insert_with(|| {
-            let items: Arc<[Item]> = std::mem::take(&mut self.staged).into();
+            let items: Arc<[LogEntry]> = std::mem::take(&mut self.staged).into();
             let (memory, at, append) = (self.memory.clone(), self.fold.len, items.clone());
-            let work = async move { if append.is_empty() { Ok(()) } else { memory.append(at, append).await } };
-            // A panicking memory has failed; if the write took place all the same, the next append finds out.
+            let work = async move {
+                if append.is_empty() { Ok(()) } else { memory.append(at, append).await }
+            };
+            // A panicking memory has failed; if the write took place all the same, the next append
+            // finds out.
             let failed = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
-            let done = Box::pin(AssertUnwindSafe(work).catch_unwind().map(move |done| done.unwrap_or_else(failed)));
+            let done = Box::pin(
+                AssertUnwindSafe(work).catch_unwind().map(move |done| done.unwrap_or_else(failed)),
+            );
             Write { items, then: std::mem::take(&mut self.then), done }
         });
         (&mut write.done).await
@@ -236,7 +263,9 @@ impl Session {
 
     /// What follows from a write, all at once.
     pub(crate) fn written(&mut self, result: Result<(), MemoryError>) -> Result<(), StepError> {
-        let Some(write) = self.write.take() else { return Ok(()) };
+        let Some(write) = self.write.take() else {
+            return Ok(());
+        };
         if result.is_ok() {
             write.items.iter().for_each(|item| self.apply(item));
         }
@@ -244,13 +273,13 @@ impl Session {
         Ok(result?)
     }
 
-    pub(crate) async fn commit(&mut self, item: Item) -> Result<(), StepError> {
+    pub(crate) async fn commit(&mut self, item: LogEntry) -> Result<(), StepError> {
         self.stage(item);
         self.flush().await
     }
 
-    fn apply(&mut self, item: &Item) {
-        if let Item::RunStarted { run, .. } = item {
+    fn apply(&mut self, item: &LogEntry) {
+        if let LogEntry::RunStarted { run, .. } = item {
             self.hub.set_run(*run);
         }
         let hub = &mut self.hub;
@@ -263,14 +292,19 @@ impl Session {
         MessageId(self.numbered)
     }
 
-    pub(crate) fn message(&mut self, body: impl Into<Body>) -> Arc<Message> {
+    pub(crate) fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
         Arc::new(Message::new(self.next_message(), body))
     }
 
     /// What a model could say next. A custom message counts where a hook may turn it into another.
     pub(crate) fn tail(&self) -> Tail {
-        let custom = matches!(self.fold.history.last().map(|m| &m.body), Some(Body::Custom(_)));
-        if custom && self.config.hooks.convert_to_llm.is_some() { Tail::Answerable } else { self.fold.tail() }
+        let custom =
+            matches!(self.fold.history.last().map(|m| &m.body), Some(MessageKind::Custom(_)));
+        if custom && self.config.hooks.convert_to_llm.is_some() {
+            Tail::Answerable
+        } else {
+            self.fold.tail()
+        }
     }
 
     /// Asks the sources for their tools, at the start of a run.
@@ -282,8 +316,10 @@ impl Session {
         let mut tools = config.tools.clone();
         for (prefix, source) in &config.sources {
             let failed = |why: String| StepError::ToolSource { source_name: prefix.clone(), why };
-            let listed = self.hearing(source.tools()).await?.map_err(|e| failed(e.to_string()))?;
-            tools = tools.with_source(prefix, listed, &self.tools).map_err(|e| failed(e.to_string()))?;
+            let listed = self.wait_for(source.tools()).await?.map_err(|e| failed(e.to_string()))?;
+            tools = tools
+                .with_source(prefix, listed, &self.tools)
+                .map_err(|e| failed(e.to_string()))?;
         }
         self.tools = tools;
         Ok(())
@@ -292,7 +328,12 @@ impl Session {
     // ---- what is told --------------------------------------------------------------------------
 
     /// The reply that streamed as a message, as far as it came; withdrawn if nothing was said.
-    pub(crate) fn close_reply(&mut self, partial: Partial, stop: StopReason, usage: Usage) -> Option<Arc<Message>> {
+    pub(crate) fn close_reply(
+        &mut self,
+        partial: Partial,
+        stop: StopReason,
+        usage: Usage,
+    ) -> Option<Arc<Message>> {
         let Partial { id, model, mut reply, held } = partial;
         for (block, text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
             if let Ok(update) = reply.delta(block, text) {
@@ -300,12 +341,13 @@ impl Session {
             }
         }
         let Some(mut reply) = reply.finish(stop, model.id.clone(), usage) else {
-            self.hub.overlay(AgentEvent::MessageUpdate { message_id: id, update: Update::Withdrawn });
+            self.hub
+                .overlay(AgentEvent::MessageUpdate { message_id: id, update: Update::Withdrawn });
             return None;
         };
         let mut taken = Vec::new();
         for part in &mut reply.parts {
-            if let Part::ToolCall(call) = part {
+            if let ContentPart::ToolCall(call) = part {
                 call.id = self.fold.unique_call_id(&call.id, &taken);
                 taken.push(call.id.clone());
             }

@@ -1,10 +1,10 @@
-//! Testing agents: a scripted model, gates, faults, crashes at every item, replays of logs, checks of events and
-//! transcripts.
+//! Testing agents: a scripted model, gates, faults, crashes at every item, replays of logs, checks
+//! of events and transcripts.
 //!
 //! Everything here works under tokio's paused time, so tests need no sleeps:
 //!
 //! ```
-//! # use loopwright::*;
+//! # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 //! # struct Once;
 //! # #[async_trait::async_trait]
 //! # impl BehaviorPattern for Once {
@@ -14,13 +14,13 @@
 //! #         Ok(StepEnd::Done)
 //! #     }
 //! # }
-//! use loopwright::testing::{self, Rig, Script};
+//! use loopwright_core::testing::{self, Harness, Script};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let mut rig = Rig::new(Once, [Script::text("Hello.")], |agent| agent).await;
-//! let outcome = rig.handle.prompt("Say hello.").await.unwrap();
+//! let mut harness = Harness::new(Once, [Script::text("Hello.")], |agent| agent).await;
+//! let outcome = harness.handle.prompt("Say hello.").await.unwrap();
 //! assert_eq!(outcome.text, "Hello.");
-//! testing::check_events(&rig.told()).unwrap();
+//! testing::check_events(&harness.told()).unwrap();
 //! # }
 //! ```
 
@@ -35,30 +35,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use check::{check_events, check_log, check_request, check_transcript, replay_messages};
-pub use crash::{CrashReport, Scenario, crash_at_every_item};
+pub use crash::{CrashReport, Scenario, crash_at_every_entry};
 pub use faults::{FaultyMemory, Gate, TestTool};
 pub use replay::{Difference, Replay};
 pub use script::{Script, ScriptedModel};
 pub use trace::trace;
 
+use crate::agent::builder::AgentBuilder;
 use crate::agent::{GenericAgent, RunContext};
-use crate::ambient::Ambient;
-use crate::builder::AgentBuilder;
-use crate::event::{AgentEvent, Envelope, ExternalAction};
-use crate::handle::AgentHandle;
-use crate::hub::EventStream;
-use crate::item::Item;
-use crate::memory::{InMemory, Memory};
+use crate::environment::Environment;
+use crate::error::InputError;
+use crate::log::entry::LogEntry;
+use crate::log::event::{AgentEvent, Envelope, ExternalAction};
+use crate::log::input::Decision;
+use crate::log::memory::{InMemory, Memory};
+use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
+use crate::session::handle::AgentHandle;
+use crate::session::hub::EventStream;
 
 /// Time that stands at zero, and chance that counts.
 #[derive(Debug, Default)]
-pub struct FixedAmbient(AtomicU64);
+pub struct FixedEnvironment(AtomicU64);
 
-impl Ambient for FixedAmbient {
+impl Environment for FixedEnvironment {
     fn now(&self) -> u64 {
         0
     }
+
     fn random(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
@@ -67,7 +71,7 @@ impl Ambient for FixedAmbient {
 /// A session under test: an agent with a scripted model and a memory that can be reopened.
 ///
 /// Its methods panic where a test should fail.
-pub struct Rig {
+pub struct Harness {
     /// Speaks to the session.
     pub handle: AgentHandle,
     /// Its events.
@@ -80,14 +84,15 @@ pub struct Rig {
     pub memory: InMemory,
 }
 
-impl Rig {
+impl Harness {
     /// A session of an agent with this pattern and these replies; `options` sets everything else.
     pub async fn new(
         pattern: impl BehaviorPattern + 'static,
         replies: impl IntoIterator<Item = Script>,
         options: impl FnOnce(AgentBuilder) -> AgentBuilder,
-    ) -> Rig {
-        Self::with_memory(pattern, replies, options, InMemory::new(), |memory| Arc::new(memory)).await
+    ) -> Harness {
+        Self::with_memory(pattern, replies, options, InMemory::new(), |memory| Arc::new(memory))
+            .await
     }
 
     /// The same over a log that is there already, seen by the session through `wrap`.
@@ -97,29 +102,30 @@ impl Rig {
         options: impl FnOnce(AgentBuilder) -> AgentBuilder,
         memory: InMemory,
         wrap: impl FnOnce(InMemory) -> Arc<dyn Memory>,
-    ) -> Rig {
+    ) -> Harness {
         let model = ScriptedModel::new(replies);
-        let builder = GenericAgent::builder(model.clone(), pattern).ambient(FixedAmbient::default());
+        let builder =
+            GenericAgent::builder(model.clone(), pattern).environment(FixedEnvironment::default());
         let agent = options(builder).build().unwrap_or_else(|e| failed(&e));
         let cx = RunContext::new().session("s").shared_memory(wrap(memory.clone()));
         let (handle, events) = agent.run(cx).await.unwrap_or_else(|e| failed(&e));
-        Rig { handle, events, model, agent, memory }
+        Harness { handle, events, model, agent, memory }
     }
 
     /// The process dies: the session is opened anew from what is in its log.
-    pub async fn restart(self) -> Rig {
+    pub async fn restart(self) -> Harness {
         let items = self.memory.items();
         self.restart_from(items).await
     }
 
     /// The process dies with only these items in the log.
-    pub async fn restart_from(self, items: Vec<Item>) -> Rig {
-        let Rig { handle, events, model, agent, .. } = self;
+    pub async fn restart_from(self, items: Vec<LogEntry>) -> Harness {
+        let Harness { handle, events, model, agent, .. } = self;
         drop((handle, events));
         let memory = InMemory::from_items(items); // the dead process may write to the old one as it likes
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap_or_else(|e| failed(&e));
-        Rig { handle, events, model, agent, memory }
+        Harness { handle, events, model, agent, memory }
     }
 
     /// Reads events up to the first for which `stop` holds, and gives them.
@@ -149,6 +155,15 @@ impl Rig {
         self.handle.pending().await.unwrap_or_else(|e| failed(&e))
     }
 
+    /// Resolves the pending action at `index`, counted in the order of [`Harness::pending`].
+    pub async fn resolve(&self, index: usize, decision: Decision) -> Result<InputId, InputError> {
+        let pending = self.pending().await;
+        let Some(action) = pending.get(index) else {
+            failed(&format!("no pending action {index}: there are {}", pending.len()))
+        };
+        self.handle.resolve(action.call.clone(), action.digest.clone(), decision).await
+    }
+
     /// The conversation, a line a message: see [`trace`].
     pub async fn transcript(&self) -> Vec<String> {
         let state = self.handle.state().await.unwrap_or_else(|e| failed(&e));
@@ -163,9 +178,15 @@ impl Rig {
             check_transcript(&state.messages).unwrap_or_else(|e| failed(&e));
         }
         let folded = replay_messages(&self.memory.items());
-        let lines = |messages: &[Arc<crate::Message>]| messages.iter().map(|m| trace::line(m)).collect::<Vec<_>>();
+        let lines = |messages: &[Arc<crate::Message>]| {
+            messages.iter().map(|m| trace::line(m)).collect::<Vec<_>>()
+        };
         if lines(&folded) != lines(&state.messages) {
-            failed(&format!("RAM is not the fold of the log:\n{:#?}\n{:#?}", lines(&folded), lines(&state.messages)))
+            failed(&format!(
+                "RAM is not the fold of the log:\n{:#?}\n{:#?}",
+                lines(&folded),
+                lines(&state.messages)
+            ))
         }
     }
 }

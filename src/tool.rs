@@ -1,5 +1,15 @@
 //! The tool seam: [`Tool`], its [`ToolSpec`], and what it is given and gives back.
 
+pub(crate) mod function;
+pub(crate) mod list;
+pub(crate) mod schema;
+pub(crate) mod toolbox;
+
+pub use crate::error::{ActionRequest, ToolError, ToolboxError};
+pub use function::{FnTool, tool_fn, tool_with};
+pub use list::ToolList;
+pub use toolbox::Toolbox;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +21,6 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Need, ToolError};
 use crate::extensions::Extensions;
 use crate::message::{CallId, Content, ResultStatus};
 
@@ -46,7 +55,8 @@ pub enum Effect {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Approval {
-    /// As the agent's rules say; where they are silent, a read-only tool runs by itself and any other asks.
+    /// As the agent's rules say; where they are silent, a read-only tool runs by itself and any
+    /// other asks.
     #[default]
     ByEffect,
     /// Never.
@@ -76,9 +86,10 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// Whether a batch with it runs one call after the other. Tools that write should.
     pub sequential: bool,
-    /// Whether a steer with [`Urgency::Interrupt`](crate::Urgency::Interrupt) cancels it.
+    /// Whether a steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cancels it.
     pub interruptible: bool,
-    /// Time for one call; the agent's [`Limits::tool_time`](crate::Limits::tool_time) where it is `None`.
+    /// Time for one call; the agent's [`Limits::tool_time`](crate::agent::Limits::tool_time) where
+    /// it is `None`.
     pub timeout: Option<Duration>,
     /// Time without an update after which a call is given up; `None` for no such limit.
     pub idle_timeout: Option<Duration>,
@@ -98,7 +109,11 @@ impl ToolSpec {
     }
 
     /// A tool of this name with a JSON Schema of its own.
-    pub fn with_schema(name: impl Into<Arc<str>>, description: impl Into<String>, schema: Value) -> Self {
+    pub fn with_schema(
+        name: impl Into<Arc<str>>,
+        description: impl Into<String>,
+        schema: Value,
+    ) -> Self {
         ToolSpec {
             name: name.into(),
             title: None,
@@ -118,45 +133,58 @@ impl ToolSpec {
         self.effect = effect;
         self
     }
+
     /// With a title for people.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
+
     /// One call after the other in every batch that has it.
     pub fn sequential(mut self) -> Self {
         self.sequential = true;
         self
     }
+
     /// Not to be cancelled by a steer.
     pub fn uninterruptible(mut self) -> Self {
         self.interruptible = false;
         self
     }
+
     /// With a time limit of its own.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
     }
+
     /// Given up after this long without an update.
     pub fn idle_timeout(mut self, time: Duration) -> Self {
         self.idle_timeout = Some(time);
         self
     }
+
     /// With a rule of its own for confirmation.
     pub fn needs_approval(mut self, approval: Approval) -> Self {
         self.needs_approval = approval;
         self
     }
+
     /// Needs confirmation when `predicate` says so of the arguments.
-    pub fn needs_approval_when(self, predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static) -> Self {
+    pub fn needs_approval_when(
+        self,
+        predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.needs_approval(Approval::When(Arc::new(predicate)))
     }
 }
 
 impl std::fmt::Debug for ToolSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolSpec").field("name", &self.name).field("effect", &self.effect).finish_non_exhaustive()
+        f.debug_struct("ToolSpec")
+            .field("name", &self.name)
+            .field("effect", &self.effect)
+            .finish_non_exhaustive()
     }
 }
 
@@ -180,11 +208,13 @@ impl ToolOutput {
     pub fn text(text: impl Into<String>) -> Self {
         ToolOutput { content: vec![Content::text(text)], ..Self::default() }
     }
+
     /// With data for a user interface.
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
+
     /// With the wish to end the run.
     pub fn terminate(mut self) -> Self {
         self.terminate = true;
@@ -212,7 +242,7 @@ impl From<Value> for ToolOutput {
 
 /// The outside's answer to a tool that suspended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct Resolution {
     /// What was answered; `null` for a plain approval.
     pub data: Value,
     /// Who answered, if told.
@@ -231,7 +261,7 @@ pub(crate) enum Report {
 pub(crate) enum Outcome {
     Result(ResultStatus, ToolOutput),
     Cancelled,
-    Suspended(Need),
+    Suspended(ActionRequest),
     HookPanicked(String),
 }
 
@@ -264,7 +294,7 @@ pub struct ToolContext {
     pub(crate) cancel: CancellationToken,
     pub(crate) reports: mpsc::Sender<Report>,
     pub(crate) extensions: Extensions,
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<Resolution>,
 }
 
 impl ToolContext {
@@ -279,42 +309,53 @@ impl ToolContext {
             answer: None,
         }
     }
+
     /// The session.
     pub fn session_id(&self) -> &str {
         &self.session
     }
-    /// The call; the same when a call is made again after a crash, so it can serve as an idempotency key.
+
+    /// The call; the same when a call is made again after a crash, so it can serve as an
+    /// idempotency key.
     pub fn call_id(&self) -> &CallId {
         &self.call
     }
+
     /// Resolves when the call should stop.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await
     }
+
     /// Whether the call should stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
+
     /// A token that is cancelled when the call should stop, to hand on.
     pub fn cancellation(&self) -> CancellationToken {
         self.cancel.clone()
     }
+
     /// The host's value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.extensions.get()
     }
+
     /// The answer to what this call suspended for, when it is called again.
-    pub fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&Resolution> {
         self.answer.as_ref()
     }
+
     /// Sends a piece of output. Waits while the session is behind, never for a subscriber.
     pub async fn update(&self, output: impl Into<String>) {
         let report = Report::Update(self.call.clone(), ToolUpdate::Output(output.into()));
         let _ = self.reports.send(report).await;
     }
+
     /// Tells how far the work is.
     pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
-        let update = ToolUpdate::Progress(Box::new(Progress { done, total, message: message.into() }));
+        let update =
+            ToolUpdate::Progress(Box::new(Progress { done, total, message: message.into() }));
         let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
     }
 }

@@ -1,7 +1,8 @@
-//! Tool calls of a public benchmark against the validator, and prefixes of JSON against the view of what streams:
-//! `cargo test --test vectors`, not part of plain `cargo test`.
+//! Tool calls of a public benchmark against the validator, and prefixes of JSON against the view of
+//! what streams: `cargo test --test vectors`, not part of plain `cargo test`.
 //!
-//! Reads `$LOOPWRIGHT_SHARED/vectors` (by default `shared` beside the repository) and fails without it.
+//! Reads `$LOOPWRIGHT_SHARED/vectors` (by default `shared` beside the repository) and fails without
+//! it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
 
@@ -9,17 +10,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright::testing::TestTool;
-use loopwright::{PartialJson, Tool, ToolSpec, Toolbox};
+use loopwright_core::Tool;
+use loopwright_core::model::PartialJson;
+use loopwright_core::testing::TestTool;
+use loopwright_core::tool::{ToolSpec, Toolbox};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The lines of a file of vectors.
 fn vectors(name: &str) -> Vec<String> {
-    let shared = std::env::var_os("LOOPWRIGHT_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")), PathBuf::from);
+    let shared = std::env::var_os("LOOPWRIGHT_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")),
+        PathBuf::from,
+    );
     let path = shared.join("vectors").join(name);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let text =
+        std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
 }
 
@@ -34,7 +40,11 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 
 fn toolbox(line: &Value) -> Toolbox {
     let tools = list(line, "tools").iter().map(|tool| {
-        let spec = ToolSpec::with_schema(legal(tool["name"].as_str().unwrap()), "", tool["parameters"].clone());
+        let spec = ToolSpec::with_schema(
+            legal(tool["name"].as_str().unwrap()),
+            "",
+            tool["parameters"].clone(),
+        );
         Arc::new(TestTool::new("x").spec(|_| spec)) as Arc<dyn Tool>
     });
     Toolbox::new().with_all(tools).unwrap_or_else(|why| panic!("{}: {why}", line["id"]))
@@ -47,7 +57,10 @@ fn validated(tools: &Toolbox, call: &Value) -> Result<Value, String> {
 
 /// The property that a call was spoilt at: the word in backticks.
 fn property(call: &Value) -> &str {
-    call["why"].as_str().and_then(|why| why.split('`').nth(1)).unwrap_or_else(|| panic!("no property in {call}"))
+    call["why"]
+        .as_str()
+        .and_then(|why| why.split('`').nth(1))
+        .unwrap_or_else(|| panic!("no property in {call}"))
 }
 
 #[test]
@@ -100,7 +113,9 @@ fn shown<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Option<Value> {
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
@@ -113,16 +128,22 @@ fn trimmed(value: &Value) -> Value {
     match value {
         Value::String(text) => text.trim_end().into(),
         Value::Array(list) => list.iter().map(trimmed).collect(),
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), trimmed(value))).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.clone(), trimmed(value))).collect()
+        }
         other => other.clone(),
     }
 }
 
 const BLANK: &str = "a blank at the end of an open string is a part of it, and is shown";
-const HALF: &str = "half a surrogate pair is no text of Rust, and is held back until the other half comes";
+const HALF: &str =
+    "half a surrogate pair is no text of Rust, and is held back until the other half comes";
 
 /// Nothing where the vector is met, the reason where it is not met on purpose, an error otherwise.
-fn judge(vector: &BTreeMap<String, Box<RawValue>>, input: &str) -> Result<Option<&'static str>, String> {
+fn judge(
+    vector: &BTreeMap<String, Box<RawValue>>,
+    input: &str,
+) -> Result<Option<&'static str>, String> {
     let got = shown([input]);
     let letters = shown(input.split_inclusive(|_: char| true));
     if got != letters {
@@ -131,31 +152,39 @@ fn judge(vector: &BTreeMap<String, Box<RawValue>>, input: &str) -> Result<Option
     let raw = vector["expected"].get();
     let (expected, half) = match serde_json::from_str::<Value>(raw) {
         Ok(expected) => (expected, false),
-        Err(_) => (serde_json::from_str(&raw.replace("\\ud83d\"", "\"")).map_err(|why| why.to_string())?, true),
+        Err(_) => (
+            serde_json::from_str(&raw.replace("\\ud83d\"", "\"")).map_err(|why| why.to_string())?,
+            true,
+        ),
     };
     match &got {
         None if vector["no_value"].get() == "true" => Ok(None),
-        Some(got) if vector["no_value"].get() == "false" && same(got, &expected) => Ok(half.then_some(HALF)),
-        Some(got) if input.ends_with(char::is_whitespace) && same(&trimmed(got), &expected) => Ok(Some(BLANK)),
+        Some(got) if vector["no_value"].get() == "false" && same(got, &expected) => {
+            Ok(half.then_some(HALF))
+        }
+        Some(got) if input.ends_with(char::is_whitespace) && same(&trimmed(got), &expected) => {
+            Ok(Some(BLANK))
+        }
         _ => Err(format!("{input:?} shows {got:?}, and not {expected}")),
     }
 }
 
 #[test]
 fn arguments_that_stream_are_shown_as_expected() {
-    let (mut met, mut aside, mut wrong) = (0_usize, BTreeMap::<&str, Vec<String>>::new(), Vec::new());
+    let (mut met, mut detached, mut wrong) =
+        (0_usize, BTreeMap::<&str, Vec<String>>::new(), Vec::new());
     for line in vectors("partial-json.jsonl") {
         let vector: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&line).unwrap();
         let input: String = serde_json::from_str(vector["input"].get()).unwrap();
         match judge(&vector, &input) {
             Ok(None) => met += 1,
-            Ok(Some(why)) => aside.entry(why).or_default().push(vector["id"].to_string()),
+            Ok(Some(why)) => detached.entry(why).or_default().push(vector["id"].to_string()),
             Err(why) => wrong.push(format!("{}: {why}", vector["id"])),
         }
     }
-    let others: usize = aside.values().map(Vec::len).sum();
+    let others: usize = detached.values().map(Vec::len).sum();
     println!("{met} of {} prefixes are shown as expected", met + others + wrong.len());
-    aside.iter().for_each(|(why, ids)| println!("{}: {why} ({})", ids.len(), ids.join(" ")));
+    detached.iter().for_each(|(why, ids)| println!("{}: {why} ({})", ids.len(), ids.join(" ")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(met > 0 && met * 100 >= (met + others) * 95, "fewer than 95 % are met");
 }

@@ -1,9 +1,11 @@
-//! `loopwright actions`, `approve` and `deny`: what waits for an answer, and the answer, from another process.
+//! `loopwright actions`, `approve` and `deny`: what waits for an answer, and the answer, from
+//! another process.
 
 use std::io;
 use std::sync::Arc;
 
-use loopwright::{ActionResult, Decision, InputEvent, PendingAction, PendingFilter};
+use loopwright_core::event::{ActionResult, Decision, InputEvent};
+use loopwright_core::log::{PendingAction, PendingFilter};
 use serde_json::Value;
 
 use crate::agent::{self, Allowed, StartError};
@@ -28,7 +30,12 @@ pub(crate) async fn actions(args: &ActionsArgs) -> Result<u8, StartError> {
         filter = filter.tool(tool.as_str());
     }
     let open = store.pending(&filter).await?;
-    let lines = || open.iter().try_for_each(|action| if args.json { print::json_line(action) } else { list(action) });
+    let lines =
+        || {
+            open.iter().try_for_each(|action| {
+                if args.json { print::json_line(action) } else { list(action) }
+            })
+        };
     print::printed(lines())?;
     Ok(if open.is_empty() { NONE } else { 0 })
 }
@@ -45,8 +52,9 @@ pub(crate) async fn approve(args: &ApproveArgs) -> Result<u8, StartError> {
     let decision = match &args.args {
         None => Decision::Approve,
         Some(json) => {
-            let edited: Value = serde_json::from_str(json)
-                .map_err(|why| StartError(format!("The arguments that --args gives are not JSON: {why}.")))?;
+            let edited: Value = serde_json::from_str(json).map_err(|why| {
+                StartError(format!("The arguments that --args gives are not JSON: {why}."))
+            })?;
             Decision::ApproveWith(edited)
         }
     };
@@ -66,12 +74,19 @@ async fn answer(args: &AnswerArgs, decision: Decision) -> Result<u8, StartError>
     let open = info.pending.iter().map(|pending| &pending.action);
     let Some(action) = open.clone().find(|action| *action.call == *args.call).cloned() else {
         let others: Vec<&str> = open.map(|action| &*action.call).collect();
-        let there_are =
-            if others.is_empty() { "nothing does".into() } else { format!("these do: {}", others.join(", ")) };
-        return Err(StartError(format!("No call `{}` of session `{}` waits; {there_are}.", args.call, args.session)));
+        let there_are = if others.is_empty() {
+            "nothing does".into()
+        } else {
+            format!("these do: {}", others.join(", "))
+        };
+        return Err(StartError(format!(
+            "No call `{}` of session `{}` waits; {there_are}.",
+            args.call, args.session
+        )));
     };
     if let Some(shown) = &args.digest
-        && (!shown.starts_with(print::digest(&action)) || !action.digest.starts_with(shown.as_str()))
+        && (!shown.starts_with(print::digest(&action))
+            || !action.digest.starts_with(shown.as_str()))
     {
         return Err(StartError(format!(
             "The digest {shown} is not that of what would run: {}. Look at it again with `loopwright actions {}`.",

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loopwright::{AgentError, BehaviorPattern, ChatModel, GenericAgent, ModelError, ModelInfo, ToolChoice};
-use loopwright_memory::Compacting;
+use loopwright_core::agent::AgentError;
+use loopwright_core::model::{ModelError, ModelInfo, ToolChoice};
+use loopwright_core::{BehaviorPattern, ChatModel, GenericAgent};
+use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 use loopwright_tools::{WorkspaceError, agents_md, coding_tools_with};
 use serde_json::Value;
@@ -44,7 +46,8 @@ impl From<WorkspaceError> for StartError {
     }
 }
 
-/// The tools that the user has allowed for the rest of the session, which has one of its own. Clones are the same set.
+/// The tools that the user has allowed for the rest of the session, which has one of its own.
+/// Clones are the same set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed(Arc<Mutex<HashSet<String>>>);
 
@@ -53,6 +56,7 @@ impl Allowed {
     pub(crate) fn add(&self, tool: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
     }
+
     /// Whether calls of this tool run without confirmation.
     pub(crate) fn has(&self, tool: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
@@ -79,7 +83,9 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     if !options.no_agents_md.unwrap_or_default() {
         match agents_md(&workspace) {
             Ok(said) => system.push_str(&said.unwrap_or_default()),
-            Err(why) => print::complain(&format!("{why}. The agent begins without it; --no-agents-md leaves it out.")),
+            Err(why) => print::complain(&format!(
+                "{why}. The agent begins without it; --no-agents-md leaves it out."
+            )),
         }
     }
     let tools = coding_tools_with(workspace, options.place.commands());
@@ -114,7 +120,8 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
     }
     let model = options.model.clone().unwrap_or_else(|| choice.model.info().id.to_string());
     let settings = serde_json::to_value(options.to_keep(&model, &root));
-    let settings = settings.map_err(|why| StartError(format!("The options cannot be kept: {why}.")))?;
+    let settings =
+        settings.map_err(|why| StartError(format!("The options cannot be kept: {why}.")))?;
     let info = choice.model.info().clone();
     let mut builder = GenericAgent::builder(choice.model, pattern);
     if options.approve.contains(&Approve::All) {
@@ -124,13 +131,17 @@ pub(crate) async fn build(options: &Options, allowed: &Allowed) -> Result<Built,
         builder = builder.max_turns(turns);
     }
     let allowed = allowed.clone();
-    let builder = builder.auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name));
+    let builder = builder
+        .auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name));
     let thinking = options.thinking.map(Into::into).unwrap_or_default();
-    let builder = builder.compaction(Compacting::new());
+    let builder = builder.compaction(SummaryCompaction::new());
     let agent = builder.system(system).thinking(thinking).tools(tools).build()?;
     Ok(Built { agent, model: info, root, settings })
 }
 
 fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {
-    StartError(format!("{option} {name}: there is no such tool. Write {others} or one of: {}.", names.join(", ")))
+    StartError(format!(
+        "{option} {name}: there is no such tool. Write {others} or one of: {}.",
+        names.join(", ")
+    ))
 }

@@ -10,7 +10,9 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::options::{Approve, Options, Pattern, Place, Thinking, without_key};
 pub(crate) use self::serve::{ADDR, ServeArgs};
-pub(crate) use self::sessions::{ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which};
+pub(crate) use self::sessions::{
+    ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which,
+};
 use crate::agent::StartError;
 use crate::print::Volume;
 use crate::stdin;
@@ -35,8 +37,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Answer one prompt and exit.
     ///
-    /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2 bad usage,
-    /// 3 a tool call waits for confirmation, 4 a limit was reached, 5 the model failed, 130 aborted.
+    /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2
+    /// bad usage, 3 a tool call waits for confirmation, 4 a limit was reached, 5 the model failed,
+    /// 130 aborted.
     Run(RunArgs),
     /// Talk to the agent; line by line where standard input or output is no terminal.
     Chat(ChatArgs),
@@ -53,14 +56,15 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// Serve the agent over HTTP.
     ///
-    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps conversations; `/` is a
-    /// page to use them. Whoever reaches it can run commands here, so other machines reach it only with a token.
+    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps
+    /// conversations; `/` is a page to use them. Whoever reaches it can run commands here, so other
+    /// machines reach it only with a token.
     Serve(ServeArgs),
     /// Show the settings in force, and where each comes from.
     ///
-    /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or ~/.config/loopwright; another
-    /// with LOOPWRIGHT_CONFIG), the project's (in the directory that --root names), environment variables such as
-    /// LOOPWRIGHT_MODEL, what a session keeps, flags.
+    /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or
+    /// ~/.config/loopwright; another with LOOPWRIGHT_CONFIG), the project's (in the directory that
+    /// --root names), environment variables such as LOOPWRIGHT_MODEL, what a session keeps, flags.
     Config(ConfigArgs),
     /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
     ///
@@ -97,8 +101,8 @@ pub(crate) enum Tools {
     },
     /// Run one tool and print its result. Nothing asks for confirmation.
     ///
-    /// Its text goes to standard output when it has ended, an error to standard error. Exit codes: 0 done, 1 the tool
-    /// failed, 2 bad usage, 130 aborted.
+    /// Its text goes to standard output when it has ended, an error to standard error. Exit codes:
+    /// 0 done, 1 the tool failed, 2 bad usage, 130 aborted.
     Call {
         /// The tool, such as read_file.
         name: String,
@@ -123,13 +127,15 @@ pub(crate) struct RunArgs {
     /// A pipe or a file is read without this flag too, unless nothing comes in three seconds.
     #[arg(long, requires = "prompt", conflicts_with = "resume")]
     stdin: bool,
-    /// Leave standard input alone: the list that a shell's loop goes through, or a pipe that nobody ends.
+    /// Leave standard input alone: the list that a shell's loop goes through, or a pipe that nobody
+    /// ends.
     #[arg(long, requires = "prompt", conflicts_with_all = ["stdin", "resume"])]
     no_stdin: bool,
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The answer must be JSON that fits the JSON Schema in this file, and is printed alone, on one line.
+    /// The answer must be JSON that fits the JSON Schema in this file, and is printed alone, on one
+    /// line.
     ///
     /// The model is asked twice again if it does not fit; then the exit code is 5.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -151,7 +157,8 @@ pub(crate) struct Speech {
     /// Print the answer when it is complete, and nothing else but errors.
     #[arg(long, short)]
     quiet: bool,
-    /// Tell all on standard error: what the model thinks, whole results of tools, tokens and what they cost.
+    /// Tell all on standard error: what the model thinks, whole results of tools, tokens and what
+    /// they cost.
     #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
     verbose: bool,
 }
@@ -214,7 +221,8 @@ impl Tools {
 }
 
 impl RunArgs {
-    /// What to do, with what comes on standard input where that is asked for. Nothing where no prompt is wanted.
+    /// What to do, with what comes on standard input where that is asked for. Nothing where no
+    /// prompt is wanted.
     pub(crate) fn prompt(&self) -> Result<Option<String>, StartError> {
         if self.resume {
             return Ok(None);
@@ -253,10 +261,14 @@ mod tests {
 
     #[test]
     fn flags_without_a_command_are_those_of_chat() {
-        let cli = Cli::try_parse_from(["loopwright", "--model", "offline", "--approve", "all"]).unwrap();
+        let cli =
+            Cli::try_parse_from(["loopwright", "--model", "offline", "--approve", "all"]).unwrap();
         assert!(cli.command.is_none());
         let options = cli.chat.options;
-        assert_eq!((options.model.as_deref(), &options.approve[..]), (Some("offline"), &[Approve::All][..]));
+        assert_eq!(
+            (options.model.as_deref(), &options.approve[..]),
+            (Some("offline"), &[Approve::All][..])
+        );
         assert!(Cli::try_parse_from(["loopwright", "--json"]).is_err());
         assert!(Cli::try_parse_from(["loopwright", "run", "x", "--max-turns", "0"]).is_err());
     }

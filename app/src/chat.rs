@@ -11,9 +11,10 @@ use std::io::{self, IsTerminal};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use loopwright::{
-    AgentEvent, AgentHandle, Compaction, EndKind, Envelope, EventStream, ExternalAction, InputError, InputEvent, Role,
-};
+use loopwright_core::agent::InputError;
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent, Role, RunStatus};
+use loopwright_core::{AgentEvent, AgentHandle, EventStream};
 
 use crate::agent::{self, Allowed, StartError};
 use crate::args::ChatArgs;
@@ -115,7 +116,7 @@ struct Chat {
     printer: Printer,
     stand: Stand,
     /// How the last run ended.
-    last: EndKind,
+    last: RunStatus,
     /// An abort is on its way.
     aborting: bool,
     /// No more lines will come.
@@ -139,7 +140,7 @@ impl Chat {
             allowed,
             printer: Printer::new(),
             stand: Stand::Rest,
-            last: EndKind::Done,
+            last: RunStatus::Done,
             aborting: false,
             input_ended: false,
             kept,
@@ -158,12 +159,16 @@ impl Chat {
         if again {
             let state = self.handle.state().await?;
             print::tell(&format!("The conversation has {} messages.", state.messages.len()));
-            let said = state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
-            if let Some(last) = said.map(|reply| reply.text()).find(|text| !text.trim().is_empty()) {
+            let said =
+                state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
+            if let Some(last) = said.map(|reply| reply.text()).find(|text| !text.trim().is_empty())
+            {
                 print::show(last.trim_end());
             }
             if let Some(run) = state.interrupted_run {
-                print::tell(&format!("Run {run} was interrupted; /continue goes on with it, a new request ends it."));
+                print::tell(&format!(
+                    "Run {run} was interrupted; /continue goes on with it, a new request ends it."
+                ));
             }
             if let Some(action) = state.pending_actions.into_iter().next() {
                 return self.put(action).await;
@@ -180,7 +185,11 @@ impl Chat {
     async fn event(&mut self, event: Option<Arc<Envelope>>, events: &mut EventStream) -> Done {
         let event = event.ok_or(InputError::Gone)?;
         self.show(&event.event)?;
-        if matches!(event.event, AgentEvent::AgentEnd(_)) { self.run_ended(events).await } else { Ok(()) }
+        if matches!(event.event, AgentEvent::AgentEnd(_)) {
+            self.run_ended(events).await
+        } else {
+            Ok(())
+        }
     }
 
     fn show(&mut self, event: &AgentEvent) -> Done {
@@ -192,7 +201,8 @@ impl Chat {
         self.printer.show(event).map_err(Stop::Output)
     }
 
-    /// A run has ended: the next one goes on already, or something is open, or it is the user's turn.
+    /// A run has ended: the next one goes on already, or something is open, or it is the user's
+    /// turn.
     async fn run_ended(&mut self, events: &mut EventStream) -> Done {
         let state = self.handle.state().await?;
         if state.is_running {
@@ -207,14 +217,16 @@ impl Chat {
             return self.put(action).await;
         }
         let queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
-        if queued && self.last == EndKind::Done {
+        if queued && self.last == RunStatus::Done {
             // Sent before this end was seen here, and heard after it.
             self.stand = Stand::Working;
             self.handle.send(InputEvent::Continue(None)).await?;
             return Ok(());
         }
         if queued {
-            print::tell("What you said meanwhile still waits, and goes out with your next request.");
+            print::tell(
+                "What you said meanwhile still waits, and goes out with your next request.",
+            );
         }
         self.rest();
         Ok(())
@@ -233,7 +245,9 @@ impl Chat {
 
     /// A line; nothing at the end of the input.
     async fn line(&mut self, line: Option<String>) -> Done {
-        let Some(line) = line.as_deref().map(str::trim) else { return self.input_ends() };
+        let Some(line) = line.as_deref().map(str::trim) else {
+            return self.input_ends();
+        };
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match (word, &self.stand) {
             ("", Stand::Rest) => self.rest(),
@@ -249,7 +263,9 @@ impl Chat {
                 print::tell("Noted for later.");
                 self.ask_again();
             }
-            (command, _) if command.starts_with('/') && command.chars().skip(1).all(char::is_alphabetic) => {
+            (command, _)
+                if command.starts_with('/') && command.chars().skip(1).all(char::is_alphabetic) =>
+            {
                 print::tell(&format!("`{line}` is not a command; /help tells what there is."));
                 self.ask_again();
             }
@@ -301,10 +317,9 @@ impl Chat {
     fn compact(&mut self, instructions: &str) {
         self.stand = Stand::Working;
         let (handle, instructions) = (self.handle.clone(), instructions.to_owned());
-        self.compaction =
-            Some(Box::pin(
-                async move { handle.compact(Some(instructions.as_str()).filter(|text| !text.is_empty())).await },
-            ));
+        self.compaction = Some(Box::pin(async move {
+            handle.compact(Some(instructions.as_str()).filter(|text| !text.is_empty())).await
+        }));
     }
 
     /// A compaction that was asked for is done, with or without a run of its own.

@@ -1,6 +1,7 @@
 //! `loopwright.toml` and the environment: what is set where no flag says otherwise.
 //!
-//! From weakest to strongest: built in, the user's file, the project's file, the environment, what a session keeps, flags.
+//! From weakest to strongest: built in, the user's file, the project's file, the environment, what
+//! a session keeps, flags.
 
 mod file;
 mod keys;
@@ -59,16 +60,19 @@ impl Layer {
 
     /// Those that an agent is made of.
     fn options(&self) -> Result<Options, StartError> {
-        let all = self.0.iter().map(|(name, (value, _))| ((*name).to_owned(), value.clone())).collect();
+        let all =
+            self.0.iter().map(|(name, (value, _))| ((*name).to_owned(), value.clone())).collect();
         Options::deserialize(Value::Object(all))
             .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))
     }
 
     /// The settings among the options, which come from `source`.
     fn of(options: &Options, source: impl Fn(&Key) -> Source) -> Result<Self, StartError> {
-        let all =
-            serde_json::to_value(options).map_err(|why| StartError(format!("The options cannot be shown: {why}.")))?;
-        let given = KEYS.iter().filter_map(|key| Some((key.name, (all.get(key.name)?.clone(), source(key)))));
+        let all = serde_json::to_value(options)
+            .map_err(|why| StartError(format!("The options cannot be shown: {why}.")))?;
+        let given = KEYS
+            .iter()
+            .filter_map(|key| Some((key.name, (all.get(key.name)?.clone(), source(key)))));
         Ok(Layer(given.collect()))
     }
 }
@@ -92,8 +96,9 @@ impl Config {
         let file = named.as_ref().map(PathBuf::from).or_else(usual_file).filter(|_| projects);
         let user = match &file {
             Some(path) if named.is_some() || path.exists() => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|why| StartError(format!("The settings in {} cannot be read: {why}.", path.display())))?;
+                let text = std::fs::read_to_string(path).map_err(|why| {
+                    StartError(format!("The settings in {} cannot be read: {why}.", path.display()))
+                })?;
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 file::read(&text, &path, Whose::User)?
             }
@@ -117,22 +122,30 @@ impl Config {
             return Ok(Layer::default()); // it is the user's own, and was read
         }
         let read = workspace.beginning(FILE, MOST);
-        let read =
-            read.map_err(|why| StartError(format!("{why}. `--no-config` starts without {}.", path.display())))?;
+        let read = read.map_err(|why| {
+            StartError(format!("{why}. `--no-config` starts without {}.", path.display()))
+        })?;
         match read {
             None => Ok(Layer::default()),
             Some((_, bytes)) if bytes > MOST as u64 => Err(StartError(format!(
                 "{} has {bytes} bytes, more than settings may have ({MOST}). `--no-config` starts without it.",
                 path.display()
             ))),
-            Some((text, _)) => file::read(&text, &path, Whose::Project { own: self.file.as_deref() }),
+            Some((text, _)) => {
+                file::read(&text, &path, Whose::Project { own: self.file.as_deref() })
+            }
         }
     }
 
-    /// The options, with what is set where they say nothing. Those that were given are kept in mind.
+    /// The options, with what is set where they say nothing. Those that were given are kept in
+    /// mind.
     pub(crate) fn under(&self, given: Options) -> Result<Options, StartError> {
         let project = self.project(&given.place)?.options()?;
-        let all = given.clone().over(self.environment.options()?).over(project).over(self.user.options()?);
+        let all = given
+            .clone()
+            .over(self.environment.options()?)
+            .over(project)
+            .over(self.user.options()?);
         Ok(Options { given: Some(Box::new(given)), ..all })
     }
 
@@ -153,8 +166,13 @@ impl Config {
         *models = models.take().or_else(|| self.own_value("models"));
     }
 
-    /// The server's settings, where no flag says otherwise; `addr_given` if one says so of the address.
-    pub(crate) fn under_serve(&self, args: &mut ServeArgs, addr_given: bool) -> Result<(), StartError> {
+    /// The server's settings, where no flag says otherwise; `addr_given` if one says so of the
+    /// address.
+    pub(crate) fn under_serve(
+        &self,
+        args: &mut ServeArgs,
+        addr_given: bool,
+    ) -> Result<(), StartError> {
         let own = self.own()?;
         if args.model.is_none() {
             (args.model, args.base_url) = (own.model, own.base_url);
@@ -202,16 +220,20 @@ fn usual_file() -> Option<PathBuf> {
     Some(directory()?.join(FILE))
 }
 
-/// What is said of variables that are nearly ours. What is less like them is another program's, or another version's.
+/// What is said of variables that are nearly ours. What is less like them is another program's, or
+/// another version's.
 fn misspelt(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let ours: Vec<String> = KEYS.iter().map(Key::variable).chain([VARIABLE, TOKEN, LEVEL].map(str::to_owned)).collect();
+    let ours: Vec<String> =
+        KEYS.iter().map(Key::variable).chain([VARIABLE, TOKEN, LEVEL].map(str::to_owned)).collect();
     let bare = |name: &str| name.strip_prefix(PREFIX).map(str::to_lowercase);
     let near = |name: &String| {
         let asked = bare(name).filter(|_| !ours.contains(name))?;
         let known: Vec<String> = ours.iter().filter_map(|name| bare(name)).collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let near = similar::get_close_matches(&*asked, &known, 1, 0.75).first()?.to_uppercase();
-        Some(format!("The environment variable {name} is not known and does nothing; did you mean {PREFIX}{near}?"))
+        Some(format!(
+            "The environment variable {name} is not known and does nothing; did you mean {PREFIX}{near}?"
+        ))
     };
     names.into_iter().filter_map(|name| near(&name)).collect()
 }
@@ -220,11 +242,15 @@ fn environment() -> Result<Layer, StartError> {
     let mut layer = Layer::default();
     for key in KEYS {
         let variable = key.variable();
-        let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) else { continue };
+        let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) else {
+            continue;
+        };
         let value = text.to_str().and_then(|text| key.kind.read(&key.kind.of_variable(text), None));
         let Some(value) = value else {
             let (text, allowed) = (text.display(), key.kind.allowed());
-            return Err(StartError(format!("The environment variable {variable} is `{text}`; it must be {allowed}.")));
+            return Err(StartError(format!(
+                "The environment variable {variable} is `{text}`; it must be {allowed}."
+            )));
         };
         layer.set(key, value, Source::Variable(variable));
     }
@@ -243,10 +269,13 @@ mod tests {
         let path = Path::new("/p/loopwright.toml");
         let user = file::read("no_agents_md = true", path, Whose::User).unwrap();
         let config = Config { user, ..Config::default() };
-        for (flag, leaves_out) in [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]
+        for (flag, leaves_out) in
+            [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]
         {
             let line = ["loopwright", "serve"].into_iter().chain(flag);
-            let Some(Command::Serve(mut args)) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+            let Some(Command::Serve(mut args)) = Cli::try_parse_from(line).unwrap().command else {
+                panic!()
+            };
             config.under_serve(&mut args, false).unwrap();
             assert_eq!(args.no_agents_md, Some(leaves_out), "{flag:?}");
         }
@@ -255,7 +284,9 @@ mod tests {
     /// Variables of this project's tests, and those of others, are none of its business.
     #[test]
     fn only_what_is_nearly_ours_is_misspelt() {
-        let told = misspelt(["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned));
+        let told = misspelt(
+            ["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned),
+        );
         for (told, meant) in told.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR"]) {
             assert!(told.ends_with(&format!("did you mean LOOPWRIGHT_{meant}?")), "{told}");
         }

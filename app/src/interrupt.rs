@@ -29,6 +29,7 @@ impl Interrupt {
         let why = |why: io::Error| StartError(format!("SIGTERM cannot be listened for: {why}."));
         signal(SignalKind::terminate()).map(Interrupt).map_err(why)
     }
+
     /// There is no SIGTERM here.
     #[cfg(windows)]
     pub(crate) fn terminate() -> Result<Self, StartError> {

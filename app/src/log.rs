@@ -12,8 +12,8 @@ use crate::agent::StartError;
 /// The environment variable with the level.
 pub(crate) const LEVEL: &str = "LOOPWRIGHT_LOG";
 
-/// Begins the log: warnings, or what the environment says. Only of loopwright's own crates: what others would log of a
-/// request is not known to be without its key.
+/// Begins the log: warnings, or what the environment says. Only of loopwright's own crates: what
+/// others would log of a request is not known to be without its key.
 pub(crate) fn begin() -> Result<(), StartError> {
     let level = match std::env::var_os(LEVEL).filter(|level| !level.is_empty()) {
         None => LevelFilter::WARN,
@@ -24,7 +24,9 @@ pub(crate) fn begin() -> Result<(), StartError> {
             Some("debug") => LevelFilter::DEBUG,
             Some("trace") => LevelFilter::TRACE,
             _ => {
-                let why = format!("{LEVEL} is {told:?}: give `error`, `warn`, `info`, `debug` or `trace`.");
+                let why = format!(
+                    "{LEVEL} is {told:?}: give `error`, `warn`, `info`, `debug` or `trace`."
+                );
                 return Err(StartError(why));
             }
         },
@@ -34,6 +36,8 @@ pub(crate) fn begin() -> Result<(), StartError> {
         .with_writer(io::stderr)
         .with_span_events(FmtSpan::CLOSE)
         .log_internal_errors(false);
-    let log = tracing_subscriber::registry().with(lines).with(Targets::new().with_target("loopwright", level));
+    let log = tracing_subscriber::registry()
+        .with(lines)
+        .with(Targets::new().with_target("loopwright", level));
     log.try_init().map_err(|why| StartError(format!("The log could not be begun: {why}.")))
 }

@@ -1,6 +1,7 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with `actions`, and the answer
-//! to it with `approve` and `deny`; what was said with `sessions`; a server with `serve`; `models` to choose from; one tool
-//! with `tools call`; what is set with `config`; and for shells and manuals `completions` and `man`.
+//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with
+//! `actions`, and the answer to it with `approve` and `deny`; what was said with `sessions`; a
+//! server with `serve`; `models` to choose from; one tool with `tools call`; what is set with
+//! `config`; and for shells and manuals `completions` and `man`.
 
 mod actions;
 mod agent;
@@ -52,8 +53,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Fills in what flags do not say and the environment or the user's file does; what a project's file or a session says
-/// is added when the directory is known ([`store::Session::options`]).
+/// Fills in what flags do not say and the environment or the user's file does; what a project's
+/// file or a session says is added when the directory is known ([`store::Session::options`]).
 fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
     if let Some(Command::Completions { .. } | Command::Man { .. }) = &cli.command {
         return Ok(()); // there may be no user yet
@@ -75,7 +76,9 @@ fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
         }
         Some(Command::Tools(what)) => return config.under_place(what.place()),
         Some(Command::Serve(args)) => {
-            let given = matches.subcommand_matches("serve").and_then(|matches| matches.value_source("addr"));
+            let given = matches
+                .subcommand_matches("serve")
+                .and_then(|matches| matches.value_source("addr"));
             return config.under_serve(args, given == Some(ValueSource::CommandLine));
         }
     };
@@ -114,11 +117,13 @@ fn talk(args: ChatArgs) -> Result<u8, StartError> {
 /// Runs a front end on this thread and the agent on two others. So an agent never stands still
 /// because a terminal or a pipe takes no more text, and a tool that blocks a thread leaves one.
 fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, StartError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
     let done = runtime.block_on(front_end);
-    // What is dropped with the session has an end of its own, such as a temporary directory; but a tool that was
-    // given up may block a thread for ever.
+    // What is dropped with the session has an end of its own, such as a temporary directory; but a
+    // tool that was given up may block a thread for ever.
     runtime.shutdown_timeout(Duration::from_millis(300));
     done
 }

@@ -1,7 +1,10 @@
 //! Which model answers.
 
-use loopwright::{ChatModel, ModelError, ModelErrorKind};
-use loopwright_providers::{Catalogue, Http, Offline, Reprompt, Retry, first_model, from_env, resolve_with};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ModelError, ModelErrorKind};
+use loopwright_providers::{
+    Catalogue, Http, Offline, Reprompt, Retry, first_model, from_env, resolve_with,
+};
 
 use crate::agent::StartError;
 use crate::args::Options;
@@ -29,9 +32,10 @@ pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
     }
     let catalogue = models::catalogue(options.models.as_ref())?;
     match (&options.model, base_url) {
-        (Some(id), _) => {
-            Ok(Choice { model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url, &catalogue)?))), note: None })
-        }
+        (Some(id), _) => Ok(Choice {
+            model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url, &catalogue)?))),
+            note: None,
+        }),
         (None, Some(url)) => {
             let key = std::env::var("CUSTOM_API_KEY").ok(); // where `resolve` looks for it too
             let Some(name) = first_model(&Http::new(), url, key.as_deref()).await else {
@@ -39,16 +43,23 @@ pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
             };
             Ok(found(resolve(&format!("custom/{name}"), base_url, &catalogue)?))
         }
-        (None, None) => Ok(from_env(&Http::new(), &catalogue).await?.map_or_else(|| offline(NO_MODEL), found)),
+        (None, None) => {
+            Ok(from_env(&Http::new(), &catalogue).await?.map_or_else(|| offline(NO_MODEL), found))
+        }
     }
 }
 
-fn resolve(id: &str, base_url: Option<&str>, catalogue: &Catalogue) -> Result<Box<dyn ChatModel>, ModelError> {
+fn resolve(
+    id: &str,
+    base_url: Option<&str>,
+    catalogue: &Catalogue,
+) -> Result<Box<dyn ChatModel>, ModelError> {
     resolve_with(id, base_url, catalogue, |name| std::env::var(name).ok())?.build()
 }
 
 fn found(model: impl ChatModel + 'static) -> Choice {
-    let note = format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
+    let note =
+        format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
     Choice { model: Box::new(Retry::new(Reprompt::new(model))), note: Some(note) }
 }
 

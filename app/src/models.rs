@@ -15,8 +15,9 @@ const NONE: u8 = 1;
 
 const HEAD: [&str; 8] = ["MODEL", "WIRE", "CONTEXT", "OUTPUT", "$ IN", "$ OUT", "THINKS", "IMAGES"];
 
-/// The built-in catalogue with the user's own list: the one that was asked for, else the one in the configuration
-/// directory. A list that was asked for must be sound; one that merely lies there is complained of.
+/// The built-in catalogue with the user's own list: the one that was asked for, else the one in the
+/// configuration directory. A list that was asked for must be sound; one that merely lies there is
+/// complained of.
 pub(crate) fn catalogue(asked: Option<&PathBuf>) -> Result<Catalogue, StartError> {
     let mut catalogue = Catalogue::built_in();
     if let Some(file) = asked {
@@ -78,10 +79,11 @@ fn table(found: &[(&str, &Facts)]) -> String {
         }
     }
     let line = |row: &[String; HEAD.len()]| {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-            0 | 1 | 6 | 7 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
+        let cells =
+            row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+                0 | 1 | 6 | 7 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
@@ -111,7 +113,8 @@ fn provider(id: &str) -> &str {
     id.split_once('/').map_or(id, |(name, _)| name)
 }
 
-/// How the model is spoken to: as the catalogue says, else as its provider's models are, else as most are.
+/// How the model is spoken to: as the catalogue says, else as its provider's models are, else as
+/// most are.
 fn wire(id: &str, facts: &Facts) -> &'static str {
     let usual = || Provider::named(provider(id)).map(|provider| provider.wire);
     facts.wire.or_else(usual).map_or("openai-chat", |wire| wire.name())
@@ -144,6 +147,9 @@ mod tests {
             [999, 128_000, 131_072, 1_050_000, 1_000_000].map(tokens_of),
             ["999", "128k", "131k", "1.05M", "1M"]
         );
-        assert_eq!([0.0, 15.0, 0.075, 0.0375, 1.25].map(dollars), ["0.00", "15.00", "0.075", "0.0375", "1.25"]);
+        assert_eq!(
+            [0.0, 15.0, 0.075, 0.0375, 1.25].map(dollars),
+            ["0.00", "15.00", "0.075", "0.0375", "1.25"]
+        );
     }
 }

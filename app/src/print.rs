@@ -1,4 +1,5 @@
-//! Lines on a terminal or in a pipe: what was asked for on standard output, all else on standard error.
+//! Lines on a terminal or in a pipe: what was asked for on standard output, all else on standard
+//! error.
 
 mod printer;
 
@@ -6,7 +7,8 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use loopwright::{Ambient, ExternalAction, RunOutcome, SystemAmbient};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::{ExternalAction, RunOutcome};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,7 +71,9 @@ pub(crate) fn tell_failure(outcome: &RunOutcome, volume: Volume) {
         None => {}
         Some(Failure::Aborted) => tell("Aborted."),
         Some(Failure::Turns) => {
-            complain("the limit of turns is reached. What was done is kept; allow more with --max-turns N.");
+            complain(
+                "the limit of turns is reached. What was done is kept; allow more with --max-turns N.",
+            );
         }
         Some(Failure::Limit(why) | Failure::Error(why)) => complain(&why),
     }
@@ -78,8 +82,8 @@ pub(crate) fn tell_failure(outcome: &RunOutcome, volume: Volume) {
     }
 }
 
-/// An event, or anything else, as a line of JSON on standard output. On a terminal all that it would obey is escaped: JSON
-/// itself asks that only of some.
+/// An event, or anything else, as a line of JSON on standard output. On a terminal all that it
+/// would obey is escaped: JSON itself asks that only of some.
 pub(crate) fn json_line(event: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_string(event)?;
     if io::stdout().is_terminal() && line.contains(harms) {
@@ -89,7 +93,8 @@ pub(crate) fn json_line(event: &impl Serialize) -> io::Result<()> {
     say(&line)
 }
 
-/// JSON that means the same, without what a terminal would obey: it stands in strings only, and is of one UTF-16 unit.
+/// JSON that means the same, without what a terminal would obey: it stands in strings only, and is
+/// of one UTF-16 unit.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 16);
     for c in json.chars() {
@@ -110,7 +115,7 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
 
 /// How long ago a time in milliseconds since 1970 was.
 pub(crate) fn age(time: u64) -> String {
-    let seconds = SystemAmbient.now().saturating_sub(time) / 1000;
+    let seconds = SystemEnvironment.now().saturating_sub(time) / 1000;
     match seconds {
         _ if time == 0 => "-".into(),
         0..60 => format!("{seconds}s"),
@@ -162,8 +167,8 @@ fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal would obey it instead of showing it: a part of an escape sequence, or a mark that turns the order of
-/// letters round.
+/// Whether a terminal would obey it instead of showing it: a part of an escape sequence, or a mark
+/// that turns the order of letters round.
 fn harms(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t'
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -196,7 +201,12 @@ fn whisper(text: &str, style: Style) {
         "" => err.write_all(text.as_bytes()),
         _ if telling::no_colour() || !err.is_terminal() => err.write_all(text.as_bytes()),
         colour => {
-            write!(err, "{colour}{}\x1b[0m{}", text.trim_end_matches('\n'), &text[text.trim_end_matches('\n').len()..])
+            write!(
+                err,
+                "{colour}{}\x1b[0m{}",
+                text.trim_end_matches('\n'),
+                &text[text.trim_end_matches('\n').len()..]
+            )
         }
     };
 }
@@ -207,7 +217,10 @@ mod tests {
 
     #[test]
     fn a_terminal_is_shown_nothing_that_it_obeys() {
-        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\u{202e}d\n\té"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\n\té");
+        assert_eq!(
+            harmless("a\x1b[2Jb\u{9b}c\u{202e}d\n\té"),
+            "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\n\té"
+        );
         assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
         for mark in ["\u{61c}", "\u{200f}", "\u{2067}", "\u{7f}", "\u{80}", "\u{9f}"] {
             assert_eq!(harmless(mark), "\u{fffd}", "{mark:?}");

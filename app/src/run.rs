@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright::{
-    AgentEvent, AgentHandle, EndKind, Envelope, EventStream, ExternalAction, GenericAgent, InputError, InputEvent,
-    OutputSchema, Prompt, RunOutcome,
-};
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent, Prompt, RunOutcome, RunStatus};
+use loopwright_core::model::OutputSchema;
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, GenericAgent};
 use loopwright_patterns::GenericPattern;
 use loopwright_providers::Offline;
 
@@ -65,15 +65,20 @@ pub(crate) async fn run(args: &RunArgs, prompt: Option<String>) -> Result<u8, St
 
 /// The schema in a file, if it is one.
 fn schema(path: &Path) -> Result<OutputSchema, StartError> {
-    let wrong = |why: &dyn std::fmt::Display| StartError(format!("The output schema {}: {why}.", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| wrong(&format!("it cannot be read: {why}")))?;
-    let schema = serde_json::from_str(&text).map_err(|why| wrong(&format!("it is not JSON: {why}")))?;
+    let wrong = |why: &dyn std::fmt::Display| {
+        StartError(format!("The output schema {}: {why}.", path.display()))
+    };
+    let text =
+        std::fs::read_to_string(path).map_err(|why| wrong(&format!("it cannot be read: {why}")))?;
+    let schema =
+        serde_json::from_str(&text).map_err(|why| wrong(&format!("it is not JSON: {why}")))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let plain = name.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).take(64);
     let name = Some(plain.collect::<String>()).filter(|name| !name.is_empty());
     let schema = OutputSchema { name: name.unwrap_or_else(|| "answer".into()), schema };
     // An agent says what is wrong with one, and before anything is begun.
-    let agent = GenericAgent::builder(Offline::new(), GenericPattern).output_schema(schema.clone()).build();
+    let agent =
+        GenericAgent::builder(Offline::new(), GenericPattern).output_schema(schema.clone()).build();
     agent.map(|_| schema).map_err(|why| wrong(&why))
 }
 
@@ -91,20 +96,24 @@ impl Told {
     pub(crate) fn of(json: bool, speech: Speech) -> Self {
         Told { json, volume: speech.volume(), streams: true }
     }
+
     /// Whether it is told what the user need not know.
     pub(crate) fn notes(self) -> bool {
         self.volume != Volume::Quiet
     }
+
     /// Whether it is told what waits.
     pub(crate) fn calls(self) -> bool {
         !self.json && self.notes()
     }
+
     fn streams(self) -> bool {
         self.streams && self.notes()
     }
+
     /// The answer, if it has not streamed and there is one.
     fn answer(self, outcome: &RunOutcome) -> io::Result<()> {
-        if self.json || self.streams() || outcome.end != EndKind::Done {
+        if self.json || self.streams() || outcome.end != RunStatus::Done {
             return Ok(());
         }
         match &outcome.value {
@@ -133,7 +142,7 @@ pub(crate) async fn show(
     let code = match watch(&handle, events, told).await {
         Ok(Some(outcome)) => {
             let open = match outcome.end {
-                EndKind::AwaitingAction => handle.pending().await.unwrap_or_default(),
+                RunStatus::AwaitingAction => handle.pending().await.unwrap_or_default(),
                 _ => Vec::new(),
             };
             return Ok(Shown { code: exit_code(&outcome), open });
@@ -146,7 +155,9 @@ pub(crate) async fn show(
             let _ = handle.abort().await;
             handle.wait_for_idle().await;
             if why.kind() != ErrorKind::BrokenPipe {
-                print::complain(&format!("Standard output takes no more text: {why}. The run was aborted."));
+                print::complain(&format!(
+                    "Standard output takes no more text: {why}. The run was aborted."
+                ));
             }
             ABORTED
         }
@@ -154,8 +165,13 @@ pub(crate) async fn show(
     Ok(Shown { code, open: Vec::new() })
 }
 
-/// Shows events until the session rests, and gives how its last run ended: what had waited in it may run first.
-async fn watch(handle: &AgentHandle, mut events: EventStream, told: Told) -> io::Result<Option<Arc<RunOutcome>>> {
+/// Shows events until the session rests, and gives how its last run ended: what had waited in it
+/// may run first.
+async fn watch(
+    handle: &AgentHandle,
+    mut events: EventStream,
+    told: Told,
+) -> io::Result<Option<Arc<RunOutcome>>> {
     let (mut printer, mut last) = (Printer::of(told.volume, told.streams()), None);
     let mut show = |event: &Envelope, last: &mut Option<Arc<RunOutcome>>| {
         if let AgentEvent::AgentEnd(outcome) = &event.event {
@@ -172,7 +188,9 @@ async fn watch(handle: &AgentHandle, mut events: EventStream, told: Told) -> io:
         }
     };
     while last.is_none() {
-        let Some(event) = events.next().await else { return Ok(None) };
+        let Some(event) = events.next().await else {
+            return Ok(None);
+        };
         show(&event, &mut last)?;
     }
     let mut rests = std::pin::pin!(handle.wait_for_idle());
@@ -203,10 +221,10 @@ async fn abort_on(mut interrupt: Interrupt, handle: AgentHandle) {
 
 fn exit_code(outcome: &RunOutcome) -> u8 {
     match outcome.end {
-        EndKind::Done => 0,
-        EndKind::AwaitingAction => 3,
-        EndKind::Limit => 4,
-        EndKind::Aborted => ABORTED,
+        RunStatus::Done => 0,
+        RunStatus::AwaitingAction => 3,
+        RunStatus::Limit => 4,
+        RunStatus::Aborted => ABORTED,
         _ => FAILED,
     }
 }
@@ -225,8 +243,11 @@ pub(crate) fn tell_open(actions: &[ExternalAction], session: Option<&str>) {
             flags.join(" ")
         ));
     };
-    let Some(action) = actions.first() else { return };
-    let which = format!("{} {} --digest {}", print::quoted(session), action.call, print::digest(action));
+    let Some(action) = actions.first() else {
+        return;
+    };
+    let which =
+        format!("{} {} --digest {}", print::quoted(session), action.call, print::digest(action));
     print::tell(&format!(
         "Not run, because it needs your confirmation: `loopwright approve {which}` runs it and goes on, `loopwright deny \
          {which} --reason TEXT` refuses it."

@@ -22,7 +22,8 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     if let Some(model) = &args.model {
         named = named.default_model(model, args.base_url.clone());
     }
-    let mut builder = Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
+    let mut builder =
+        Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
     builder = builder.grace(Duration::from_secs(args.grace.into()));
     builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
@@ -43,8 +44,11 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     let (mut interrupt, mut terminate) = (Interrupt::listen()?, Interrupt::terminate()?);
     let (ending, begun) = tokio::sync::oneshot::channel();
     let listener = TcpListener::bind(args.addr).await;
-    let listener = listener.map_err(|why| StartError(format!("{} cannot be listened on: {why}.", args.addr)))?;
-    let address = listener.local_addr().map_err(|why| StartError(format!("The address cannot be told: {why}.")))?;
+    let listener = listener
+        .map_err(|why| StartError(format!("{} cannot be listened on: {why}.", args.addr)))?;
+    let address = listener
+        .local_addr()
+        .map_err(|why| StartError(format!("The address cannot be told: {why}.")))?;
     let shutdown = async {
         print::tell(&format!("Serving at http://{address} now; Ctrl-C ends it."));
         tokio::select! {
@@ -52,7 +56,10 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
             () = terminate.pressed() => {}
         }
         let again = Interrupt::listen(); // counts from here on
-        print::tell(&format!("Ending: what goes on has {} seconds. Ctrl-C once more ends it at once.", args.grace));
+        print::tell(&format!(
+            "Ending: what goes on has {} seconds. Ctrl-C once more ends it at once.",
+            args.grace
+        ));
         let _ = ending.send(again);
     };
     tokio::select! {

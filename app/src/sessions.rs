@@ -3,7 +3,9 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use loopwright::{Found, Item, MessageId, Role, SessionInfo};
+use loopwright_core::event::Role;
+use loopwright_core::log::{LogEntry, SearchHit, SessionInfo};
+use loopwright_core::message::MessageId;
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
 use crate::agent::StartError;
@@ -22,7 +24,13 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
     match what {
         Sessions::List { json, at } => {
             let all = store::open(at)?.sessions().await?;
-            let lines = || all.iter().try_for_each(|info| if *json { print::json_line(info) } else { list(info) });
+            let lines = || {
+                all.iter().try_for_each(
+                    |info| {
+                        if *json { print::json_line(info) } else { list(info) }
+                    },
+                )
+            };
             printed(lines())
         }
         Sessions::Show { session, json, at } => {
@@ -35,7 +43,12 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
         }
         Sessions::Search { words, limit, json, at } => {
             let found = store::open(at)?.search(&words.join(" "), *limit).await?;
-            let lines = || found.iter().try_for_each(|found| if *json { print::json_line(found) } else { show(found) });
+            let lines =
+                || {
+                    found.iter().try_for_each(|found| {
+                        if *json { print::json_line(found) } else { show(found) }
+                    })
+                };
             let code = printed(lines())?;
             Ok(if found.is_empty() { NONE } else { code })
         }
@@ -81,7 +94,9 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
             };
             let shared = store.fork(session, at_item, &name).await?;
             if shared == 0 {
-                let why = format!("No turn of session {session} had ended there: there is no past to begin with.");
+                let why = format!(
+                    "No turn of session {session} had ended there: there is no past to begin with."
+                );
                 return Err(StartError(why));
             }
             print::tell(&format!(
@@ -93,13 +108,13 @@ pub(crate) async fn sessions(what: &Sessions) -> Result<u8, StartError> {
 }
 
 /// The length of the log up to this message of the conversation.
-pub(crate) fn place_of(id: MessageId, items: &[Item]) -> Option<u64> {
-    let brings = |item: &Item| item.message().is_some_and(|message| message.id == id);
+pub(crate) fn place_of(id: MessageId, items: &[LogEntry]) -> Option<u64> {
+    let brings = |item: &LogEntry| item.message().is_some_and(|message| message.id == id);
     let at = items.iter().position(brings)?;
     let said = match &items[at] {
-        Item::Queued { input, .. } => {
-            items.iter().position(|item| matches!(item, Item::Delivered { input: other } if other == input))?
-        }
+        LogEntry::Queued { input, .. } => items.iter().position(
+            |item| matches!(item, LogEntry::Delivered { input: other } if other == input),
+        )?,
         _ => at,
     };
     Some(said as u64 + 1)
@@ -115,10 +130,16 @@ fn list(info: &SessionInfo) -> io::Result<()> {
         notes.push(format!("from {parent} at {items}"));
     }
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
-    print::text(&format!("{}  {}  {} items  {}{notes}", info.id, age(info.changed), info.items, info.title))
+    print::text(&format!(
+        "{}  {}  {} items  {}{notes}",
+        info.id,
+        age(info.changed),
+        info.items,
+        info.title
+    ))
 }
 
-fn show(found: &Found) -> io::Result<()> {
+fn show(found: &SearchHit) -> io::Result<()> {
     let who = match found.message.role() {
         Role::User => "user",
         Role::Assistant => "assistant",

@@ -1,4 +1,5 @@
-//! `loopwright completions` and `loopwright man`: what shells and manuals know of the command line, made of its definition.
+//! `loopwright completions` and `loopwright man`: what shells and manuals know of the command line,
+//! made of its definition.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +19,8 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, StartError> {
     print::printed(print::text(&String::from_utf8_lossy(&script)))
 }
 
-/// Prints the manual page, or writes those of all commands into a directory, and gives the exit code.
+/// Prints the manual page, or writes those of all commands into a directory, and gives the exit
+/// code.
 pub(crate) fn man(directory: Option<&Path>) -> Result<u8, StartError> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -28,9 +30,12 @@ pub(crate) fn man(directory: Option<&Path>) -> Result<u8, StartError> {
         return print::printed(made.and_then(|()| print::text(&String::from_utf8_lossy(&text))));
     };
     let written = std::fs::create_dir_all(directory).and_then(|()| write(&command, directory));
-    written
-        .map(|()| 0)
-        .map_err(|why| StartError(format!("The manual pages cannot be written into {}: {why}.", directory.display())))
+    written.map(|()| 0).map_err(|why| {
+        StartError(format!(
+            "The manual pages cannot be written into {}: {why}.",
+            directory.display()
+        ))
+    })
 }
 
 /// The pages of a command and of those below it.

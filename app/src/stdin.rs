@@ -1,4 +1,5 @@
-//! Standard input as the prompt, or as text below it. What is piped in is read; `--no-stdin` leaves it alone.
+//! Standard input as the prompt, or as text below it. What is piped in is read; `--no-stdin` leaves
+//! it alone.
 
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
@@ -19,25 +20,30 @@ pub(crate) fn read(what: &str) -> Result<String, StartError> {
         print::tell(&format!("Type the {what}, then press Ctrl-D on a line of its own."));
     }
     let mut bytes = Vec::new();
-    let wrong = |why: &str| StartError(format!("The {what} could not be read from standard input: {why}."));
+    let wrong =
+        |why: &str| StartError(format!("The {what} could not be read from standard input: {why}."));
     stdin.take(MOST as u64 + 1).read_to_end(&mut bytes).map_err(|why| wrong(&why.to_string()))?;
     if bytes.len() > MOST {
-        return Err(wrong("it has more than 1 MiB. Put it into a file in the directory, and name that in the prompt"));
+        return Err(wrong(
+            "it has more than 1 MiB. Put it into a file in the directory, and name that in the prompt",
+        ));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|why| wrong(&format!("it is no UTF-8 text, from byte {} on", why.utf8_error().valid_up_to())))?;
+    let text = String::from_utf8(bytes).map_err(|why| {
+        wrong(&format!("it is no UTF-8 text, from byte {} on", why.utf8_error().valid_up_to()))
+    })?;
     Ok(text.trim_end().to_owned())
 }
 
 /// The prompt, and below it the text between marks that are not in it.
 pub(crate) fn below(prompt: &str, text: &str) -> String {
     let marks = std::iter::once("stdin".to_owned()).chain((2..).map(|n| format!("stdin-{n}")));
-    let mark = marks.into_iter().find(|mark| !text.contains(&format!("</{mark}>"))).unwrap_or_default();
+    let mark =
+        marks.into_iter().find(|mark| !text.contains(&format!("</{mark}>"))).unwrap_or_default();
     format!("{prompt}\n\n<{mark}>\n{text}\n</{mark}>")
 }
 
-/// All of it, if it is a file, or a pipe in which something comes soon: a pipe that whoever started us has left open, and
-/// forgotten, must not hold up the run for ever.
+/// All of it, if it is a file, or a pipe in which something comes soon: a pipe that whoever started
+/// us has left open, and forgotten, must not hold up the run for ever.
 pub(crate) fn piped() -> Result<Option<String>, StartError> {
     if !is_pipe_or_file() {
         return Ok(None);
@@ -49,7 +55,8 @@ pub(crate) fn piped() -> Result<Option<String>, StartError> {
         ));
         return Ok(None);
     }
-    let text = read("text").map_err(|StartError(why)| StartError(format!("{why} `--no-stdin` leaves it alone.")))?;
+    let text = read("text")
+        .map_err(|StartError(why)| StartError(format!("{why} `--no-stdin` leaves it alone.")))?;
     Ok(Some(text))
 }
 
@@ -69,7 +76,8 @@ fn comes_soon() -> bool {
     true
 }
 
-/// Not a terminal, nothing (`/dev/null`), or a socket, which some programs give to all that they start.
+/// Not a terminal, nothing (`/dev/null`), or a socket, which some programs give to all that they
+/// start.
 #[cfg(unix)]
 fn is_pipe_or_file() -> bool {
     use rustix::fs::{FileType, fstat};

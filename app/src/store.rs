@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{Ambient, InMemoryStore, MemoryError, MemoryStore, RunContext, SessionInfo, SystemAmbient};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
+use loopwright_core::{RunContext, SessionStore};
 use loopwright_memory::{Jsonl, Sqlite};
 use serde::Deserialize;
 
@@ -20,13 +22,17 @@ impl From<MemoryError> for StartError {
 }
 
 /// The store at the place that was asked for, else the usual one.
-pub(crate) fn open(at: &StoreAt) -> Result<Arc<dyn MemoryStore>, StartError> {
+pub(crate) fn open(at: &StoreAt) -> Result<Arc<dyn SessionStore>, StartError> {
     let Some(path) = at.store.clone().or_else(usual_place) else {
         let why = "There is no place to keep sessions in, since HOME is not set: give one with --store PATH or \
                    LOOPWRIGHT_STORE, or keep nothing with --no-session.";
         return Err(StartError(why.into()));
     };
-    Ok(if is_directory(&path) { Arc::new(Jsonl::open(&path)?) } else { Arc::new(Sqlite::open(&path)?) })
+    Ok(if is_directory(&path) {
+        Arc::new(Jsonl::open(&path)?)
+    } else {
+        Arc::new(Sqlite::open(&path)?)
+    })
 }
 
 /// Where sessions are kept if nobody says otherwise.
@@ -43,7 +49,7 @@ fn is_directory(path: &Path) -> bool {
 /// A session that is about to be opened.
 #[derive(Clone)]
 pub(crate) struct Session {
-    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) name: Arc<str>,
     /// What is known of it, if it is there.
     pub(crate) info: Option<SessionInfo>,
@@ -54,11 +60,16 @@ pub(crate) struct Session {
 impl Session {
     /// The one that the command line means.
     pub(crate) async fn choose(which: &Which) -> Result<Self, StartError> {
-        let store = if which.no_session { Arc::new(InMemoryStore::new()) } else { open(&which.at)? };
+        let store =
+            if which.no_session { Arc::new(InMemoryStore::new()) } else { open(&which.at)? };
         let info = match which.session.as_deref() {
             Some(name) => find(&*store, name).await?,
             None if which.latest => match store.sessions().await?.into_iter().next() {
-                None => return Err(StartError("There is no session to go on with: leave --continue out.".into())),
+                None => {
+                    return Err(StartError(
+                        "There is no session to go on with: leave --continue out.".into(),
+                    ));
+                }
                 latest => latest,
             },
             None => None,
@@ -71,12 +82,12 @@ impl Session {
     }
 
     /// One that is there.
-    pub(crate) fn known(store: Arc<dyn MemoryStore>, info: SessionInfo) -> Self {
+    pub(crate) fn known(store: Arc<dyn SessionStore>, info: SessionInfo) -> Self {
         Session { store, name: info.id.clone(), info: Some(info), kept: true }
     }
 
-    /// The options, with those that the session was started with where they say nothing, and with what is configured
-    /// where neither does.
+    /// The options, with those that the session was started with where they say nothing, and with
+    /// what is configured where neither does.
     pub(crate) fn options(&self, given: &Options) -> Result<Options, StartError> {
         let (options, freedoms) = self.options_and_freedoms(given)?;
         if let (Some(freedoms), false) = (freedoms, given.quiet) {
@@ -86,7 +97,10 @@ impl Session {
     }
 
     /// The same, with what is to be said of freedoms that the session was started with.
-    pub(crate) fn options_and_freedoms(&self, given: &Options) -> Result<(Options, Option<String>), StartError> {
+    pub(crate) fn options_and_freedoms(
+        &self,
+        given: &Options,
+    ) -> Result<(Options, Option<String>), StartError> {
         let kept = self.info.as_ref().map(kept_options).transpose()?.unwrap_or_default();
         let freedoms = given.kept_freedoms(&kept);
         Ok((given.config.under(given.clone().over(kept))?, freedoms))
@@ -102,25 +116,38 @@ impl Session {
     }
 
     /// The same, with what had to be mended.
-    pub(crate) async fn context_and_mended(&self, built: &Built) -> Result<(RunContext, Option<String>), StartError> {
+    pub(crate) async fn context_and_mended(
+        &self,
+        built: &Built,
+    ) -> Result<(RunContext, Option<String>), StartError> {
         let memory = self.store.open(&self.name).await?;
         let mended = memory.repaired();
-        let context =
-            RunContext::new().session(self.name.clone()).shared_memory(memory).settings(built.settings.clone());
+        let context = RunContext::new()
+            .session(self.name.clone())
+            .shared_memory(memory)
+            .settings(built.settings.clone());
         Ok((context, mended))
     }
 }
 
 /// The options that a session was started with.
 pub(crate) fn kept_options(info: &SessionInfo) -> Result<Options, StartError> {
-    let Some(kept) = info.settings.as_deref() else { return Ok(Options::default()) };
+    let Some(kept) = info.settings.as_deref() else {
+        return Ok(Options::default());
+    };
     Options::deserialize(kept).map_err(|why| {
-        StartError(format!("The options that session `{}` was started with cannot be read: {why}.", info.id))
+        StartError(format!(
+            "The options that session `{}` was started with cannot be read: {why}.",
+            info.id
+        ))
     })
 }
 
 /// What is known of a session, if it is there.
-pub(crate) async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<SessionInfo>, StartError> {
+pub(crate) async fn find(
+    store: &dyn SessionStore,
+    name: &str,
+) -> Result<Option<SessionInfo>, StartError> {
     match store.session(name).await {
         Ok(info) => Ok(Some(info)),
         Err(MemoryError::NoSession(_)) => Ok(None),
@@ -129,18 +156,23 @@ pub(crate) async fn find(store: &dyn MemoryStore, name: &str) -> Result<Option<S
 }
 
 /// What is known of a session that must be there.
-pub(crate) async fn known(store: &dyn MemoryStore, name: &str) -> Result<SessionInfo, StartError> {
-    let none = || StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."));
+pub(crate) async fn known(store: &dyn SessionStore, name: &str) -> Result<SessionInfo, StartError> {
+    let none = || {
+        StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."))
+    };
     find(store, name).await?.ok_or_else(none)
 }
 
 /// The name that was given, else one that no session has.
-pub(crate) async fn name_or_fresh(given: Option<&str>, store: &dyn MemoryStore) -> Result<String, StartError> {
+pub(crate) async fn name_or_fresh(
+    given: Option<&str>,
+    store: &dyn SessionStore,
+) -> Result<String, StartError> {
     if let Some(name) = given {
         return Ok(name.to_owned());
     }
     loop {
-        let name = format!("s{:08x}", SystemAmbient.random() as u32);
+        let name = format!("s{:08x}", SystemEnvironment.random() as u32);
         if find(store, &name).await?.is_none() {
             return Ok(name);
         }

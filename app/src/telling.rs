@@ -1,6 +1,8 @@
 //! What is told in the same words wherever it is told: on lines, in the terminal app and in lists.
 
-use loopwright::{Compaction, EndKind, Limit, RunOutcome};
+use loopwright_core::agent::Limit;
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::{RunOutcome, RunStatus};
 
 /// With a full stop.
 pub(crate) fn ended(text: &str) -> String {
@@ -40,10 +42,14 @@ pub(crate) fn compaction(done: &Compaction) -> String {
     let (s, are) = if *messages == 1 { ("", "is") } else { ("s", "are") };
     let how = match (&done.error, done.summarised) {
         (_, true) => format!("{are} summarised for the model"),
-        (Some(why), false) => format!("{are} no longer shown to the model, since no summary could be had ({why})"),
+        (Some(why), false) => {
+            format!("{are} no longer shown to the model, since no summary could be had ({why})")
+        }
         (None, false) => format!("{are} no longer shown to the model"),
     };
-    format!("{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} now.")
+    format!(
+        "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} now."
+    )
 }
 
 /// Why a run did not end well.
@@ -63,10 +69,10 @@ pub(crate) enum Failure {
 pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     let why = |otherwise: &str| ended(outcome.error.as_deref().unwrap_or(otherwise));
     Some(match outcome.end {
-        EndKind::Done | EndKind::AwaitingAction => return None,
-        EndKind::Aborted => Failure::Aborted,
-        EndKind::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
-        EndKind::Limit => Failure::Limit(why("a limit is reached")),
+        RunStatus::Done | RunStatus::AwaitingAction => return None,
+        RunStatus::Aborted => Failure::Aborted,
+        RunStatus::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
+        RunStatus::Limit => Failure::Limit(why("a limit is reached")),
         _ => Failure::Error(why("the run failed")),
     })
 }
@@ -83,9 +89,15 @@ mod tests {
     #[test]
     fn errors_are_sentences_and_times_are_short() {
         assert_eq!(ended("the limit of turns is reached"), "the limit of turns is reached.");
-        assert_eq!((ended("Done!").as_str(), sentence("é is no key").as_str()), ("Done!", "É is no key."));
+        assert_eq!(
+            (ended("Done!").as_str(), sentence("é is no key").as_str()),
+            ("Done!", "É is no key.")
+        );
         assert_eq!([7, 65, 7_380].map(time), ["7s", "1m 05s", "2h 03m"]);
-        assert_eq!([0, 1, 2].map(waiting), [None, Some("1 call waits".into()), Some("2 calls wait".into())]);
+        assert_eq!(
+            [0, 1, 2].map(waiting),
+            [None, Some("1 call waits".into()), Some("2 calls wait".into())]
+        );
     }
 
     #[test]
@@ -97,7 +109,10 @@ mod tests {
             serde_json::from_value(done).unwrap()
         };
         let told = compaction(&done(1));
-        assert_eq!(told, "1 older message is summarised for the model: about 90 tokens before, 20 now.");
+        assert_eq!(
+            told,
+            "1 older message is summarised for the model: about 90 tokens before, 20 now."
+        );
         assert!(compaction(&done(3)).starts_with("3 older messages are summarised"));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use loopwright::{Content, Effect, Tool, ToolContext, ToolError, ToolOutput, Toolbox};
+use loopwright_core::message::Content;
+use loopwright_core::tool::{Effect, Toolbox};
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use loopwright_tools::coding_tools_with;
 use serde_json::{Value, json};
 
@@ -23,7 +25,9 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
             let tools = all(place)?;
             // As the engine does it, with the same words.
             let arguments = tools.validate(name, arguments).map_err(StartError)?;
-            let Some(tool) = tools.tool(name) else { return Ok(TOOL_FAILED) };
+            let Some(tool) = tools.tool(name) else {
+                return Ok(TOOL_FAILED);
+            };
             show(call(&**tool, &arguments).await?, *json)
         }
     };
@@ -61,7 +65,10 @@ fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
 }
 
 /// Calls it. The first Ctrl-C cancels, the second one exits at once.
-async fn call(tool: &dyn Tool, arguments: &Value) -> Result<Result<ToolOutput, ToolError>, StartError> {
+async fn call(
+    tool: &dyn Tool,
+    arguments: &Value,
+) -> Result<Result<ToolOutput, ToolError>, StartError> {
     let mut interrupt = Interrupt::listen()?;
     let cx = ToolContext::detached();
     let cancel = cx.cancellation();
@@ -93,7 +100,9 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
         Err(ToolError::FailedWith { why, details }) if json => {
             print::json_line(&json!({ "status": "error", "error": why, "details": details }))?
         }
-        Err(why) if json => print::json_line(&json!({ "status": "error", "error": why.to_string() }))?,
+        Err(why) if json => {
+            print::json_line(&json!({ "status": "error", "error": why.to_string() }))?
+        }
         Ok(output) => output.content.iter().try_for_each(show_content)?,
         Err(ToolError::Cancelled) => print::tell("Aborted."),
         Err(why) => print::complain(&why),

@@ -1,5 +1,6 @@
-//! The terminal interface: one loop that hears keys, the agent's events and what came of effects, and draws at most
-//! sixty times a second. What is shown is a fold ([`state`]); how, a function of it ([`view`]).
+//! The terminal interface: one loop that hears keys, the agent's events and what came of effects,
+//! and draws at most sixty times a second. What is shown is a fold ([`state`]); how, a function of
+//! it ([`view`]).
 
 mod effects;
 mod paint;
@@ -18,7 +19,10 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream as Keys};
 use futures::StreamExt;
-use loopwright::{AgentEvent, Ambient, Envelope, EventStream, SystemAmbient, ToolUpdate, Update};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::{Envelope, Update};
+use loopwright_core::tool::ToolUpdate;
+use loopwright_core::{AgentEvent, EventStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -39,7 +43,8 @@ const FRAME: Duration = Duration::from_micros(16_667);
 const TICK: Duration = Duration::from_millis(100);
 /// The most events that are taken in before keys are looked at again.
 const DRAIN: usize = 512;
-/// The most text that is taken in for one frame, in bytes: to lay it out takes a few milliseconds, in which no key is heard.
+/// The most text that is taken in for one frame, in bytes: to lay it out takes a few milliseconds,
+/// in which no key is heard.
 const TEXT: usize = 16 * 1024;
 /// How long leaving may take, and how long where somebody else wants it.
 const LEAVING: Duration = Duration::from_secs(3);
@@ -53,7 +58,9 @@ pub(crate) fn is_possible() -> bool {
 
 /// Talks until the user leaves, and gives the exit code.
 pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
-    let failed = |why: io::Error| StartError(format!("The terminal cannot be used: {why}. `--plain` needs none."));
+    let failed = |why: io::Error| {
+        StartError(format!("The terminal cannot be used: {why}. `--plain` needs none."))
+    };
     let (complaints, complained) = Complaints::new().map_err(failed)?;
     let screen = Screen::take(complaints).map_err(failed)?;
     let mut ui = Ui::new(screen);
@@ -75,7 +82,10 @@ pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
 }
 
 fn tell_how_to_go_on(session: &str) {
-    print::tell(&format!("`loopwright --session {}` goes on with this conversation.", print::quoted(session)));
+    print::tell(&format!(
+        "`loopwright --session {}` goes on with this conversation.",
+        print::quoted(session)
+    ));
 }
 
 struct Ui {
@@ -95,7 +105,7 @@ struct Ui {
 
 impl Ui {
     fn new(screen: Screen) -> Self {
-        let mut state = State::new(SystemAmbient.now());
+        let mut state = State::new(SystemEnvironment.now());
         if let Ok(root) = std::env::current_dir() {
             state.status.root = root;
         }
@@ -196,7 +206,7 @@ impl Ui {
                     self.state.told(told)
                 }
                 _ = tick.tick(), if self.state.moves() => {
-                    self.stale |= self.state.tick(SystemAmbient.now());
+                    self.stale |= self.state.tick(SystemEnvironment.now());
                     Vec::new()
                 }
                 event = next_event(&mut events), if self.taken < TEXT || self.keys.is_none() => {
@@ -211,11 +221,16 @@ impl Ui {
 
     fn changed(&mut self) {
         self.stale = true;
-        self.state.tick(SystemAmbient.now());
+        self.state.tick(SystemEnvironment.now());
     }
 
     /// Takes in an event and those that lie there already.
-    fn events(&mut self, first: Option<Arc<Envelope>>, events: &mut Option<EventStream>, hands: &Hands) -> Vec<Effect> {
+    fn events(
+        &mut self,
+        first: Option<Arc<Envelope>>,
+        events: &mut Option<EventStream>,
+        hands: &Hands,
+    ) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
             if events.take().is_some_and(|events| events.lagged()) {
@@ -234,7 +249,9 @@ impl Ui {
             if self.taken >= TEXT {
                 break;
             }
-            let Some(next) = events.as_mut().and_then(EventStream::try_next) else { break };
+            let Some(next) = events.as_mut().and_then(EventStream::try_next) else {
+                break;
+            };
             effects.extend(self.state.event(&next));
             self.taken += text_of(&next.event);
         }
@@ -275,7 +292,12 @@ impl Ui {
         Ok(Vec::new())
     }
 
-    async fn perform(&mut self, effect: Effect, hands: &Hands, signals: &mut Signals) -> io::Result<()> {
+    async fn perform(
+        &mut self,
+        effect: Effect,
+        hands: &Hands,
+        signals: &mut Signals,
+    ) -> io::Result<()> {
         match effect {
             Effect::Scroll(how) => self.view.scroll(&self.state, how),
             Effect::Quit => self.leave = Some(0),
@@ -323,7 +345,10 @@ impl Drop for Ui {
 fn text_of(event: &AgentEvent) -> usize {
     match event {
         AgentEvent::MessageUpdate {
-            update: Update::Text { delta, .. } | Update::Thinking { delta, .. } | Update::ToolCall { delta, .. },
+            update:
+                Update::Text { delta, .. }
+                | Update::Thinking { delta, .. }
+                | Update::ToolCall { delta, .. },
             ..
         } => delta.len(),
         AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),

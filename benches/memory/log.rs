@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use loopwright::{
-    AssistantMessage, Body, Content, EndKind, Item, Lane, Message, MessageId, Part, ResultStatus, RunCause, RunId,
-    StopReason, ToolCall, ToolResult, Urgency, Usage, UserMessage,
+use loopwright_core::Message;
+use loopwright_core::event::{QueueKind, RunCause, RunStatus, Urgency};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageId, MessageKind, ResultStatus, RunId,
+    StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 use serde_json::json;
 
-fn message(id: u64, body: impl Into<Body>) -> Arc<Message> {
+fn message(id: u64, body: impl Into<MessageKind>) -> Arc<Message> {
     Arc::new(Message::new(MessageId(id), body))
 }
 
-fn reply(id: u64, part: Part, stop: StopReason) -> Item {
+fn reply(id: u64, part: ContentPart, stop: StopReason) -> LogEntry {
     let usage = Usage { input: 1_000, output: 100, cache_read: 900, cache_write: 0, reasoning: 0 };
     let reply = AssistantMessage { parts: vec![part], stop, model: "offline/model".into(), usage };
-    Item::Replied { message: message(id, reply), cost: Some(0.001) }
+    LogEntry::Replied { message: message(id, reply), cost: Some(0.001) }
 }
 
 fn words(n: u64) -> String {
@@ -23,25 +26,26 @@ fn words(n: u64) -> String {
 }
 
 /// Replies of half a kilobyte, which need not be durable at once.
-pub(crate) fn replies(count: usize) -> Vec<Item> {
-    let text = |n| Part::Text { text: words(n), signature: None };
+pub(crate) fn replies(count: usize) -> Vec<LogEntry> {
+    let text = |n| ContentPart::Text { text: words(n), signature: None };
     (0..count as u64).map(|n| reply(n, text(n), StopReason::Stop)).collect()
 }
 
 /// So many items of runs of ten: a request, a call with its result, an answer.
-pub(crate) fn turns(count: usize) -> Vec<Item> {
-    let items: Vec<Item> = (0..count as u64 / 10).flat_map(turn).collect();
+pub(crate) fn turns(count: usize) -> Vec<LogEntry> {
+    let items: Vec<LogEntry> = (0..count as u64 / 10).flat_map(turn).collect();
     assert_eq!(items.len(), count);
-    loopwright::testing::check_log(&items[..1_000]).unwrap();
+    loopwright_core::testing::check_log(&items[..1_000]).unwrap();
     items
 }
 
-fn turn(n: u64) -> [Item; 10] {
-    let (input, run, time): (Arc<str>, _, _) = (format!("i{n}").into(), RunId(n + 1), 1_700_000_000_000 + n);
+fn turn(n: u64) -> [LogEntry; 10] {
+    let (input, run, time): (Arc<str>, _, _) =
+        (format!("i{n}").into(), RunId(n + 1), 1_700_000_000_000 + n);
     let id = |k| MessageId(4 * n + k);
     let call: Arc<str> = format!("c{n}").into();
     let arguments = json!({ "path": format!("src/file{n}.rs"), "from": 1, "to": 40 });
-    let calls = Part::ToolCall(ToolCall {
+    let calls = ContentPart::ToolCall(ToolCall {
         id: call.as_ref().into(),
         name: "read_file".into(),
         arguments: arguments.to_string().into(),
@@ -55,26 +59,30 @@ fn turn(n: u64) -> [Item; 10] {
         details: None,
         terminate: false,
     };
-    let request = |k| Item::RequestStarted { message: id(k), model: "offline/model".into(), tools: None };
+    let request =
+        |k| LogEntry::RequestStarted { message: id(k), model: "offline/model".into(), tools: None };
     [
-        Item::Queued {
+        LogEntry::Queued {
             input: input.clone(),
-            lane: Lane::Request,
+            lane: QueueKind::Request,
             urgency: Urgency::default(),
-            message: message(4 * n + 1, UserMessage::from(format!("Request {n}: look at this file, please."))),
+            message: message(
+                4 * n + 1,
+                UserMessage::from(format!("Request {n}: look at this file, please.")),
+            ),
             output: None,
         },
-        Item::RunStarted { run, cause: RunCause::UserRequest(input.clone()), time },
-        Item::Delivered { input },
+        LogEntry::RunStarted { run, cause: RunCause::UserRequest(input.clone()), time },
+        LogEntry::Delivered { input },
         request(2),
         reply(4 * n + 2, calls, StopReason::ToolCalls),
-        Item::CallStarted { call: call.as_ref().into(), arguments: Arc::new(arguments) },
-        Item::CallFinished { result: message(4 * n + 3, result) },
+        LogEntry::CallStarted { call: call.as_ref().into(), arguments: Arc::new(arguments) },
+        LogEntry::CallFinished { result: message(4 * n + 3, result) },
         request(4),
-        reply(4 * n + 4, Part::Text { text: words(n), signature: None }, StopReason::Stop),
-        Item::RunEnded {
+        reply(4 * n + 4, ContentPart::Text { text: words(n), signature: None }, StopReason::Stop),
+        LogEntry::RunEnded {
             run,
-            end: EndKind::Done,
+            end: RunStatus::Done,
             time,
             error: None,
             model_error: None,

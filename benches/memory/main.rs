@@ -1,20 +1,28 @@
-//! What memory on disk costs beside plain SQLite: `cargo bench --bench memory`, or with `-- --quick`.
+//! What memory on disk costs beside plain SQLite: `cargo bench --bench memory`, or with `--
+//! --quick`.
 //!
-//! The floor of an append is an `INSERT` of the same bytes, prepared once, in a transaction of its own at the same
-//! `synchronous` level; the floor of opening a session is a `SELECT` of all its rows and an `INSERT` that waits for the
-//! disk, as an opening does too. Both take turns with ours, on the same disk. One table comes of it, and exit code 1 if a
-//! ratio is above its bound. The bounds:
+//! The floor of an append is an `INSERT` of the same bytes, prepared once, in a transaction of its
+//! own at the same `synchronous` level; the floor of opening a session is a `SELECT` of all its
+//! rows and an `INSERT` that waits for the disk, as an opening does too. Both take turns with ours,
+//! on the same disk. One table comes of it, and exit code 1 if a ratio is above its bound. The
+//! bounds:
 //!
-//! - An append alone: 4 where it does not wait for the disk, since it goes to another thread and back, and brings the
-//!   session's own row up to date as well; 3 where it does.
-//! - An append while 64 sessions append at once: 3, and 1 where `Sqlite` waits for the disk, as many wait together.
-//! - Opening: 20, since items are checked, parsed and folded, and the floor only copies their bytes; and ten times the
-//!   items may take 15 times as long.
+//! - An append alone: 4 where it does not wait for the disk, since it goes to another thread and
+//!   back, and brings the session's own row up to date as well; 3 where it does.
+//! - An append while 64 sessions append at once: 3, and 1 where `Sqlite` waits for the disk, as
+//!   many wait together.
+//! - Opening: 20, since items are checked, parsed and folded, and the floor only copies their
+//!   bytes; and ten times the items may take 15 times as long.
 //!
 //! With `--quick` it is twice as much, for busy machines.
 //!
 //! Words after `--` choose parts: `append`, `crowd`, `open`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that goes wrong should stop"
+)]
 
 mod floor;
 mod log;
@@ -28,8 +36,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use floor::Floor;
-use loopwright::testing::ScriptedModel;
-use loopwright::{GenericAgent, Item, Memory, MemoryStore, RunContext};
+use loopwright_core::log::LogEntry;
+use loopwright_core::testing::ScriptedModel;
+use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
 use loopwright_memory::{Durability, Jsonl, Sqlite};
 use loopwright_patterns::GenericPattern;
 use table::{Better, Row};
@@ -45,10 +54,13 @@ type Part = fn(&Bench) -> Vec<(Row, f64)>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let parts: Vec<&str> =
+        args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let bench = Bench { quick: args.iter().any(|arg| arg == "--quick"), runtime };
-    let all: [(&str, Part); 3] = [("append", Bench::append), ("crowd", Bench::crowd), ("open", Bench::open)];
+    let all: [(&str, Part); 3] =
+        [("append", Bench::append), ("crowd", Bench::crowd), ("open", Bench::open)];
     let chosen = all.iter().filter(|(name, _)| parts.is_empty() || parts.contains(name));
     let (rows, bounds): (Vec<Row>, Vec<f64>) = chosen.flat_map(|(_, part)| part(&bench)).unzip();
     table::print(&rows);
@@ -69,7 +81,7 @@ struct Bench {
 /// The two stores.
 const STORES: [&str; 2] = ["Sqlite", "Jsonl"];
 
-fn store(kind: &str, folder: &Path, durability: Durability) -> Box<dyn MemoryStore> {
+fn store(kind: &str, folder: &Path, durability: Durability) -> Box<dyn SessionStore> {
     match kind {
         "Jsonl" => Box::new(Jsonl::open(folder.join("sessions")).unwrap().durability(durability)),
         _ => Box::new(Sqlite::open(folder.join("sessions.db")).unwrap().durability(durability)),
@@ -108,11 +120,14 @@ impl Bench {
     fn append(&self) -> Vec<(Row, f64)> {
         let mut rows = Vec::new();
         for kind in STORES {
-            for (durability, level, most) in [(Durability::Effects, "NORMAL", 4.0), (Durability::Every, "FULL", 3.0)] {
+            for (durability, level, most) in
+                [(Durability::Effects, "NORMAL", 4.0), (Durability::Every, "FULL", 3.0)]
+            {
                 let items = log::replies(self.count(durability));
                 let floor = || {
                     let folder = folder();
-                    let mut floor = Floor::new(&folder.path().join("floor.db"), is_full(durability));
+                    let mut floor =
+                        Floor::new(&folder.path().join("floor.db"), is_full(durability));
                     micros(items.len(), || floor.insert(&items))
                 };
                 let ours = || {
@@ -133,19 +148,23 @@ impl Bench {
         const SESSIONS: usize = 64;
         let mut rows = Vec::new();
         for kind in STORES {
-            for (durability, level, most) in [(Durability::Effects, "NORMAL", 3.0), (Durability::Every, "FULL", 1.0)] {
+            for (durability, level, most) in
+                [(Durability::Effects, "NORMAL", 3.0), (Durability::Every, "FULL", 1.0)]
+            {
                 let each = self.count(durability) / 16;
-                let items: Arc<[Item]> = log::replies(each).into();
+                let items: Arc<[LogEntry]> = log::replies(each).into();
                 let alone = log::replies(self.count(durability));
                 let floor = || {
                     let folder = folder();
-                    let mut floor = Floor::new(&folder.path().join("floor.db"), is_full(durability));
+                    let mut floor =
+                        Floor::new(&folder.path().join("floor.db"), is_full(durability));
                     micros(alone.len(), || floor.insert(&alone))
                 };
                 let ours = || {
                     let folder = folder();
                     let store = store(kind, folder.path(), durability);
-                    let open = |n: usize| self.runtime.block_on(store.open(&format!("s{n}"))).unwrap();
+                    let open =
+                        |n: usize| self.runtime.block_on(store.open(&format!("s{n}"))).unwrap();
                     let open: Vec<_> = (0..SESSIONS).map(open).collect();
                     let work = async {
                         let tasks = open.into_iter().map(|memory| {
@@ -158,7 +177,8 @@ impl Bench {
                     };
                     micros(SESSIONS * each, || self.runtime.block_on(work))
                 };
-                let figure = format!("{kind}: µs per append, 64 sessions, {durability:?} beside {level}");
+                let figure =
+                    format!("{kind}: µs per append, 64 sessions, {durability:?} beside {level}");
                 // What Jsonl waits for is a file a session: nothing is shared.
                 let most = if kind == "Jsonl" { 3.0 } else { most };
                 rows.push((Row::new(&figure, Better::Less, 1, self.both(floor, ours)), most));
@@ -186,7 +206,7 @@ impl Bench {
                 });
                 let select = || {
                     micros(1_000, || {
-                        floor.borrow_mut().insert(&[Item::Opened { epoch: 1, time: 1 }]);
+                        floor.borrow_mut().insert(&[LogEntry::Opened { epoch: 1, time: 1 }]);
                         assert!(floor.borrow().select() > count);
                     })
                 };
@@ -197,7 +217,10 @@ impl Bench {
                 rows.push((Row::new(&figure, Better::Less, 2, both), 20.0));
             }
             let figure = format!("{kind}: ms to open 100000 items, beside 10000");
-            rows.push((Row::new(&figure, Better::Less, 2, [took[1].clone(), took[2].clone()]), 15.0));
+            rows.push((
+                Row::new(&figure, Better::Less, 2, [took[1].clone(), took[2].clone()]),
+                15.0,
+            ));
         }
         rows
     }
@@ -210,15 +233,16 @@ fn micros(pieces: usize, work: impl FnOnce()) -> f64 {
     began.elapsed().as_secs_f64() * 1e6 / pieces as f64
 }
 
-async fn append_each(memory: Arc<dyn Memory>, items: &[Item]) {
+async fn append_each(memory: Arc<dyn Memory>, items: &[LogEntry]) {
     for (at, item) in items.iter().enumerate() {
         memory.append(at as u64, [item.clone()].into()).await.unwrap();
     }
 }
 
-async fn open(store: &dyn MemoryStore, items: usize) {
+async fn open(store: &dyn SessionStore, items: usize) {
     let agent = GenericAgent::builder(ScriptedModel::new([]), GenericPattern).build().unwrap();
-    let (handle, mut events) = agent.run(RunContext::new().stored(store, "s").await.unwrap()).await.unwrap();
+    let (handle, mut events) =
+        agent.run(RunContext::new().stored(store, "s").await.unwrap()).await.unwrap();
     assert_eq!(handle.state().await.unwrap().messages.len(), items / 10 * 4);
     drop(handle);
     while events.next().await.is_some() {} // then the session is free

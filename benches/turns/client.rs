@@ -60,14 +60,15 @@ fn peak_kib() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Does the work on a runtime as `#[tokio::main]` makes it. `agent` begins one conversation and gives
-/// back what the next one of its place is to have: a connection, say.
+/// Does the work on a runtime as `#[tokio::main]` makes it. `agent` begins one conversation and
+/// gives back what the next one of its place is to have: a connection, say.
 pub(crate) fn run<K, Fut>(work: Work, agent: impl Fn(Arc<Tally>, Option<K>) -> Fut) -> Done
 where
     K: Send + 'static,
     Fut: Future<Output = K> + Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let tally = Arc::new(Tally::default());
         let mut kept: Vec<K> = Vec::new();
@@ -76,7 +77,8 @@ where
             if round == work.warm {
                 from = (cpu_ns(), Instant::now());
             }
-            let mut agents: JoinSet<K> = (0..work.agents).map(|_| agent(tally.clone(), kept.pop())).collect();
+            let mut agents: JoinSet<K> =
+                (0..work.agents).map(|_| agent(tally.clone(), kept.pop())).collect();
             while let Some(ended) = agents.join_next().await {
                 kept.push(ended.expect("an agent"));
             }

@@ -1,7 +1,7 @@
 //! The same work by hand, with no framework: what nobody who speaks this protocol can do without.
 //!
-//! A hyper connection per agent, kept from conversation to conversation; lines found with memchr and
-//! read into structs that borrow; a request body that grows and is never written anew.
+//! A hyper connection per agent, kept from conversation to conversation; lines found with memchr
+//! and read into structs that borrow; a request body that grows and is never written anew.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -73,9 +73,13 @@ struct Reply {
 
 impl Reply {
     fn line(&mut self, line: &[u8]) {
-        let Some(data) = line.strip_prefix(b"data: ").filter(|data| *data != b"[DONE]") else { return };
+        let Some(data) = line.strip_prefix(b"data: ").filter(|data| *data != b"[DONE]") else {
+            return;
+        };
         let mut event: Event<'_> = serde_json::from_slice(data).expect("an event");
-        let Some(Choice { delta, finish_reason }) = event.choices.pop() else { return };
+        let Some(Choice { delta, finish_reason }) = event.choices.pop() else {
+            return;
+        };
         if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
             self.deltas += 1;
             self.text.push_str(&text);
@@ -147,11 +151,14 @@ async fn ask(host: &str, connection: &mut Connection, conversation: &[u8]) -> Re
         .header("authorization", "Bearer none")
         .body(Full::new(Bytes::from(body)));
     connection.ready().await.expect("a connection");
-    let mut response = connection.send_request(request.expect("a request")).await.expect("a response");
+    let mut response =
+        connection.send_request(request.expect("a request")).await.expect("a response");
     assert!(response.status().is_success(), "{response:?}");
     let (mut reply, mut begun) = (Reply::default(), Vec::new());
     while let Some(frame) = response.frame().await {
-        let Ok(data) = frame.expect("a piece of the body").into_data() else { continue };
+        let Ok(data) = frame.expect("a piece of the body").into_data() else {
+            continue;
+        };
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', &data) {
             if begun.is_empty() {

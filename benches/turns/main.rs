@@ -1,13 +1,19 @@
 //! What loopwright costs beside the same work by hand: `cargo bench`, or `cargo bench -- --quick`.
 //!
-//! A model server that costs nothing, a *floor* client without a framework and one made of loopwright
-//! each run as a process of their own, taking turns. One table comes of it, and exit code 1 if
-//! loopwright takes more than twice the floor (three times with `--quick`, for busy machines).
+//! A model server that costs nothing, a *floor* client without a framework and one made of
+//! loopwright each run as a process of their own, taking turns. One table comes of it, and exit
+//! code 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
+//! machines).
 //!
 //! Words after `--` choose parts: `turn`, `memory`, `throughput`, `growth`. To look at one client
 //! alone, under a profiler say: `turns serve TURNS DELTAS PAUSE_MS` says its port, and
 //! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` says what it did.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that goes wrong should stop"
+)]
 
 mod client;
 mod floor;
@@ -49,7 +55,8 @@ fn say(done: &Done) {
 
 fn compare(args: &[String]) -> ExitCode {
     let quick = args.iter().any(|arg| arg == "--quick");
-    let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
+    let parts: Vec<&str> =
+        args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
     let bench = Bench { quick };
     let all: [(&str, Part); 4] = [
         ("turn", Bench::turn),
@@ -116,8 +123,10 @@ impl Bench {
         };
         let (short, long) = if self.quick { (60, 15) } else { (250, 60) };
         let costs = self.both(9, |client| (run(client, 50, short), run(client, 500, long)));
-        let per_turn = costs.each_ref().map(|costs| costs.iter().map(|(short, _)| *short).collect());
-        let per_delta = costs.map(|costs| costs.iter().map(|(short, long)| (long - short) / 450.0).collect());
+        let per_turn =
+            costs.each_ref().map(|costs| costs.iter().map(|(short, _)| *short).collect());
+        let per_delta =
+            costs.map(|costs| costs.iter().map(|(short, long)| (long - short) / 450.0).collect());
         vec![
             Row::new("CPU µs per turn of 50 deltas", Better::Less, 1, per_turn),
             Row::new("CPU µs per delta", Better::Less, 2, per_delta),
@@ -129,10 +138,15 @@ impl Bench {
         let peak = |client: &str, agents, pause| {
             let script = Script { turns: 1, deltas: 12, pause: Duration::from_millis(pause) };
             let run = run(client, script, Work { agents, rounds: 1, warm: 0 });
-            assert!(run.seen.at_once >= agents, "only {} of {agents} streamed at once", run.seen.at_once);
+            assert!(
+                run.seen.at_once >= agents,
+                "only {} of {agents} streamed at once",
+                run.seen.at_once
+            );
             run.done.peak_kib as f64
         };
-        let each = self.both(3, |client| (peak(client, AGENTS, 200) - peak(client, 1, 5)) / AGENTS as f64);
+        let each =
+            self.both(3, |client| (peak(client, AGENTS, 200) - peak(client, 1, 5)) / AGENTS as f64);
         vec![Row::new("KiB per live agent, 1,000 of them", Better::Less, 1, each)]
     }
 
@@ -141,7 +155,9 @@ impl Bench {
         let rounds = if self.quick { 8 } else { 24 };
         let runs = self.both(7, |client| run(client, script, Work { agents: 64, rounds, warm: 2 }));
         let cpu = runs.each_ref().map(|runs| runs.iter().map(Run::cpu_us_per_turn).collect());
-        let speed = runs.map(|runs| runs.iter().map(|r| r.measured * 1e9 / r.done.measured_wall_ns as f64).collect());
+        let speed = runs.map(|runs| {
+            runs.iter().map(|r| r.measured * 1e9 / r.done.measured_wall_ns as f64).collect()
+        });
         vec![
             Row::new("turns/s, 64 agents", Better::More, 0, speed),
             Row::new("CPU µs per turn, 64 agents", Better::Less, 1, cpu),
@@ -162,7 +178,8 @@ impl Bench {
     }
 }
 
-/// One run of one client against a server of its own. Refused unless everything happened that should.
+/// One run of one client against a server of its own. Refused unless everything happened that
+/// should.
 fn run(client: &str, script: Script, work: Work) -> Run {
     let myself = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -171,14 +188,20 @@ fn run(client: &str, script: Script, work: Work) -> Run {
     };
     let text = |n: u64| n.to_string();
     let pause = script.pause.as_millis() as u64;
-    let mut server = myself().arg("serve").args([script.turns, script.deltas, pause].map(text)).spawn().unwrap();
+    let mut server =
+        myself().arg("serve").args([script.turns, script.deltas, pause].map(text)).spawn().unwrap();
     let mut said = BufReader::new(server.stdout.take().unwrap());
     let mut port = String::new();
     said.read_line(&mut port).unwrap();
     let base = format!("http://127.0.0.1:{}/v1", port.trim());
 
-    let child = myself().args([client, &base]).args([work.agents, work.rounds, work.warm].map(text)).spawn().unwrap();
-    let done: Done = serde_json::from_str(&output(child)).unwrap_or_else(|why| panic!("{client} failed: {why}"));
+    let child = myself()
+        .args([client, &base])
+        .args([work.agents, work.rounds, work.warm].map(text))
+        .spawn()
+        .unwrap();
+    let done: Done =
+        serde_json::from_str(&output(child)).unwrap_or_else(|why| panic!("{client} failed: {why}"));
 
     drop(server.stdin.take());
     let mut rest = String::new();
@@ -188,10 +211,14 @@ fn run(client: &str, script: Script, work: Work) -> Run {
 
     let conversations = work.agents * (work.rounds + work.warm);
     let turns = conversations * (script.turns + 1);
-    // Deltas of four characters. Deltas that arrive together are told together, with all text in them.
+    // Deltas of four characters. Deltas that arrive together are told together, with all text in
+    // them.
     let wanted = (turns, turns * script.deltas * 4, turns, 0);
     let found = (done.turns, done.chars, seen.requests, seen.refused);
-    assert_eq!(found, wanted, "{client}: (turns, characters, requests, refused) are not what they should be");
+    assert_eq!(
+        found, wanted,
+        "{client}: (turns, characters, requests, refused) are not what they should be"
+    );
     Run { done, seen, measured: (work.agents * work.rounds * (script.turns + 1)) as f64 }
 }
 

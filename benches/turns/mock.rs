@@ -1,7 +1,8 @@
 //! The model server: a process of its own that streams the same replies to everybody.
 //!
 //! What it says depends on the request alone. While fewer than `turns` tool results follow the last
-//! message of the user it says `deltas` pieces of text and calls `add`; then it says as many and stops.
+//! message of the user it says `deltas` pieces of text and calls `add`; then it says as many and
+//! stops.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -76,11 +77,19 @@ fn event(delta: &str, finish: &str) -> Bytes {
 impl Server {
     fn new(script: Script) -> Self {
         let words = ["five", " and", " two", " are", " now", " one"];
-        let mut opening = vec![event("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}", "null")];
+        let mut opening =
+            vec![event("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}", "null")];
         let pieces = words.iter().cycle().take(script.deltas as usize);
         opening.extend(pieces.map(|word| event(&format!("{{\"content\":\"{word}\"}}"), "null")));
         let zero = || AtomicU64::new(0);
-        Server { script, opening, requests: zero(), refused: zero(), streaming: zero(), at_once: zero() }
+        Server {
+            script,
+            opening,
+            requests: zero(),
+            refused: zero(),
+            streaming: zero(),
+            at_once: zero(),
+        }
     }
 
     /// The events of a reply after `results` tool results.
@@ -95,7 +104,9 @@ impl Server {
                 "null",
             ));
             for piece in ["{\\\"a\\\":", &format!("{results},\\\"b\\\""), ":1}"] {
-                let call = format!("{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{piece}\"}}}}]}}");
+                let call = format!(
+                    "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{piece}\"}}}}]}}"
+                );
                 events.push(event(&call, "null"));
             }
             events.push(event("{}", "\"tool_calls\""));
@@ -115,7 +126,8 @@ impl Server {
 
     /// How many tool results follow the last message of the user, if the body is a request at all.
     fn results(body: &[u8]) -> Option<u64> {
-        let asked: Asked<'_> = serde_json::from_slice(body).ok().filter(|asked: &Asked<'_>| asked.stream)?;
+        let asked: Asked<'_> =
+            serde_json::from_slice(body).ok().filter(|asked: &Asked<'_>| asked.stream)?;
         let since = asked.messages.iter().rev().take_while(|said| said.role != "user");
         Some(since.filter(|said| said.role == "tool").count() as u64)
     }
@@ -148,7 +160,10 @@ impl Drop for Streaming {
 
 type Events = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Response<Events>, hyper::Error> {
+async fn answer(
+    server: Arc<Server>,
+    request: Request<Incoming>,
+) -> Result<Response<Events>, hyper::Error> {
     let right_path = request.uri().path().ends_with("/chat/completions");
     let body = request.into_body().collect().await?.to_bytes();
     server.requests.fetch_add(1, Relaxed);
@@ -168,11 +183,14 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Respo
         Some((Ok(Frame::data(event)), (events, streaming)))
     });
     let mut response = Response::new(StreamBody::new(events.boxed()));
-    response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("text/event-stream"));
+    response
+        .headers_mut()
+        .insert("content-type", hyper::header::HeaderValue::from_static("text/event-stream"));
     Ok(response)
 }
 
-/// Serves on a free port of this machine, which is said on standard output, until standard input closes.
+/// Serves on a free port of this machine, which is said on standard output, until standard input
+/// closes.
 pub(crate) fn serve(script: Script) {
     let server = Arc::new(Server::new(script));
     let until = server.clone();
@@ -183,7 +201,8 @@ pub(crate) fn serve(script: Script) {
         out.flush().expect("standard output");
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(([127, 0, 0, 1], 0).into()).expect("a port");

@@ -1,10 +1,12 @@
-//! The work done with loopwright: an agent, a pattern, a provider, a tool and a reader of the events.
+//! The work done with loopwright: an agent, a pattern, a provider, a tool and a reader of the
+//! events.
 
 use std::sync::Arc;
 
-use loopwright::{
-    AgentEvent, Effect, EndKind, GenericAgent, InputEvent, Limits, Role, RunContext, ToolError, Update, tool_fn,
-};
+use loopwright_core::agent::Limits;
+use loopwright_core::event::{InputEvent, Role, RunStatus, Update};
+use loopwright_core::tool::Effect;
+use loopwright_core::{AgentEvent, GenericAgent, RunContext, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 use loopwright_providers::OpenAiChat;
 
@@ -17,9 +19,11 @@ struct Add {
 }
 
 pub(crate) fn run(base: &str, work: Work) -> Done {
-    let model = OpenAiChat::builder("mock").base_url(base).api_key("none").build().expect("a model");
-    let add =
-        tool_fn("add", "Add two integers.", async |args: Add, _cx| Ok::<_, ToolError>((args.a + args.b).to_string()));
+    let model =
+        OpenAiChat::builder("mock").base_url(base).api_key("none").build().expect("a model");
+    let add = tool_fn("add", "Add two integers.", async |args: Add, _cx| {
+        Ok::<_, ToolError>((args.a + args.b).to_string())
+    });
     let agent = GenericAgent::builder(model, PiPattern)
         .system("You add numbers with the tool.")
         .tool(add.effect(Effect::ReadOnly))
@@ -45,7 +49,7 @@ async fn converse(agent: GenericAgent, tally: Arc<Tally>) {
                 tally.turn(std::mem::take(&mut deltas), std::mem::take(&mut chars));
             }
             AgentEvent::AgentEnd(outcome) => {
-                assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
+                assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
                 return;
             }
             _ => {}

@@ -17,7 +17,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(figure: &str, better: Better, digits: usize, [floor, ours]: [Vec<f64>; 2]) -> Self {
+    pub(crate) fn new(
+        figure: &str,
+        better: Better,
+        digits: usize,
+        [floor, ours]: [Vec<f64>; 2],
+    ) -> Self {
         let sorted = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);
             if better == Better::More {
@@ -51,7 +56,9 @@ pub(crate) fn print(rows: &[Row]) {
     println!("| median (best) of the runs | floor | loopwright | ratio | ratio of the best |");
     println!("|---|---:|---:|---:|---:|");
     for row in rows {
-        let cell = |values: &[f64]| format!("{:.*} ({:.*})", row.digits, median(values), row.digits, values[0]);
+        let cell = |values: &[f64]| {
+            format!("{:.*} ({:.*})", row.digits, median(values), row.digits, values[0])
+        };
         let best = row.times(row.floor[0], row.ours[0]);
         let (floor, ours, ratio) = (cell(&row.floor), cell(&row.ours), row.ratio());
         println!("| {} | {floor} | {ours} | {ratio:.2} | {best:.2} |", row.figure);

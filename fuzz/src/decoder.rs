@@ -1,4 +1,5 @@
-//! A decoder behind the parser: order of events, one end, any split the same, no finished turn of a cut stream.
+//! A decoder behind the parser: order of events, one end, any split the same, no finished turn of a
+//! cut stream.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

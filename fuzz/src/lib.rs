@@ -1,7 +1,8 @@
-//! What the fuzz targets have in common: how bytes are delivered and mutated, and what must hold of any reply.
+//! What the fuzz targets have in common: how bytes are delivered and mutated, and what must hold of
+//! any reply.
 //!
-//! The whole input is the body, so that recordings are seeds as they are; where it is split and cut is taken from a
-//! hash of it.
+//! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
+//! is taken from a hash of it.
 
 mod chance;
 mod decoder;

@@ -1,4 +1,5 @@
-//! Mutations of event streams: whole events are dropped, repeated, moved and cut, besides what the fuzzer does to bytes.
+//! Mutations of event streams: whole events are dropped, repeated, moved and cut, besides what the
+//! fuzzer does to bytes.
 
 use libfuzzer_sys::fuzzer_mutate;
 

@@ -1,4 +1,5 @@
-//! The event-stream parser: any split gives the same events, and they are those of the specification.
+//! The event-stream parser: any split gives the same events, and they are those of the
+//! specification.
 
 use loopwright_providers::{SseEvent, SseParser};
 
@@ -12,7 +13,8 @@ pub fn check_parser(bytes: &[u8]) {
     let (whole, flushed) = parse(&[bytes]);
     assert_eq!(whole, by_the_book(bytes), "not what the specification says");
     assert!(flushed.len() <= 2, "more than an event and JSON at the end");
-    let all: usize = whole.iter().chain(&flushed).map(|(event, data)| event.len() + data.len()).sum();
+    let all: usize =
+        whole.iter().chain(&flushed).map(|(event, data)| event.len() + data.len()).sum();
     assert!(all <= bytes.len() + 1, "{all} bytes of events in {} bytes", bytes.len());
     let chunks = Chance::of(bytes).split(bytes);
     assert_eq!(parse(&chunks), (whole, flushed), "split it is something else");
@@ -34,10 +36,12 @@ fn parse(chunks: &[&[u8]]) -> (Vec<Event>, Vec<Event>) {
     (events, flushed)
 }
 
-/// The specification, word for word: <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+/// The specification, word for word:
+/// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 fn by_the_book(bytes: &[u8]) -> Vec<Event> {
     let mut rest = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    let (mut events, mut name, mut data, mut has_data) = (Vec::new(), Vec::new(), Vec::new(), false);
+    let (mut events, mut name, mut data, mut has_data) =
+        (Vec::new(), Vec::new(), Vec::new(), false);
     while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
         let line = &rest[..end];
         rest = &rest[end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 }..];

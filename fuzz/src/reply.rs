@@ -1,6 +1,7 @@
 //! A reply made of its events, which panics where they are out of order.
 
-use loopwright::{BlockKind, ModelError, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
 /// A reply at its end.
 #[derive(Debug, Default, PartialEq)]
@@ -47,7 +48,8 @@ impl Reply {
             ModelEvent::BlockEnd { block, signature } => {
                 self.bytes += signature.as_ref().map_or(0, |signature| signature.len());
                 let block = self.open(block);
-                (block.open, block.signature) = (false, signature.map(|signature| signature.to_string()));
+                (block.open, block.signature) =
+                    (false, signature.map(|signature| signature.to_string()));
             }
             ModelEvent::Withdrawn => self.blocks.clear(),
             ModelEvent::Done { stop, usage } => self.done(stop, usage),
@@ -66,7 +68,8 @@ impl Reply {
 
     fn done(&mut self, stop: StopReason, usage: Usage) {
         assert!(self.blocks.iter().all(|block| !block.open), "a block is open at the end");
-        let mut calls = self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
+        let mut calls =
+            self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
         assert!(calls.clone().all(|call| !call.text.is_empty()), "a call without arguments");
         match stop {
             StopReason::ToolCalls => assert!(calls.next().is_some(), "no call to run"),

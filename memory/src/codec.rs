@@ -1,19 +1,22 @@
 //! What is kept as JSON: what is taken can be read back.
 
-use loopwright::MemoryError;
+use loopwright_core::log::MemoryError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Levels of nested JSON that an append may have: far more than any value that a model wrote (a parser takes 128), and
-/// few enough for the stack of a thread.
+/// Levels of nested JSON that an append may have: far more than any value that a model wrote (a
+/// parser takes 128), and few enough for the stack of a thread.
 const DEPTH: usize = 256;
 
 /// Items, or what is known of them, as JSON.
 pub(crate) fn encode<T: Serialize + ?Sized>(what: &T) -> Result<String, MemoryError> {
-    let failed = |why: String| MemoryError::Failed(format!("the items cannot be written as JSON: {why}"));
+    let failed =
+        |why: String| MemoryError::Failed(format!("the items cannot be written as JSON: {why}"));
     let json = serde_json::to_string(what).map_err(|e| failed(e.to_string()))?;
     match depth(json.as_bytes()) {
-        depth if depth > DEPTH => Err(failed(format!("{depth} levels are nested, and at most {DEPTH} are kept"))),
+        depth if depth > DEPTH => {
+            Err(failed(format!("{depth} levels are nested, and at most {DEPTH} are kept")))
+        }
         _ => Ok(json),
     }
 }
@@ -53,17 +56,17 @@ fn depth(json: &[u8]) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use loopwright::Item;
+    use loopwright_core::log::LogEntry;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn nested(levels: usize) -> [Item; 1] {
+    fn nested(levels: usize) -> [LogEntry; 1] {
         let mut value = Value::Null;
         for level in 0..levels {
             value = if level % 2 == 0 { json!([value]) } else { json!({ "[\"\\": value }) };
         }
-        [Item::State { key: "deep".into(), value: Arc::new(value) }]
+        [LogEntry::State { key: "deep".into(), value: Arc::new(value) }]
     }
 
     #[test]
@@ -71,7 +74,11 @@ mod tests {
         for levels in [0, 100, 127, 128, 200, DEPTH - 2] {
             let json = encode(&nested(levels)).unwrap();
             assert_eq!(depth(json.as_bytes()), levels + 2);
-            assert_eq!(decode::<[Item; 1]>(json.as_bytes()).unwrap(), nested(levels), "{levels} levels");
+            assert_eq!(
+                decode::<[LogEntry; 1]>(json.as_bytes()).unwrap(),
+                nested(levels),
+                "{levels} levels"
+            );
         }
         let refused = encode(&nested(DEPTH - 1)).unwrap_err().to_string();
         assert!(refused.contains("257 levels"), "{refused}");

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright::{Branch, Item, Memory, MemoryError, MemoryStore, Past, SessionInfo};
+use loopwright_core::log::{Branch, LogEntry, MemoryError, SessionInfo, SessionLog};
+use loopwright_core::{Memory, SessionStore};
 
 use crate::{Durability, private};
 use folder::Folder;
@@ -22,35 +23,36 @@ use log::{Log, Open};
 
 /// Sessions in a directory: an append-only file each, `SESSION.jsonl`. Clones are the same store.
 ///
-/// The first line says whose log it is; each line after it is one append, with the number of items before it and a
-/// checksum: CRC-32 of what is between `"items":` and the last brace, as it stands there (in the first line, of what comes
-/// after the checksum):
+/// The first line says whose log it is; each line after it is one append, with the number of items
+/// before it and a checksum: CRC-32 of what is between `"items":` and the last brace, as it stands
+/// there (in the first line, of what comes after the checksum):
 ///
 /// ```text
 /// {"loopwright":"session","version":1,"crc":"bdf0b945","session":"demo"}
 /// {"at":0,"crc":"3d740abe","items":[{"type":"opened","epoch":1,"time":1700000000000}]}
 /// ```
 ///
-/// - **Names** that are not made of small letters, digits, `_`, `-` and `.` are encoded as in an URL; those that are
-///   long are cut. An empty one is refused.
+/// - **Names** that are not made of small letters, digits, `_`, `-` and `.` are encoded as in an
+///   URL; those that are long are cut. An empty one is refused.
 /// - **Files** are for nobody but the user, and so is the directory if this makes it.
-/// - **An owner** has the file locked (by `flock`, so it is free at once when the process dies). Reading needs no lock.
-///   Memory that is dropped while it writes is free when that is done.
-/// - **A torn end**, which a crash in the middle of a write leaves, is cut off when the session is opened, kept in
-///   `SESSION.jsonl.torn`, and told of by [`Memory::repaired`] and a warning. Any other damage is
-///   [`MemoryError::Damaged`], which names file and line, and changes nothing.
+/// - **An owner** has the file locked (by `flock`, so it is free at once when the process dies).
+///   Reading needs no lock. Memory that is dropped while it writes is free when that is done.
+/// - **A torn end**, which a crash in the middle of a write leaves, is cut off when the session is
+///   opened, kept in `SESSION.jsonl.torn`, and told of by [`Memory::repaired`] and a warning. Any
+///   other damage is [`MemoryError::Damaged`], which names file and line, and changes nothing.
 /// - **Branches** share the past of their session: their first line names it.
 /// - **Lists and searches** read all files. Where sessions are many, `Sqlite` is quicker.
 ///
 /// ```
-/// # use loopwright::{Item, MemoryStore};
+/// # use loopwright_core::SessionStore;
+/// # use loopwright_core::log::LogEntry;
 /// # use loopwright_memory::Jsonl;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = tempfile::tempdir()?;
 /// let store = Jsonl::open(directory.path())?;
 /// let memory = store.open("demo").await?;
-/// memory.append(0, [Item::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
-/// assert_eq!(store.read("demo", 0).await?, [Item::Opened { epoch: 1, time: 1_700_000_000_000 }]);
+/// memory.append(0, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
+/// assert_eq!(store.read("demo", 0).await?, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -89,7 +91,7 @@ impl Jsonl {
         Ok(log)
     }
 
-    fn items(&self, session: &str) -> Result<(Header, Vec<Item>), MemoryError> {
+    fn items(&self, session: &str) -> Result<(Header, Vec<LogEntry>), MemoryError> {
         match self.folder.read(session)? {
             Some((header, items)) if !items.is_empty() => Ok((header, items)),
             _ => Err(MemoryError::NoSession(session.into())),
@@ -110,7 +112,8 @@ impl Jsonl {
                 Ok(None) => continue,
                 Ok(Some(header)) if self.folder.path(&header.session) != path => {
                     let wanted = self.folder.path(&header.session);
-                    let why = format!("its session is that of {}: rename or remove it", wanted.display());
+                    let why =
+                        format!("its session is that of {}: rename or remove it", wanted.display());
                     Err(MemoryError::Damaged(format!("{} is passed over: {why}", path.display())))
                 }
                 Ok(Some(header)) => self.info(&header.session),
@@ -130,7 +133,7 @@ impl Jsonl {
         named(to)?;
         let _turn = self.folder.turn()?;
         let (_, past) = self.items(session)?;
-        let Branch { shared, items, .. } = Past::branch(&past, at);
+        let Branch { shared, items, .. } = SessionLog::branch(&past, at);
         let taken = match self.folder.lock(to, false) {
             Ok(file) => Some(Log::open(&self.folder, to, file, self.durability)?),
             Err(MemoryError::NoSession(_)) => None,
@@ -171,13 +174,17 @@ impl Jsonl {
         for (other, header) in self.folder.headers()? {
             match header {
                 _ if other == path => {}
-                Ok(Some(Header { session: branch, parent: Some(parent) })) if parent.session == session => {
+                Ok(Some(Header { session: branch, parent: Some(parent) }))
+                    if parent.session == session =>
+                {
                     branches.push(branch);
                 }
                 Ok(_) => {}
                 Err(error) => {
                     let why = "cannot be deleted, because another one may share its past and cannot be read";
-                    return Err(MemoryError::Damaged(format!("the session `{session}` {why}: {error}")));
+                    return Err(MemoryError::Damaged(format!(
+                        "the session `{session}` {why}: {error}"
+                    )));
                 }
             }
         }
@@ -188,7 +195,9 @@ impl Jsonl {
         let there = !matches!(self.items(session), Err(MemoryError::NoSession(_)));
         for file in [self.folder.torn(&path), path] {
             match fs::remove_file(&file) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed("cannot be deleted", &file, &e)),
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(failed("cannot be deleted", &file, &e));
+                }
                 _ => {}
             }
         }
@@ -198,14 +207,14 @@ impl Jsonl {
 }
 
 #[async_trait]
-impl MemoryStore for Jsonl {
+impl SessionStore for Jsonl {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let session = session.to_owned();
         let log = self.work(move |store| store.open_log(&session)).await?;
         Ok(Arc::new(Open::new(log)))
     }
 
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let session = session.to_owned();
         let (_, mut items) = self.work(move |store| store.items(&session)).await?;
         Ok(items.split_off((from as usize).min(items.len())))
@@ -236,7 +245,9 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, MemoryError> + Send + 'static,
 ) -> Result<T, MemoryError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|e| Err(MemoryError::Failed(format!("the work on the session's file did not end: {e}"))))
+    done.unwrap_or_else(|e| {
+        Err(MemoryError::Failed(format!("the work on the session's file did not end: {e}")))
+    })
 }
 
 fn named(session: &str) -> Result<(), MemoryError> {

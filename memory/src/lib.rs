@@ -9,7 +9,7 @@ mod private;
 mod sqlite;
 mod transfer;
 
-pub use compacting::Compacting;
+pub use compacting::SummaryCompaction;
 pub use durability::Durability;
 pub use jsonl::Jsonl;
 pub use sqlite::Sqlite;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
-use loopwright::{Found, Item, Memory, MemoryError, MemoryStore, Past, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, SearchHit, SessionInfo, SessionLog};
+use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -24,33 +25,37 @@ use writer::{Job, Write};
 /// Sessions in one SQLite file, for any number of processes. Clones are the same store.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), loopwright::MemoryError> {
-/// use loopwright::MemoryStore;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), loopwright_core::log::MemoryError> {
+/// use loopwright_core::SessionStore;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("sessions.db");
 /// let store = loopwright_memory::Sqlite::open(path)?;
 /// let memory = store.open("s").await?; // or agent.run(RunContext::new().stored(&store, "s").await?)
-/// memory.append(0, [loopwright::Item::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
+/// memory.append(0, [loopwright_core::log::LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
 /// assert_eq!(store.sessions().await?[0].items, 1);
 /// # Ok(()) }
 /// ```
 ///
-/// What several sessions append at the same time is one transaction. Reading waits for nobody. Every row has a checksum:
-/// what is not as it was written in the file is an error and never a session that is shorter, or not there. This does not
-/// hold for SQLite's log, the `-wal` that is there while the file is open and after a crash: a bit that flips in it ends
-/// it, and the newest appends are missing without a word. A deleted session is overwritten. Three files lie beside
-/// the given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a folder that tells who
-/// lives. The file must be on a disk of this machine: SQLite's log and its locks do not work across a network.
+/// What several sessions append at the same time is one transaction. Reading waits for nobody.
+/// Every row has a checksum: what is not as it was written in the file is an error and never a
+/// session that is shorter, or not there. This does not hold for SQLite's log, the `-wal` that is
+/// there while the file is open and after a crash: a bit that flips in it ends it, and the newest
+/// appends are missing without a word. A deleted session is overwritten. Three files lie beside the
+/// given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a
+/// folder that tells who lives. The file must be on a disk of this machine: SQLite's log and its
+/// locks do not work across a network.
 ///
-/// Needs a tokio runtime. A session that is dropped is free for this store at once, and for others a moment later; when
-/// the last clone and the last session are dropped, this waits until what was given to them is in the file.
+/// Needs a tokio runtime. A session that is dropped is free for this store at once, and for others
+/// a moment later; when the last clone and the last session are dropped, this waits until what was
+/// given to them is in the file.
 #[derive(Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
     durability: Durability,
 }
 
-/// What clones and sessions of a store share. Its fields go in this order: the writer's connection is the last.
+/// What clones and sessions of a store share. Its fields go in this order: the writer's connection
+/// is the last.
 struct Shared {
     file: PathBuf,
     token: String,
@@ -76,11 +81,12 @@ impl Drop for Writer {
 }
 
 impl Sqlite {
-    /// Opens the store in this file; if it is not there it is made, with the folders above it, for nobody but the user.
-    /// Takes a few milliseconds.
+    /// Opens the store in this file; if it is not there it is made, with the folders above it, for
+    /// nobody but the user. Takes a few milliseconds.
     ///
-    /// Fails with [`MemoryError::Newer`] for a file of a newer version, [`MemoryError::Damaged`] for a damaged one, and
-    /// [`MemoryError::Failed`] for one that is something else, which is left as it is.
+    /// Fails with [`MemoryError::Newer`] for a file of a newer version, [`MemoryError::Damaged`]
+    /// for a damaged one, and [`MemoryError::Failed`] for one that is something else, which is left
+    /// as it is.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
         let file = db::locate(path.as_ref())?;
         let (owners, connection) = db::open(&file)?;
@@ -91,9 +97,13 @@ impl Sqlite {
                 tracing::error!(%error, "sessions can no longer be written");
             }
         };
-        let thread = thread::Builder::new().name("sqlite sessions".into()).spawn(write).map_err(|why| {
-            MemoryError::Failed(format!("no thread can be started that writes to {}: {why}", file.display()))
-        })?;
+        let thread =
+            thread::Builder::new().name("sqlite sessions".into()).spawn(write).map_err(|why| {
+                MemoryError::Failed(format!(
+                    "no thread can be started that writes to {}: {why}",
+                    file.display()
+                ))
+            })?;
         let (idle, opened) = (Mutex::default(), AtomicU64::default());
         let shared = Shared { file, token, opened, idle, jobs, _writer: Writer(Some(thread)) };
         Ok(Sqlite { shared: Arc::new(shared), durability: Durability::default() })
@@ -121,7 +131,8 @@ impl Shared {
         told.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Reads what `read` reads, as the file is at one moment, on a thread where it may take its time.
+    /// Reads what `read` reads, as the file is at one moment, on a thread where it may take its
+    /// time.
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection, &Path) -> Result<T, Trouble> + Send + 'static,
@@ -143,7 +154,9 @@ impl Shared {
             found
         };
         let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|why| Err(MemoryError::Failed(format!("{}: {why}", self.file.display()))))
+        read.unwrap_or_else(|why| {
+            Err(MemoryError::Failed(format!("{}: {why}", self.file.display())))
+        })
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -169,23 +182,30 @@ impl Drop for Owned {
 
 #[async_trait]
 impl Memory for Owned {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let json = items.iter().map(codec::encode).collect::<Result<_, _>>()?;
         let durable = self.store.durability.waits(&items);
         let write = Write::Append { owner: self.owner.clone(), at, items, json };
         self.store.shared.write(&self.session, write, durable).await
     }
 
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let session = self.session.clone();
-        self.store.shared.read(move |db, file| rows::items(db, rows::wanted(db, &session, file)?, from, file)).await
+        self.store
+            .shared
+            .read(move |db, file| rows::items(db, rows::wanted(db, &session, file)?, from, file))
+            .await
     }
 }
 
 /// The session for a reader, to whom one without an item is not there.
 fn known(db: &Connection, session: &str, file: &Path) -> Result<rows::Session, Trouble> {
     let found = rows::wanted(db, session, file)?;
-    if found.info.items == 0 { Err(MemoryError::NoSession(session.into()).into()) } else { Ok(found) }
+    if found.info.items == 0 {
+        Err(MemoryError::NoSession(session.into()).into())
+    } else {
+        Ok(found)
+    }
 }
 
 /// The sessions that have an item, the one changed last first.
@@ -197,7 +217,7 @@ fn listed(db: &Connection, file: &Path) -> Result<Vec<rows::Session>, Trouble> {
 }
 
 #[async_trait]
-impl MemoryStore for Sqlite {
+impl SessionStore for Sqlite {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let count = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let owner: Arc<str> = format!("{}#{count}", self.shared.token).into();
@@ -207,13 +227,19 @@ impl MemoryStore for Sqlite {
         Ok(Arc::new(owned))
     }
 
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let session: Arc<str> = session.into();
-        self.shared.read(move |db, file| rows::items(db, known(db, &session, file)?, from, file)).await
+        self.shared
+            .read(move |db, file| rows::items(db, known(db, &session, file)?, from, file))
+            .await
     }
 
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
-        self.shared.read(|db, file| Ok(listed(db, file)?.into_iter().map(|session| session.info).collect())).await
+        self.shared
+            .read(|db, file| {
+                Ok(listed(db, file)?.into_iter().map(|session| session.info).collect())
+            })
+            .await
     }
 
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
@@ -231,7 +257,7 @@ impl MemoryStore for Sqlite {
             let parent = known(db, &of, file)?;
             let number = parent.number;
             let items = rows::items(db, parent, 0, file)?;
-            let branch = Past::branch(&items, at);
+            let branch = SessionLog::branch(&items, at);
             let shared = branch.shared;
             let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
             let mut info = SessionInfo::of(new, &branch.log(items));
@@ -243,7 +269,7 @@ impl MemoryStore for Sqlite {
         Ok(shared)
     }
 
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<Found>, MemoryError> {
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let look = move |db: &Connection, file: &Path| {
             let mut found = Vec::new();
@@ -253,8 +279,12 @@ impl MemoryStore for Sqlite {
                 }
                 let id = session.info.id.clone();
                 let items = rows::items(db, session, 0, file)?;
-                let fitting = items.iter().rev().filter_map(Item::message).filter(|message| message.has_words(&words));
-                let here = fitting.map(|message| Found::new(id.clone(), message.clone()));
+                let fitting = items
+                    .iter()
+                    .rev()
+                    .filter_map(LogEntry::message)
+                    .filter(|message| message.has_words(&words));
+                let here = fitting.map(|message| SearchHit::new(id.clone(), message.clone()));
                 found.extend(here.take(limit - found.len()));
             }
             Ok(found)

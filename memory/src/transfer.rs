@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use loopwright::testing::check_log;
-use loopwright::{Body, Content, Item, MemoryError, MemoryStore, Message, Part, Past, ResultStatus, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo, SessionLog};
+use loopwright_core::message::{Content, ContentPart, MessageKind, ResultStatus};
+use loopwright_core::testing::check_log;
+use loopwright_core::{Message, SessionStore};
 use serde::{Deserialize, Serialize};
 
 use crate::codec;
@@ -20,9 +22,9 @@ struct Header {
     session: String,
 }
 
-/// A log as JSON Lines: a line that says what it is, then an item a line. [`from_jsonl`] reads it, and so does
-/// `loopwright::testing::Replay`.
-pub fn to_jsonl(session: &str, items: &[Item]) -> Result<String, MemoryError> {
+/// A log as JSON Lines: a line that says what it is, then an item a line. [`from_jsonl`] reads it,
+/// and so does `loopwright_core::testing::Replay`.
+pub fn to_jsonl(session: &str, items: &[LogEntry]) -> Result<String, MemoryError> {
     let header = Header { loopwright: "log".into(), version: VERSION, session: session.into() };
     let mut text = codec::encode(&header)?;
     for item in items {
@@ -34,12 +36,15 @@ pub fn to_jsonl(session: &str, items: &[Item]) -> Result<String, MemoryError> {
 }
 
 /// The items of an exported log. What is no log, or breaks its rules, is refused with the line.
-pub fn from_jsonl(text: &str) -> Result<Vec<Item>, MemoryError> {
+pub fn from_jsonl(text: &str) -> Result<Vec<LogEntry>, MemoryError> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let header = lines.next().and_then(|(_, line)| serde_json::from_str::<Header>(line).ok());
     match header {
         Some(header) if header.loopwright != "log" => {
-            return Err(damaged(1, format!("it is a `{}`, not an exported `log`", header.loopwright)));
+            return Err(damaged(
+                1,
+                format!("it is a `{}`, not an exported `log`", header.loopwright),
+            ));
         }
         Some(header) if header.version > VERSION => {
             let place = "the exported log".into();
@@ -47,12 +52,18 @@ pub fn from_jsonl(text: &str) -> Result<Vec<Item>, MemoryError> {
         }
         Some(_) => {}
         None => {
-            return Err(damaged(1, "it does not say that it is a log: export one with `loopwright sessions export`"));
+            return Err(damaged(
+                1,
+                "it does not say that it is a log: export one with `loopwright sessions export`",
+            ));
         }
     }
-    let items = lines.map(|(at, line)| codec::decode(line.as_bytes()).map_err(|why| damaged(at + 1, why)));
-    let items: Vec<Item> = items.collect::<Result<_, _>>()?;
-    check_log(&items).map_err(|why| MemoryError::Damaged(format!("the log breaks the rules of a session: {why}")))?;
+    let items =
+        lines.map(|(at, line)| codec::decode(line.as_bytes()).map_err(|why| damaged(at + 1, why)));
+    let items: Vec<LogEntry> = items.collect::<Result<_, _>>()?;
+    check_log(&items).map_err(|why| {
+        MemoryError::Damaged(format!("the log breaks the rules of a session: {why}"))
+    })?;
     Ok(items)
 }
 
@@ -63,12 +74,17 @@ fn damaged(line: usize, why: impl std::fmt::Display) -> MemoryError {
 /// Puts an exported log into a store, as the session `session`, and gives its length. Fails with
 /// [`MemoryError::Exists`] where there is one.
 ///
-/// It is taken in as a branch: back to where a turn had ended, with nothing that waits, no call that is approved or could be
-/// approved twice, and without the settings of whoever exported it. So a stranger's log does nothing by itself.
-pub async fn import(store: &dyn MemoryStore, session: &str, text: &str) -> Result<u64, MemoryError> {
+/// It is taken in as a branch: back to where a turn had ended, with nothing that waits, no call
+/// that is approved or could be approved twice, and without the settings of whoever exported it. So
+/// a stranger's log does nothing by itself.
+pub async fn import(
+    store: &dyn SessionStore,
+    session: &str,
+    text: &str,
+) -> Result<u64, MemoryError> {
     let items = from_jsonl(text)?;
-    let mut items = Past::branch(&items, None).log(items);
-    items.retain(|item| !matches!(item, Item::Settings { .. }));
+    let mut items = SessionLog::branch(&items, None).log(items);
+    items.retain(|item| !matches!(item, LogEntry::Settings { .. }));
     if items.is_empty() {
         return Err(MemoryError::Damaged(
             "the exported log has no turn that has ended: there is nothing to take in".into(),
@@ -84,10 +100,10 @@ pub async fn import(store: &dyn MemoryStore, session: &str, text: &str) -> Resul
 }
 
 /// The conversation as Markdown, for people: what was said, the calls and their results.
-pub fn to_markdown(info: &SessionInfo, items: &[Item]) -> String {
+pub fn to_markdown(info: &SessionInfo, items: &[LogEntry]) -> String {
     let title = if info.title.is_empty() { "An empty conversation" } else { &info.title };
     let mut text = format!("# {}\n\nSession `{}`.\n", title.replace('\n', " "), info.id);
-    for message in Past::of(items).messages().iter() {
+    for message in SessionLog::of(items).messages().iter() {
         show(&mut text, message);
     }
     text
@@ -96,20 +112,21 @@ pub fn to_markdown(info: &SessionInfo, items: &[Item]) -> String {
 // A String takes all that is written.
 fn show(text: &mut String, message: &Message) {
     match &message.body {
-        Body::User(said) => {
+        MessageKind::User(said) => {
             let _ = writeln!(text, "\n## User ({})\n", message.id);
             content(text, &said.content);
         }
-        Body::Assistant(reply) => {
+        MessageKind::Assistant(reply) => {
             let _ = writeln!(text, "\n## Assistant ({}, {})\n", message.id, reply.model);
             for part in &reply.parts {
                 match part {
-                    Part::Text { text: said, .. } => paragraph(text, said),
-                    Part::Thinking { text: thought, .. } if !thought.trim().is_empty() => {
-                        let quoted: Vec<String> = thought.trim().lines().map(|line| format!("> {line}")).collect();
+                    ContentPart::Text { text: said, .. } => paragraph(text, said),
+                    ContentPart::Thinking { text: thought, .. } if !thought.trim().is_empty() => {
+                        let quoted: Vec<String> =
+                            thought.trim().lines().map(|line| format!("> {line}")).collect();
                         paragraph(text, &quoted.join("\n"));
                     }
-                    Part::ToolCall(call) => {
+                    ContentPart::ToolCall(call) => {
                         let _ = writeln!(text, "Call of `{}`:\n", call.name);
                         fenced(text, "json", &call.arguments);
                     }
@@ -117,7 +134,7 @@ fn show(text: &mut String, message: &Message) {
                 }
             }
         }
-        Body::ToolResult(result) => {
+        MessageKind::ToolResult(result) => {
             let how = match result.status {
                 ResultStatus::Ok => "",
                 ResultStatus::Error => ", an error",
@@ -128,12 +145,16 @@ fn show(text: &mut String, message: &Message) {
             };
             let _ = writeln!(text, "\n### Result of `{}`{how}\n", result.name);
             fenced(text, "text", &result.text());
-            let pictures = result.content.iter().filter(|piece| !matches!(piece, Content::Text { .. })).count();
+            let pictures = result
+                .content
+                .iter()
+                .filter(|piece| !matches!(piece, Content::Text { .. }))
+                .count();
             if pictures > 0 {
                 let _ = writeln!(text, "({pictures} more piece(s) that are not text)\n");
             }
         }
-        Body::Custom(custom) => {
+        MessageKind::Custom(custom) => {
             let _ = writeln!(text, "\n### {}\n", custom.kind);
             fenced(text, "json", &custom.data.to_string());
         }
@@ -144,7 +165,9 @@ fn content(text: &mut String, pieces: &[Content]) {
     for piece in pieces {
         match piece {
             Content::Text { text: said } => paragraph(text, said),
-            Content::Image { media_type, .. } => paragraph(text, &format!("(an image, {media_type})")),
+            Content::Image { media_type, .. } => {
+                paragraph(text, &format!("(an image, {media_type})"))
+            }
             _ => paragraph(text, "(something that is not text)"),
         }
     }
@@ -164,14 +187,15 @@ fn fenced(text: &mut String, language: &str, inner: &str) {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::testing::{Script, ScriptedModel};
-    use loopwright::{GenericAgent, InMemoryStore, RunContext, StepContext, StepEnd, StepError};
+    use loopwright_core::log::InMemoryStore;
+    use loopwright_core::testing::{Script, ScriptedModel};
+    use loopwright_core::{GenericAgent, RunContext, StepContext, StepEnd, StepError};
 
     use super::*;
 
     struct Once;
     #[async_trait::async_trait]
-    impl loopwright::BehaviorPattern for Once {
+    impl loopwright_core::BehaviorPattern for Once {
         async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
             step.take_input().await?;
             step.ask().await?;
@@ -179,10 +203,12 @@ mod tests {
         }
     }
 
-    async fn said() -> (InMemoryStore, Vec<Item>) {
-        let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("Use ````rust\nfn``` so.")]));
+    async fn said() -> (InMemoryStore, Vec<LogEntry>) {
+        let (store, model) =
+            (InMemoryStore::new(), ScriptedModel::new([Script::text("Use ````rust\nfn``` so.")]));
         let agent = GenericAgent::builder(model, Once).build().unwrap();
-        let (handle, mut events) = agent.run(RunContext::new().stored(&store, "s").await.unwrap()).await.unwrap();
+        let (handle, mut events) =
+            agent.run(RunContext::new().stored(&store, "s").await.unwrap()).await.unwrap();
         handle.prompt("How?\nTell me.").await.unwrap();
         drop(handle);
         while events.next().await.is_some() {}
@@ -204,22 +230,34 @@ mod tests {
     async fn a_strangers_log_does_nothing_by_itself() {
         let (store, mut items) = said().await;
         let end = items.len();
-        items.push(Item::Settings { settings: std::sync::Arc::new(serde_json::json!({"approve": ["all"]})) });
-        let queued = items.iter().find(|item| matches!(item, Item::Queued { .. })).unwrap().clone();
-        if let Item::Queued { lane, message, .. } = queued {
-            items.push(Item::Queued { input: "x".into(), lane, urgency: Default::default(), message, output: None });
+        items.push(LogEntry::Settings {
+            settings: std::sync::Arc::new(serde_json::json!({"approve": ["all"]})),
+        });
+        let queued =
+            items.iter().find(|item| matches!(item, LogEntry::Queued { .. })).unwrap().clone();
+        if let LogEntry::Queued { lane, message, .. } = queued {
+            items.push(LogEntry::Queued {
+                input: "x".into(),
+                lane,
+                urgency: Default::default(),
+                message,
+                output: None,
+            });
         }
         import(&store, "t", &to_jsonl("s", &items).unwrap()).await.unwrap();
-        let past = Past::of(&store.read("t", 0).await.unwrap());
+        let past = SessionLog::of(&store.read("t", 0).await.unwrap());
         assert!(past.settings().is_none() && past.waiting().is_empty() && past.run().is_none());
-        assert_eq!(past.messages(), Past::of(&items[..end]).messages());
+        assert_eq!(past.messages(), SessionLog::of(&items[..end]).messages());
     }
 
     #[tokio::test]
     async fn what_a_store_takes_comes_in_however_deep_it_is() {
         let (store, mut items) = said().await;
         let deep = (0..200).fold(serde_json::json!(1), |value, _| serde_json::json!([value]));
-        items.insert(items.len() - 1, Item::State { key: "deep".into(), value: std::sync::Arc::new(deep) });
+        items.insert(
+            items.len() - 1,
+            LogEntry::State { key: "deep".into(), value: std::sync::Arc::new(deep) },
+        );
         import(&store, "t", &to_jsonl("s", &items).unwrap()).await.unwrap();
         assert_eq!(store.read("t", 0).await.unwrap(), items);
     }
@@ -247,7 +285,9 @@ mod tests {
         let (_, items) = said().await;
         let text = to_markdown(&SessionInfo::of("s", &items), &items);
         assert!(
-            text.starts_with("# How?\n\nSession `s`.\n\n## User (m1)\n\nHow?\nTell me.\n\n\n## Assistant"),
+            text.starts_with(
+                "# How?\n\nSession `s`.\n\n## User (m1)\n\nHow?\nTell me.\n\n\n## Assistant"
+            ),
             "{text}"
         );
         let mut fence = String::new();

@@ -1,15 +1,17 @@
-//! [`FirstCall`]: a pattern whose answer to each request begins with a tool call that the model must make.
+//! [`FirstCall`]: a pattern whose answer to each request begins with a tool call that the model
+//! must make.
 
 use async_trait::async_trait;
-use loopwright::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, ToolChoice};
+use loopwright_core::model::ToolChoice;
+use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 
 /// Makes the model call a tool first, and goes on with another pattern.
 ///
-/// Only the first turn of a request is forced: a model that had to call a tool in each turn would never answer. A model
-/// that does not heed the choice answers as it likes.
+/// Only the first turn of a request is forced: a model that had to call a tool in each turn would
+/// never answer. A model that does not heed the choice answers as it likes.
 ///
 /// ```
-/// use loopwright::ToolChoice;
+/// use loopwright_core::model::ToolChoice;
 /// use loopwright_patterns::{FirstCall, PiPattern};
 ///
 /// let pattern = FirstCall::new(ToolChoice::Tool("search".into()), PiPattern);
@@ -37,17 +39,18 @@ impl<P: BehaviorPattern> BehaviorPattern for FirstCall<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         let request = step.user_request().map(|message| message.id);
-        let unanswered = request.is_some() && step.history().last().map(|message| message.id) == request;
+        let unanswered =
+            request.is_some() && step.history().last().map(|message| message.id) == request;
         if unanswered {
             let reply = step.ask_with(Ask::new().tool_choice(self.choice.clone())).await?;
-            if reply.ended() {
-                return reply.into();
+            if reply.should_stop() {
+                return reply.finish();
             }
             let batch = step.call_tools(&reply).await?;
             if batch.awaits_user() {
                 return Ok(StepEnd::AwaitingAction);
             }
-            if !batch.wants_reply() && !step.has_steering() && !step.take_follow_up().await? {
+            if !batch.wants_reply() && !step.has_steering() && !step.take_follow_ups().await? {
                 return Ok(StepEnd::Done);
             }
         }

@@ -1,7 +1,7 @@
 //! [`GenericPattern`]: ask, call tools, ask again.
 
 use async_trait::async_trait;
-use loopwright::{BehaviorPattern, StepContext, StepEnd, StepError};
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
 /// The generic loop: one request of the user, answered with as many rounds of tools as it needs.
 ///
@@ -17,14 +17,14 @@ impl BehaviorPattern for GenericPattern {
         loop {
             step.take_steering().await?;
             let reply = step.ask().await?;
-            if reply.ended() {
-                return reply.into();
+            if reply.should_stop() {
+                return reply.finish();
             }
             let batch = step.call_tools(&reply).await?;
             if batch.awaits_user() {
                 return Ok(StepEnd::AwaitingAction);
             }
-            if !batch.wants_reply() && !step.has_steering() && !step.take_follow_up().await? {
+            if !batch.wants_reply() && !step.has_steering() && !step.take_follow_ups().await? {
                 return Ok(StepEnd::Done);
             }
         }

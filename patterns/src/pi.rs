@@ -1,7 +1,8 @@
-//! [`PiPattern`]: the double loop. The inner one drives tools and hears steering, the outer one takes follow-ups.
+//! [`PiPattern`]: the double loop. The inner one drives tools and hears steering, the outer one
+//! takes follow-ups.
 
 use async_trait::async_trait;
-use loopwright::{BehaviorPattern, StepContext, StepEnd, StepError};
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
 /// The loop of pi: outer loop for follow-ups, inner loop for tools and steering.
 ///
@@ -24,8 +25,8 @@ impl BehaviorPattern for PiPattern {
                 // inner loop: tools and steering
                 step.take_steering().await?;
                 let reply = step.ask().await?;
-                if reply.ended() {
-                    return reply.into();
+                if reply.should_stop() {
+                    return reply.finish();
                 }
                 let batch = step.call_tools(&reply).await?;
                 if batch.awaits_user() {
@@ -35,7 +36,7 @@ impl BehaviorPattern for PiPattern {
                     break;
                 }
             }
-            if !step.take_follow_up().await? {
+            if !step.take_follow_ups().await? {
                 return Ok(StepEnd::Done);
             }
         }

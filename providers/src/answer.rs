@@ -2,23 +2,25 @@
 
 use std::borrow::Cow;
 
-use loopwright::OutputSchema;
+use loopwright_core::model::OutputSchema;
 use serde_json::{Value, json};
 
 use crate::json::bytes;
 use crate::schema::parameters;
 
-/// Begins the name of the tool that takes the answer. Its call is no call to anybody else, but the reply's text.
+/// Begins the name of the tool that takes the answer. Its call is no call to anybody else, but the
+/// reply's text.
 const TOOL: &str = "loopwright_answer_";
 
-/// The tool that takes the answer, its parameters in the field of this name. None if the answer is no object, which a
-/// tool's arguments are.
+/// The tool that takes the answer, its parameters in the field of this name. None if the answer is
+/// no object, which a tool's arguments are.
 pub(crate) fn tool(output: &OutputSchema, field: &str) -> Option<Value> {
     if output.schema["type"] != "object" {
         return None;
     }
     let name: String = format!("{TOOL}{}", output.name).chars().take(64).collect();
-    let description = "Gives the final answer. Call it once, alone, when nothing else is left to do.";
+    let description =
+        "Gives the final answer. Call it once, alone, when nothing else is left to do.";
     Some(json!({"name": name, "description": description, (field): *parameters(&output.schema)}))
 }
 

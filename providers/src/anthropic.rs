@@ -2,17 +2,18 @@
 //!
 //! # Thoughts that belong to their past
 //!
-//! From Fable 5.1, Opus 5.5, Sonnet 5.5 and Haiku 5.5 on ([`Profile::binds`]) a signed thought is taken back only
-//! after the very system prompt, tools and messages that it was thought after; else the request is refused as invalid.
-//! Of what this crate changes itself the thoughts are left behind: those of a reply to which a tool was asked for in
-//! words ([`Profile::forces`]), and all of them where the options have tools in them that the provider runs, whose
-//! blocks are no part of a reply; and where the conversation was compacted, those of the replies from before
+//! From Fable 5.1, Opus 5.5, Sonnet 5.5 and Haiku 5.5 on ([`Profile::binds`]) a signed thought is
+//! taken back only after the very system prompt, tools and messages that it was thought after; else
+//! the request is refused as invalid. Of what this crate changes itself the thoughts are left
+//! behind: those of a reply to which a tool was asked for in words ([`Profile::forces`]), and all
+//! of them where the options have tools in them that the provider runs, whose blocks are no part of
+//! a reply; and where the conversation was compacted, those of the replies from before
 //! ([`ChatRequest::compacted`]).
 //!
-//! What a hook changes cannot be seen from here. A `transform_context` or `prepare_tools` for such a model should be
-//! the same for what was there before: it may leave out what it has always left out and add at the end. One that
-//! rewrites the past has to take the thoughts after the change out of the messages, or the server has to be told to do
-//! so:
+//! What a hook changes cannot be seen from here. A `transform_context` or `prepare_tools` for such
+//! a model should be the same for what was there before: it may leave out what it has always left
+//! out and add at the end. One that rewrites the past has to take the thoughts after the change out
+//! of the messages, or the server has to be told to do so:
 //!
 //! ```
 //! use loopwright_providers::Anthropic;
@@ -25,10 +26,11 @@
 //!         "block_binding": {"prefix_mismatch_behavior": "drop_block"},
 //!     }))
 //!     .build()?;
-//! # Ok::<(), loopwright::ModelError>(())
+//! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 //!
-//! That option replaces what the thinking level says; the effort is then an option too, in `output_config`.
+//! That option replaces what the thinking level says; the effort is then an option too, in
+//! `output_config`.
 
 mod answer;
 mod decode;
@@ -40,7 +42,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use loopwright::ChatRequest;
+use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
 use crate::error::Place;
@@ -70,18 +72,23 @@ impl WireFormat for Messages {
     fn profile(_: &str, model: &str) -> Profile {
         Profile::of_model(model)
     }
+
     fn signs(request: &ChatRequest, settings: &Settings) -> bool {
         encode::signs(request, settings)
     }
+
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header
     }
+
     fn path(_: &str) -> String {
         "/messages".into()
     }
+
     fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         encode(request, settings)
     }
+
     fn decoder(place: Arc<Place>) -> Decoder {
         Decoder::new(place)
     }

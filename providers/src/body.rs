@@ -1,9 +1,10 @@
-//! The body of one reply, made model events: the event-stream parser and a format's decoder in one. No I/O.
+//! The body of one reply, made model events: the event-stream parser and a format's decoder in one.
+//! No I/O.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use loopwright::ModelEvent;
+use loopwright_core::model::ModelEvent;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
@@ -12,8 +13,9 @@ use crate::sse::SseParser;
 
 /// Reads the bytes of one reply as they come.
 ///
-/// More lenient than the event-stream specification where servers are: a last event without its blank line counts,
-/// and so does JSON outside of any event, be it the whole body or an error at its end.
+/// More lenient than the event-stream specification where servers are: a last event without its
+/// blank line counts, and so does JSON outside of any event, be it the whole body or an error at
+/// its end.
 #[derive(Debug)]
 pub struct ReplyBody<D> {
     parser: SseParser,
@@ -26,8 +28,8 @@ impl<D: Decode> ReplyBody<D> {
         ReplyBody { parser: SseParser::new(), decoder }
     }
 
-    /// Takes the next bytes and appends what they tell to `out`. Gives how far the reply has come; nothing if there
-    /// was no event in them, as with keep-alives.
+    /// Takes the next bytes and appends what they tell to `out`. Gives how far the reply has come;
+    /// nothing if there was no event in them, as with keep-alives.
     pub fn push(&mut self, bytes: &[u8], out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
         let ReplyBody { parser, decoder } = self;
         let mut progress = None;
@@ -41,8 +43,8 @@ impl<D: Decode> ReplyBody<D> {
         progress.or(parser.is_bare().then_some(Progress::Open))
     }
 
-    /// The body is over: hands out what is left in it, unless that was cut, and the event that ends the reply, unless
-    /// it was there already.
+    /// The body is over: hands out what is left in it, unless that was cut, and the event that ends
+    /// the reply, unless it was there already.
     pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         let ReplyBody { parser, decoder } = self;
         let mut decode = |data: &str| {
@@ -59,7 +61,8 @@ impl<D: Decode> ReplyBody<D> {
         decoder.finish(out);
     }
 
-    /// The body of the request that goes on with the reply, if the provider has only paused: see [`Decode::go_on`].
+    /// The body of the request that goes on with the reply, if the provider has only paused: see
+    /// [`Decode::go_on`].
     pub fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         let more = self.decoder.go_on(sent)?;
         self.parser = SseParser::new();
@@ -78,8 +81,8 @@ fn text(data: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }
 
-/// What arrived together is told together: a delta goes into the one before it, if that is of the same
-/// block and nobody has read it yet.
+/// What arrived together is told together: a delta goes into the one before it, if that is of the
+/// same block and nobody has read it yet.
 fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
     let mut last = ready.iter().rev();
     let (Some(ModelEvent::Delta { block: new, .. }), Some(ModelEvent::Delta { block: old, .. })) =
@@ -104,7 +107,7 @@ fn is_cut(data: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::ModelErrorKind;
+    use loopwright_core::model::ModelErrorKind;
 
     use super::*;
     use crate::error::Place;
@@ -114,7 +117,8 @@ mod tests {
 
     /// How a reply ends whose body is this: nothing if it is done.
     fn error(body: &str) -> Option<ModelErrorKind> {
-        let (mut reply, mut out) = (ReplyBody::new(Decoder::new(Place::default())), VecDeque::new());
+        let (mut reply, mut out) =
+            (ReplyBody::new(Decoder::new(Place::default())), VecDeque::new());
         reply.push(body.as_bytes(), &mut out);
         reply.finish(&mut out);
         match out.pop_back() {

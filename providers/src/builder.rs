@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use loopwright::{ModelError, ModelErrorKind, ModelInfo, Prices};
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelInfo, Prices};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -46,6 +46,7 @@ impl ModelBuilder<ChatCompletions> {
     pub fn organization(self, id: impl Into<String>) -> Self {
         self.header("openai-organization", id)
     }
+
     /// The project that pays.
     pub fn project(self, id: impl Into<String>) -> Self {
         self.header("openai-project", id)
@@ -74,22 +75,28 @@ impl<F: WireFormat> ModelBuilder<F> {
         self.base_url = url.into();
         self
     }
+
     /// The provider's name, the first half of the model's id.
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         self.provider = name.into();
         self
     }
+
     /// The key; servers on one's own machine need none. An empty one counts as none.
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         let key = key.into();
-        self.key = if key.trim().is_empty() { Key::None } else { Key::Fixed(key.trim().to_owned()) };
+        self.key =
+            if key.trim().is_empty() { Key::None } else { Key::Fixed(key.trim().to_owned()) };
         self
     }
-    /// A callback that gives the key of each request, retries included, for keys that expire. It takes the place of
-    /// [`api_key`](ModelBuilder::api_key). Where the server does not accept the key (HTTP 401), the callback is asked
-    /// once more, and the request is sent again if it gives another one.
+
+    /// A callback that gives the key of each request, retries included, for keys that expire. It
+    /// takes the place of [`api_key`](ModelBuilder::api_key). Where the server does not accept the
+    /// key (HTTP 401), the callback is asked once more, and the request is sent again if it gives
+    /// another one.
     ///
-    /// A request fails with [`ModelErrorKind::Auth`] if the callback does; its own error is told in a sentence.
+    /// A request fails with [`ModelErrorKind::Auth`] if the callback does; its own error is told in
+    /// a sentence.
     ///
     /// ```
     /// use loopwright_providers::Anthropic;
@@ -98,7 +105,7 @@ impl<F: WireFormat> ModelBuilder<F> {
     ///     std::fs::read_to_string("/run/secrets/token")
     /// }
     /// let model = Anthropic::builder("claude-sonnet-4-5").api_key_with(fresh_token).build()?;
-    /// # Ok::<(), loopwright::ModelError>(())
+    /// # Ok::<(), loopwright_core::model::ModelError>(())
     /// ```
     pub fn api_key_with<A, T, E>(mut self, ask: A) -> Self
     where
@@ -109,43 +116,51 @@ impl<F: WireFormat> ModelBuilder<F> {
         self.key = Key::Asked(ask_key(ask));
         self
     }
+
     /// The environment variable that people keep this key in, for error messages.
     pub fn key_var(mut self, name: impl Into<String>) -> Self {
         self.key_var = Some(name.into());
         self
     }
+
     /// What the server does in its own way, where its address does not tell.
     pub fn profile(mut self, profile: F::Profile) -> Self {
         self.profile = Some(profile);
         self
     }
+
     /// A further header. Its value is kept out of `Debug` and errors, as the key is.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
+
     /// A further field of each request's body, such as `top_p`.
     pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
         self.options.insert(name.into(), value);
         self
     }
+
     /// Connections and timeouts, to be shared with other models.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
     }
+
     /// What tokens cost.
     pub fn prices(mut self, prices: Prices) -> Self {
         self.facts.prices = Some(prices);
         self
     }
+
     /// The context window, in tokens.
     pub fn context_window(mut self, tokens: u64) -> Self {
         self.facts.context_window = Some(tokens);
         self
     }
-    /// What the model's [`info`](loopwright::ChatModel::info) says of it, such as a [`Catalogue`](crate::Catalogue)
-    /// knows. What is not known there stays as it was.
+
+    /// What the model's [`info`](loopwright_core::ChatModel::info) says of it, such as a
+    /// [`Catalogue`](crate::Catalogue) knows. What is not known there stays as it was.
     pub fn facts(mut self, facts: Facts) -> Self {
         self.facts = facts.over(self.facts);
         self
@@ -158,21 +173,25 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// characters that no header may have.
     pub fn build(mut self) -> Result<Model<F>, ModelError> {
         let (url, host) = self.endpoint()?;
-        let place = Arc::new(Place { provider: self.provider.clone(), host, key_var: self.key_var.take() });
-        let profile = self
-            .profile
-            .take()
-            .unwrap_or_else(|| F::profile_of(&self.provider, url.host_str().unwrap_or_default(), &self.model));
+        let place =
+            Arc::new(Place { provider: self.provider.clone(), host, key_var: self.key_var.take() });
+        let profile = self.profile.take().unwrap_or_else(|| {
+            F::profile_of(&self.provider, url.host_str().unwrap_or_default(), &self.model)
+        });
         let mut info = ModelInfo::new(format!("{}/{}", self.provider, self.model));
         info.prices = self.facts.prices;
         info.context_window = self.facts.context_window;
         info.max_output = self.facts.max_output;
         info.thinking = self.facts.thinking;
         info.images = self.facts.images;
-        let mut secrets: Vec<String> = self.headers.iter().map(|(_, value)| value.trim().to_owned()).collect();
+        let mut secrets: Vec<String> =
+            self.headers.iter().map(|(_, value)| value.trim().to_owned()).collect();
         // Behind a scheme, as in `Bearer KEY`, there is a key that may be repeated without it.
         secrets.extend(
-            self.headers.iter().filter_map(|(_, value)| value.trim().rsplit_once(' ')).map(|(_, last)| last.into()),
+            self.headers
+                .iter()
+                .filter_map(|(_, value)| value.trim().rsplit_once(' '))
+                .map(|(_, last)| last.into()),
         );
         if let Key::Fixed(key) = &self.key {
             secrets.push(key.clone());
@@ -194,7 +213,8 @@ impl<F: WireFormat> ModelBuilder<F> {
             return Err(self.wrong_url("does not begin with http:// or https://"));
         }
         let added = F::path(&self.model);
-        let (added, query) = added.split_once('?').map_or((&*added, None), |(path, query)| (path, Some(query)));
+        let (added, query) =
+            added.split_once('?').map_or((&*added, None), |(path, query)| (path, Some(query)));
         let path = url.path().trim_end_matches('/');
         let path = path.strip_suffix(added).unwrap_or(path);
         url.set_path(&format!("{path}{added}"));
@@ -217,7 +237,10 @@ impl<F: WireFormat> ModelBuilder<F> {
     }
 
     /// The headers of all requests, and where each gets its key if it is not in them.
-    fn header_map(&self, key_header: KeyHeader) -> Result<(HeaderMap, Option<KeySource>), ModelError> {
+    fn header_map(
+        &self,
+        key_header: KeyHeader,
+    ) -> Result<(HeaderMap, Option<KeySource>), ModelError> {
         let wrong = |name: &str| {
             let why = format!(
                 "The {name} for {} has characters that a header cannot have. Look for line breaks or quotes in it.",
@@ -230,12 +253,15 @@ impl<F: WireFormat> ModelBuilder<F> {
             value.set_sensitive(true);
             Ok::<_, ModelError>(value)
         };
-        let named =
-            |name: &str| HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(&format!("header `{name}`")));
+        let named = |name: &str| {
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(&format!("header `{name}`")))
+        };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let fixed = F::HEADERS.iter().copied();
-        for (name, text) in fixed.chain(self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str()))) {
+        for (name, text) in
+            fixed.chain(self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())))
+        {
             headers.insert(named(name)?, secret(text, &format!("header `{name}`"))?);
         }
         let (header, scheme) = match key_header {
@@ -246,7 +272,9 @@ impl<F: WireFormat> ModelBuilder<F> {
         match &self.key {
             _ if headers.contains_key(&header) => {} // the user's own
             Key::None => {}
-            Key::Fixed(key) => drop(headers.insert(header, secret(&format!("{scheme}{key}"), "API key")?)),
+            Key::Fixed(key) => {
+                drop(headers.insert(header, secret(&format!("{scheme}{key}"), "API key")?))
+            }
             Key::Asked(ask) => source = Some(KeySource { ask: ask.clone(), header, scheme }),
         }
         Ok((headers, source))
@@ -278,7 +306,8 @@ mod tests {
 
     #[test]
     fn keys_are_never_shown() {
-        let builder = OpenAiChat::builder("m").api_key("sk-secret-key").header("api-key", "another-secret");
+        let builder =
+            OpenAiChat::builder("m").api_key("sk-secret-key").header("api-key", "another-secret");
         let model = builder.clone().build().unwrap();
         let shown = format!("{builder:?} {model:?}");
         assert!(!shown.contains("secret"), "{shown}");
@@ -290,14 +319,23 @@ mod tests {
     fn only_openai_itself_gets_its_own_fields() {
         let profile = |builder: OpenAiChatBuilder| builder.build().unwrap().settings.profile;
         assert_ne!(profile(OpenAiChat::builder("m")), Profile::default());
-        assert_eq!(profile(OpenAiChat::builder("m").base_url("http://localhost/v1")), Profile::default());
+        assert_eq!(
+            profile(OpenAiChat::builder("m").base_url("http://localhost/v1")),
+            Profile::default()
+        );
     }
 
     #[test]
     fn the_key_goes_into_the_header_that_the_server_reads() {
         let headers = |url: &str| {
             let model = OpenAiChat::builder("m").base_url(url).api_key("key").build().unwrap();
-            let header = |name| model.target.headers.get(name).and_then(|value| value.to_str().ok().map(str::to_owned));
+            let header = |name| {
+                model
+                    .target
+                    .headers
+                    .get(name)
+                    .and_then(|value| value.to_str().ok().map(str::to_owned))
+            };
             [header("authorization"), header("api-key")]
         };
         assert_eq!(headers("http://localhost/v1"), [Some("Bearer key".into()), None]);

@@ -1,4 +1,5 @@
-//! Call ids as a server wants them: a function of the id alone, so that calls and results stay a pair.
+//! Call ids as a server wants them: a function of the id alone, so that calls and results stay a
+//! pair.
 
 use std::borrow::Cow;
 
@@ -63,7 +64,10 @@ mod tests {
         assert_eq!(CallIds::Any.fit(&long), long);
         for (ids, most) in [(CallIds::UpTo40, 40), (CallIds::UpTo64, 64), (CallIds::Nine, 9)] {
             let fit = ids.fit(&long).into_owned();
-            assert!(fit.len() <= most && fit.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'), "{fit}");
+            assert!(
+                fit.len() <= most && fit.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'),
+                "{fit}"
+            );
             assert_eq!(fit, ids.fit(&long));
             assert_eq!(fit, ids.fit(&fit), "what was rewritten fits");
             assert_ne!(fit, ids.fit(&long[1..]));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use loopwright::{LongPrices, ModelError, ModelErrorKind, Prices};
+use loopwright_core::model::{LongPrices, ModelError, ModelErrorKind, Prices};
 use serde::{Deserialize, Serialize};
 
 /// The wire formats, by name.
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Wire {
-    /// [OpenAI Chat Completions](crate::openai_chat), which most other servers speak too: `openai-chat`.
+    /// [OpenAI Chat Completions](crate::openai_chat), which most other servers speak too:
+    /// `openai-chat`.
     #[serde(rename = "openai-chat")]
     OpenAiChat,
     /// [OpenAI Responses](crate::openai_responses): `openai-responses`.
@@ -26,7 +27,8 @@ pub enum Wire {
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Wire; 4] = [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
+    pub const ALL: [Wire; 4] =
+        [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
     /// Its name, as a catalogue has it.
     pub fn name(self) -> &'static str {
@@ -79,8 +81,9 @@ impl Facts {
 
 /// What is known of models, by their ids.
 ///
-/// A list of one's own, to [add](Catalogue::add), is TOML: a table for each model, named by its id, in which every field
-/// may be left out. Prices are US dollars per million tokens; a price of the cache that is left out is that of input.
+/// A list of one's own, to [add](Catalogue::add), is TOML: a table for each model, named by its id,
+/// in which every field may be left out. Prices are US dollars per million tokens; a price of the
+/// cache that is left out is that of input.
 ///
 /// ```toml
 /// ["acme/big"]
@@ -99,7 +102,7 @@ impl Facts {
 /// let mut catalogue = Catalogue::built_in();
 /// catalogue.add("[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 0.5, output = 2.0 }", "acme.toml")?;
 /// assert_eq!(catalogue.get("acme/big").and_then(|facts| facts.context_window), Some(32_768));
-/// # Ok::<(), loopwright::ModelError>(())
+/// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Catalogue {
@@ -110,7 +113,8 @@ pub struct Catalogue {
 const BUILT_IN: &str = include_str!("models.toml");
 
 impl Catalogue {
-    /// The models that this version knows. It is read with each call, which takes less than a millisecond.
+    /// The models that this version knows. It is read with each call, which takes less than a
+    /// millisecond.
     pub fn built_in() -> Self {
         // It always parses: a test sees to that.
         Catalogue { models: parse(BUILT_IN, "the built-in list").unwrap_or_default() }
@@ -121,11 +125,12 @@ impl Catalogue {
         Self::default()
     }
 
-    /// Adds the entries of a list; `name` stands for it in errors. What an entry says of a model that is known already
-    /// counts more than what was known, field by field.
+    /// Adds the entries of a list; `name` stands for it in errors. What an entry says of a model
+    /// that is known already counts more than what was known, field by field.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] with the entry and the field that are wrong; the catalogue stays as it was.
+    /// [`ModelErrorKind::InvalidRequest`] with the entry and the field that are wrong; the
+    /// catalogue stays as it was.
     pub fn add(&mut self, list: &str, name: &str) -> Result<(), ModelError> {
         for (id, facts) in parse(list, name)? {
             let known = self.models.entry(id).or_default();
@@ -137,8 +142,8 @@ impl Catalogue {
     /// [Adds](Catalogue::add) the entries of a file.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or as [`add`](Catalogue::add) has it; the catalogue
-    /// stays as it was.
+    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or as [`add`](Catalogue::add)
+    /// has it; the catalogue stays as it was.
     pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         let path = path.as_ref();
         let list = std::fs::read_to_string(path).map_err(|why| {
@@ -148,13 +153,14 @@ impl Catalogue {
         self.add(&list, &path.display().to_string())
     }
 
-    /// What is known of the model called `id`, which is `provider/name`. A name that ends with a date, such as
-    /// `-2025-04-14` or `-20251001`, may do without an entry of its own.
+    /// What is known of the model called `id`, which is `provider/name`. A name that ends with a
+    /// date, such as `-2025-04-14` or `-20251001`, may do without an entry of its own.
     pub fn get(&self, id: &str) -> Option<&Facts> {
         self.models.get(id).or_else(|| self.models.get(undated(id)?))
     }
 
-    /// The models whose id has `filter` in it, whatever the case, in alphabetical order; all of them if it is empty.
+    /// The models whose id has `filter` in it, whatever the case, in alphabetical order; all of
+    /// them if it is empty.
     pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &Facts)> {
         let filter = filter.to_lowercase();
         let models = self.models.iter().map(|(id, facts)| (id.as_str(), facts));
@@ -164,7 +170,8 @@ impl Catalogue {
 
 /// `id` without the date at its end, if there is one.
 fn undated(id: &str) -> Option<&str> {
-    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let (rest, last) = id.rsplit_once('-')?;
     if digits(last, 8) {
         return Some(rest);
@@ -186,7 +193,9 @@ fn parse(list: &str, name: &str) -> Result<BTreeMap<String, Facts>, ModelError> 
     let entry = |(id, value): (String, toml::Value)| match id.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => match read(value) {
             Ok(facts) => Ok((id, facts)),
-            Err(why) => Err(wrong(format!("The model list {name} is wrong at the entry `{id}`: {why}."))),
+            Err(why) => {
+                Err(wrong(format!("The model list {name} is wrong at the entry `{id}`: {why}.")))
+            }
         },
         _ => Err(wrong(format!(
             "The model list {name} is wrong at the entry `{id}`: that is no model's id. Write PROVIDER/NAME, in quotes, \
@@ -219,7 +228,10 @@ struct PriceEntry {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table such as { over = 200_000, input = 2.0, output = 4.0 }")]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { over = 200_000, input = 2.0, output = 4.0 }"
+)]
 struct LongEntry {
     over: u64,
     input: f64,
@@ -232,9 +244,14 @@ struct LongEntry {
 fn read(value: toml::Value) -> Result<Facts, String> {
     let entry = Entry::deserialize(value).map_err(|why| {
         let why = why.to_string().replace(" u64", " a whole number").replace(" f64", " a number");
-        format!("{}. Correct it, or leave it out", why.trim().replace("\nin ", ", in ").replace('\n', ", "))
+        format!(
+            "{}. Correct it, or leave it out",
+            why.trim().replace("\nin ", ", in ").replace('\n', ", ")
+        )
     })?;
-    for (field, tokens) in [("context_window", entry.context_window), ("max_output", entry.max_output)] {
+    for (field, tokens) in
+        [("context_window", entry.context_window), ("max_output", entry.max_output)]
+    {
         if tokens == Some(0) {
             return Err(format!("`{field}` is 0. Leave it out if it is not known"));
         }
@@ -253,9 +270,13 @@ fn read(value: toml::Value) -> Result<Facts, String> {
         }),
     });
     match &prices {
-        None if entry.long_prices.is_some() => return Err("`long_prices` needs `prices` beside it. Add them".into()),
+        None if entry.long_prices.is_some() => {
+            return Err("`long_prices` needs `prices` beside it. Add them".into());
+        }
         Some(prices) if !all(prices).into_iter().all(|price| price.is_finite() && price >= 0.0) => {
-            return Err("a price is below zero or no number. Give US dollars per million tokens".into());
+            return Err(
+                "a price is below zero or no number. Give US dollars per million tokens".into()
+            );
         }
         _ => {}
     }

@@ -1,4 +1,5 @@
-//! The clients under [`Http`](crate::Http): hyper's for servers on this machine, reqwest for certificates and proxies.
+//! The clients under [`Http`](crate::Http): hyper's for servers on this machine, reqwest for
+//! certificates and proxies.
 
 use std::error::Error;
 use std::io;
@@ -24,7 +25,8 @@ const IDLE: Duration = Duration::from_secs(90);
 /// Connections of one way.
 #[derive(Debug)]
 pub(crate) enum Client {
-    /// To this machine, where what reqwest does for redirects and proxies would be a seventh of a short turn's work.
+    /// To this machine, where what reqwest does for redirects and proxies would be a seventh of a
+    /// short turn's work.
     Local(Box<Legacy<HttpConnector, Full<Bytes>>>),
     Far(reqwest::Client),
 }
@@ -55,7 +57,12 @@ impl Client {
     }
 
     /// Sends a request and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, method: Method, target: &Target, body: Bytes) -> Result<Response<Body>, Broken> {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        target: &Target,
+        body: Bytes,
+    ) -> Result<Response<Body>, Broken> {
         match self {
             Client::Local(client) => {
                 let mut request = Request::new(Full::new(body));
@@ -83,12 +90,18 @@ pub(crate) enum Body {
 
 impl Body {
     /// The next bytes; `None` at the end.
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+    pub(crate) fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Broken>>> {
         loop {
-            let frame = match self {
-                Body::Local(body) => ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(Broken::from)),
-                Body::Far(body) => ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(Broken::from)),
-            };
+            let frame =
+                match self {
+                    Body::Local(body) => ready!(Pin::new(body).poll_frame(cx))
+                        .map(|frame| frame.map_err(Broken::from)),
+                    Body::Far(body) => ready!(Pin::new(body).poll_frame(cx))
+                        .map(|frame| frame.map_err(Broken::from)),
+                };
             match frame.map(|frame| frame.map(|frame| frame.into_data())) {
                 Some(Ok(Ok(bytes))) => return Poll::Ready(Some(Ok(bytes))),
                 Some(Ok(Err(_))) => {} // trailers
@@ -129,12 +142,17 @@ impl Broken {
     fn new(at: Fault, error: &(dyn Error + 'static)) -> Broken {
         let (mut cause, mut at) = (error, at);
         loop {
-            if cause.downcast_ref().is_some_and(|io: &io::Error| io.kind() == io::ErrorKind::TimedOut) {
+            if cause
+                .downcast_ref()
+                .is_some_and(|io: &io::Error| io.kind() == io::ErrorKind::TimedOut)
+            {
                 at = Fault::Time;
             }
             match cause.source() {
                 Some(deeper) => cause = deeper,
-                None => return Broken { at, root: cause.to_string() },
+                None => {
+                    return Broken { at, root: cause.to_string() };
+                }
             }
         }
     }

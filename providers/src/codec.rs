@@ -1,18 +1,21 @@
-//! What every wire format has in common: a request in, bytes out; payloads in, model events out; no I/O.
+//! What every wire format has in common: a request in, bytes out; payloads in, model events out; no
+//! I/O.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use loopwright::{ChatRequest, ModelEvent};
+use loopwright_core::model::{ChatRequest, ModelEvent};
 use serde_json::{Map, Value};
 
 use crate::error::Place;
 
-/// A wire format: where its requests go, what they carry, how they are written and how replies are read.
+/// A wire format: where its requests go, what they carry, how they are written and how replies are
+/// read.
 ///
-/// It is a name without values, such as [`ChatCompletions`](crate::openai_chat::ChatCompletions), and all of it is
-/// pure. [`Model`](crate::Model) makes a [`ChatModel`](loopwright::ChatModel) of it.
+/// It is a name without values, such as [`ChatCompletions`](crate::openai_chat::ChatCompletions),
+/// and all of it is pure. [`Model`](crate::Model) makes a [`ChatModel`](loopwright_core::ChatModel)
+/// of it.
 pub trait WireFormat: Clone + Send + Sync + 'static {
     /// What servers that speak this format do each in its own way, as plain data.
     type Profile: Clone + Debug + Default + Send + Sync;
@@ -29,14 +32,15 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     /// What the server at `host` does in its own way with `model`.
     fn profile(host: &str, model: &str) -> Self::Profile;
 
-    /// What the provider of this name, whose server is at `host`, does in its own way with `model`. A server on one's
-    /// own machine is known by its provider's name only.
+    /// What the provider of this name, whose server is at `host`, does in its own way with `model`.
+    /// A server on one's own machine is known by its provider's name only.
     fn profile_of(_provider: &str, host: &str, model: &str) -> Self::Profile {
         Self::profile(host, model)
     }
 
-    /// Whether what is signed in the reply to `request` goes back with the conversation. It cannot where the request
-    /// had words of ours in it that the next one has not, and the signature holds for both.
+    /// Whether what is signed in the reply to `request` goes back with the conversation. It cannot
+    /// where the request had words of ours in it that the next one has not, and the signature holds
+    /// for both.
     fn signs(_request: &ChatRequest, _settings: &Settings<Self::Profile>) -> bool {
         true
     }
@@ -71,8 +75,8 @@ pub enum KeyHeader {
 pub struct Settings<P> {
     /// The model's name, as the server knows it.
     pub model: String,
-    /// The model's id, `provider/name`. Signatures and reasoning go back to the model that replies name by it, and to
-    /// no other.
+    /// The model's id, `provider/name`. Signatures and reasoning go back to the model that replies
+    /// name by it, and to no other.
     pub id: Arc<str>,
     /// What the server does in its own way.
     pub profile: P,
@@ -96,8 +100,9 @@ pub trait Decode: Send {
     /// Reads the payload of one event and appends what it tells to `out`.
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
-    /// The body of the request that goes on with a reply which the provider has only paused, made of the body that began
-    /// it. What that request gives is decoded as more of the same reply. Most providers never pause.
+    /// The body of the request that goes on with a reply which the provider has only paused, made
+    /// of the body that began it. What that request gives is decoded as more of the same reply.
+    /// Most providers never pause.
     fn go_on(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -107,8 +112,8 @@ pub trait Decode: Send {
 }
 
 /// So many calls, items or blocks may one reply have; more are a
-/// [`ModelErrorKind::Protocol`](loopwright::ModelErrorKind::Protocol) error. Each piece is looked for among those there
-/// are, and no model writes nearly as many.
+/// [`ModelErrorKind::Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each piece
+/// is looked for among those there are, and no model writes nearly as many.
 pub(crate) const MOST_PARTS: usize = 1024;
 
 /// How far a reply has come.

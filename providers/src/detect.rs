@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright::{ChatModel, ModelError, ModelErrorKind, Prices};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ModelError, ModelErrorKind, Prices};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
@@ -23,16 +24,18 @@ use crate::provider::{PROVIDERS, Provider, with_path};
 /// How long a server on this machine may take to say what models it has.
 const PROBE: Duration = Duration::from_millis(300);
 
-/// The model called `id`, which is `provider/name`, with its key from the environment, and with what the built-in
-/// [`Catalogue`] knows of it.
+/// The model called `id`, which is `provider/name`, with its key from the environment, and with
+/// what the built-in [`Catalogue`] knows of it.
 ///
-/// `base_url` takes the place of the provider's own address, makes the key optional, and allows providers that are not
-/// [known](PROVIDERS); the key of one called `acme` is looked for in `ACME_API_KEY`. The provider's usual variable for
-/// an address, such as `ANTHROPIC_BASE_URL`, does the same.
+/// `base_url` takes the place of the provider's own address, makes the key optional, and allows
+/// providers that are not [known](PROVIDERS); the key of one called `acme` is looked for in
+/// `ACME_API_KEY`. The provider's usual variable for an address, such as `ANTHROPIC_BASE_URL`, does
+/// the same.
 ///
-/// The catalogue says how a model is spoken to, else its provider. At an address of one's own, `openai/…` and what is not
-/// known are spoken to in Chat Completions, as compatible servers are. `openai-chat/…` and `openai-responses/…` are
-/// OpenAI's models, or a server of one's own, in that format and no other.
+/// The catalogue says how a model is spoken to, else its provider. At an address of one's own,
+/// `openai/…` and what is not known are spoken to in Chat Completions, as compatible servers are.
+/// `openai-chat/…` and `openai-responses/…` are OpenAI's models, or a server of one's own, in that
+/// format and no other.
 ///
 /// # Errors
 /// [`ModelErrorKind::Auth`] if the key of a hosted provider is missing,
@@ -41,8 +44,8 @@ pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, M
     resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
 
-/// [`resolve`], with a catalogue of one's own, with another place to look for environment variables, and before the model
-/// is built.
+/// [`resolve`], with a catalogue of one's own, with another place to look for environment
+/// variables, and before the model is built.
 ///
 /// # Errors
 /// Those of [`resolve`].
@@ -57,25 +60,30 @@ pub fn resolve_with(
         (None, Some(_)) if !id.is_empty() => ("custom", id),
         _ => return Err(no_id(id, catalogue)),
     };
-    let told = [Wire::OpenAiChat, Wire::OpenAiResponses].into_iter().find(|wire| wire.name() == first);
+    let told =
+        [Wire::OpenAiChat, Wire::OpenAiResponses].into_iter().find(|wire| wire.name() == first);
     let provider = Provider::named(if told.is_some() { "openai" } else { first });
     let name = provider.map_or(first, |provider| provider.name);
     let known = catalogue.get(&format!("{name}/{model}")).copied().unwrap_or_default();
 
     let home = provider.and_then(|provider| provider.address(&var));
-    let elsewhere =
-        base_url.is_some() || home.as_deref().is_some_and(|url| provider.is_some_and(|p| p.base_url != url));
+    let elsewhere = base_url.is_some()
+        || home.as_deref().is_some_and(|url| provider.is_some_and(|p| p.base_url != url));
     let compatible = (name == "openai" && elsewhere).then_some(Wire::OpenAiChat);
     let usual = provider.map_or(Wire::OpenAiChat, |provider| provider.wire);
     let wire = told.or(compatible).or(known.wire).unwrap_or(usual);
-    let Some(address) = base_url.map(|url| with_path(url.trim(), base_path(wire, provider))).or(home) else {
+    let Some(address) =
+        base_url.map(|url| with_path(url.trim(), base_path(wire, provider))).or(home)
+    else {
         return Err(no_address(name, provider));
     };
 
     let guessed = format!("{}_API_KEY", name.to_uppercase().replace(['-', '.'], "_"));
-    let vars = provider.map_or_else(|| vec![guessed.as_str()], |provider| provider.key_vars.to_vec());
+    let vars =
+        provider.map_or_else(|| vec![guessed.as_str()], |provider| provider.key_vars.to_vec());
     let local = provider.is_some_and(|provider| provider.local);
-    let found = vars.iter().find_map(|name| Some((*name, var(name).filter(|key| !key.trim().is_empty())?)));
+    let found =
+        vars.iter().find_map(|name| Some((*name, var(name).filter(|key| !key.trim().is_empty())?)));
     if found.is_none() && !local && !elsewhere {
         return Err(no_key(name, &vars));
     }
@@ -120,20 +128,24 @@ impl Resolved {
     pub fn wire(&self) -> Wire {
         self.wire
     }
+
     /// What is known of it.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
+
     /// Connections and timeouts, to be shared with other models.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
     }
 
-    /// A builder in the format `F`, whatever [`wire`](Resolved::wire) says: for more headers, options, a profile.
+    /// A builder in the format `F`, whatever [`wire`](Resolved::wire) says: for more headers,
+    /// options, a profile.
     pub fn builder<F: WireFormat>(self) -> ModelBuilder<F> {
         let builder = ModelBuilder::new(self.model).provider(self.provider).base_url(self.address);
-        let builder = builder.facts(self.facts).http(self.http).api_key(self.key.unwrap_or_default());
+        let builder =
+            builder.facts(self.facts).http(self.http).api_key(self.key.unwrap_or_default());
         match self.key_var {
             Some(var) => builder.key_var(var),
             None => builder,
@@ -157,7 +169,10 @@ impl Resolved {
 impl fmt::Debug for Resolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Resolved");
-        shown.field("provider", &self.provider).field("model", &self.model).field("wire", &self.wire);
+        shown
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .field("wire", &self.wire);
         shown.finish_non_exhaustive()
     }
 }
@@ -166,12 +181,17 @@ impl fmt::Debug for Resolved {
 /// the environment, else that of the first server that answers on this machine.
 ///
 /// # Errors
-/// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have, or an address in the environment
-/// is none.
-pub async fn from_env(http: &Http, catalogue: &Catalogue) -> Result<Option<Box<dyn ChatModel>>, ModelError> {
-    let build = |id: &str| resolve_with(id, None, catalogue, env)?.http(http.clone()).build().map(Some);
+/// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have, or an
+/// address in the environment is none.
+pub async fn from_env(
+    http: &Http,
+    catalogue: &Catalogue,
+) -> Result<Option<Box<dyn ChatModel>>, ModelError> {
+    let build =
+        |id: &str| resolve_with(id, None, catalogue, env)?.http(http.clone()).build().map(Some);
     let has_key = |provider: &&Provider| provider.key_vars.iter().any(|var| env(var).is_some());
-    let hosted = PROVIDERS.iter().filter(|provider| !provider.local && !provider.default_model.is_empty());
+    let hosted =
+        PROVIDERS.iter().filter(|provider| !provider.local && !provider.default_model.is_empty());
     if let Some(provider) = hosted.clone().find(has_key) {
         return build(&format!("{}/{}", provider.name, provider.default_model));
     }
@@ -186,19 +206,24 @@ pub async fn from_env(http: &Http, catalogue: &Catalogue) -> Result<Option<Box<d
     }
 }
 
-/// The first model that the server at `base_url` lists; `key` is for a server that wants one. `None` if there is no answer
-/// in 300 ms.
+/// The first model that the server at `base_url` lists; `key` is for a server that wants one.
+/// `None` if there is no answer in 300 ms.
 pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Option<String> {
     #[derive(Deserialize)]
     struct Models {
         data: Vec<Model>,
     }
+
     #[derive(Deserialize)]
     struct Model {
         id: String,
     }
     let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
-    let place = Arc::new(Place { provider: "local".into(), host: url.host_str()?.to_owned(), key_var: None });
+    let place = Arc::new(Place {
+        provider: "local".into(),
+        host: url.host_str()?.to_owned(),
+        key_var: None,
+    });
     let mut headers = HeaderMap::new();
     if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
         let mut value = HeaderValue::from_str(&format!("Bearer {key}")).ok()?;
@@ -217,14 +242,20 @@ fn env(name: &str) -> Option<String> {
 
 fn no_id(id: &str, catalogue: &Catalogue) -> ModelError {
     let same = |known: &&str| known.split_once('/').is_some_and(|(_, name)| name == id);
-    let meant = catalogue.search(id).map(|(known, _)| known).find(same).unwrap_or("openai/gpt-4o-mini");
-    wrong(format!("`{id}` does not name a model: write PROVIDER/NAME, such as {meant}. Known providers: {}.", names()))
+    let meant =
+        catalogue.search(id).map(|(known, _)| known).find(same).unwrap_or("openai/gpt-4o-mini");
+    wrong(format!(
+        "`{id}` does not name a model: write PROVIDER/NAME, such as {meant}. Known providers: {}.",
+        names()
+    ))
 }
 
 fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
     wrong(match provider.and_then(|provider| provider.base_url_var) {
         Some(var) => {
-            format!("{name} gives each customer an address of their own: set {var}, or give it with --base-url.")
+            format!(
+                "{name} gives each customer an address of their own: set {var}, or give it with --base-url."
+            )
         }
         None => format!(
             "The provider `{name}` is not known. Known are {}; for any other one, give its address with --base-url.",

@@ -1,24 +1,29 @@
 //! What a model is told at each level of thinking: data, not code.
 
-use loopwright::ThinkingLevel;
+use loopwright_core::model::ThinkingLevel;
 
 /// The words by which a model is told how much to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Efforts {
-    /// What switches its thinking off; `None` if it does not think unless it is told to, or cannot be kept from it.
+    /// What switches its thinking off; `None` if it does not think unless it is told to, or cannot
+    /// be kept from it.
     pub off: Option<&'static str>,
-    /// What it is told from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh): of what it knows,
-    /// the nearest.
+    /// What it is told from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh):
+    /// of what it knows, the nearest.
     pub levels: [&'static str; 5],
 }
 
 impl Efforts {
     pub(crate) const LOW_TO_HIGH: Efforts = Efforts::new(["low", "low", "medium", "high", "high"]);
-    pub(crate) const LOW_TO_XHIGH: Efforts = Efforts::new(["low", "low", "medium", "high", "xhigh"]);
-    pub(crate) const MINIMAL_TO_HIGH: Efforts = Efforts::new(["minimal", "low", "medium", "high", "high"]);
-    pub(crate) const MINIMAL_TO_XHIGH: Efforts = Efforts::new(["minimal", "low", "medium", "high", "xhigh"]);
-    pub(crate) const MEDIUM_TO_XHIGH: Efforts = Efforts::new(["medium", "medium", "medium", "high", "xhigh"]);
+    pub(crate) const LOW_TO_XHIGH: Efforts =
+        Efforts::new(["low", "low", "medium", "high", "xhigh"]);
+    pub(crate) const MINIMAL_TO_HIGH: Efforts =
+        Efforts::new(["minimal", "low", "medium", "high", "high"]);
+    pub(crate) const MINIMAL_TO_XHIGH: Efforts =
+        Efforts::new(["minimal", "low", "medium", "high", "xhigh"]);
+    pub(crate) const MEDIUM_TO_XHIGH: Efforts =
+        Efforts::new(["medium", "medium", "medium", "high", "xhigh"]);
 
     /// What it is told from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh).
     pub const fn new(levels: [&'static str; 5]) -> Self {

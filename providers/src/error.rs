@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use loopwright::{ModelError, ModelErrorKind};
+use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -43,7 +43,9 @@ impl Failure {
     /// Takes the wait that the headers ask for, which counts more than the body's.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
         let limited = self.status == Some(429);
-        let told = [headers, &self.headers].into_iter().find_map(|headers| wait::in_headers(headers, now, limited));
+        let told = [headers, &self.headers]
+            .into_iter()
+            .find_map(|headers| wait::in_headers(headers, now, limited));
         self.retry_after = told.or(self.retry_after);
         self
     }
@@ -51,7 +53,12 @@ impl Failure {
     fn read_json(&mut self, body: &Value) {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         let inner = body.get("error").filter(|e| !e.is_null()).unwrap_or(body);
-        let said = [inner.get("message"), inner.as_str().map(|_| inner), inner.get("detail"), body.get("message")];
+        let said = [
+            inner.get("message"),
+            inner.as_str().map(|_| inner),
+            inner.get("detail"),
+            body.get("message"),
+        ];
         self.message = excerpt(&said.into_iter().flatten().find_map(words).unwrap_or_default());
         if self.message.is_empty() && inner.get("message").is_none() {
             self.message = excerpt(&inner.to_string());
@@ -62,7 +69,9 @@ impl Failure {
         if let Some(written) = inner.get("failed_generation").and_then(words) {
             self.message = excerpt(&format!("{} The model wrote: {written}", self.message));
         }
-        for (name, value) in inner.pointer("/metadata/headers").and_then(Value::as_object).into_iter().flatten() {
+        for (name, value) in
+            inner.pointer("/metadata/headers").and_then(Value::as_object).into_iter().flatten()
+        {
             let value = words(value).and_then(|value| HeaderValue::try_from(value).ok());
             if let (Ok(name), Some(value)) = (HeaderName::try_from(name), value) {
                 self.headers.insert(name, value);
@@ -76,13 +85,16 @@ impl Failure {
                 }
             }
         }
-        let numbers = ["code", "status_code", "status"].into_iter().filter_map(|key| inner.get(key)?.as_u64());
+        let numbers = ["code", "status_code", "status"]
+            .into_iter()
+            .filter_map(|key| inner.get(key)?.as_u64());
         let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
         self.status = self.status.or(status);
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
             let delay = detail.get("retryDelay").and_then(Value::as_str).and_then(wait::duration);
             self.retry_after = self.retry_after.or(delay);
-            let violations = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
+            let violations =
+                detail.get("violations").and_then(Value::as_array).into_iter().flatten();
             let quotas = violations
                 .filter_map(|violation| violation.get("quotaId"))
                 .chain(detail.pointer("/metadata/quota_limit"));
@@ -115,7 +127,9 @@ impl Failure {
             _ if coded(&["tool_use_failed"]) => Malformed,
             Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
             Some(_) => InvalidRequest,
-            None if coded(&["rate_limit"]) && message.starts_with("request too large") => InvalidRequest,
+            None if coded(&["rate_limit"]) && message.starts_with("request too large") => {
+                InvalidRequest
+            }
             None if coded(LIMITED) && (coded(&["perday"]) || said(DAILY)) => QuotaExhausted,
             None if coded(LIMITED) => RateLimited,
             None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
@@ -130,7 +144,9 @@ impl Failure {
             ModelErrorKind::Auth => "did not accept the key or does not allow this request",
             ModelErrorKind::RateLimited => "has had too many requests or tokens",
             ModelErrorKind::QuotaExhausted => "says that the quota is used up",
-            ModelErrorKind::ContextOverflow => "says that the request is larger than the model's context window",
+            ModelErrorKind::ContextOverflow => {
+                "says that the request is larger than the model's context window"
+            }
             ModelErrorKind::ContentFiltered => "refused by its content filter",
             ModelErrorKind::Timeout => "took too long",
             ModelErrorKind::Malformed => "could not use what the model wrote",
@@ -138,15 +154,20 @@ impl Failure {
             _ => "failed on its side",
         };
         let status = self.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-        let said = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
+        let said =
+            if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
         let end = if said.ends_with(['.', '!', '?']) { "" } else { "." };
         let advice = match kind {
-            ModelErrorKind::Auth => format!("Check the API key and the account{}.", place.key_hint()),
+            ModelErrorKind::Auth => {
+                format!("Check the API key and the account{}.", place.key_hint())
+            }
             ModelErrorKind::RateLimited => match self.retry_after {
                 Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
                 None => "Try again later.".into(),
             },
-            ModelErrorKind::QuotaExhausted => "Wait until it is renewed, or use another model or account.".into(),
+            ModelErrorKind::QuotaExhausted => {
+                "Wait until it is renewed, or use another model or account.".into()
+            }
             ModelErrorKind::ContextOverflow => {
                 "Shorten the conversation, or use a model with a larger context window.".into()
             }
@@ -158,7 +179,8 @@ impl Failure {
             ModelErrorKind::Malformed => "Try again.".into(),
             _ => "Try again later.".into(),
         };
-        let mut error = ModelError::new(kind, format!("{place} {what}{status}{said}{end} {advice}"));
+        let mut error =
+            ModelError::new(kind, format!("{place} {what}{status}{said}{end} {advice}"));
         error.status = self.status;
         error.retry_after = self.retry_after;
         error
@@ -184,9 +206,16 @@ pub struct Place {
 
 impl Place {
     /// A payload that the decoder cannot read: `what` says what it should have been.
-    pub(crate) fn not_understood(&self, what: &str, data: &str, why: &serde_json::Error) -> ModelError {
+    pub(crate) fn not_understood(
+        &self,
+        what: &str,
+        data: &str,
+        why: &serde_json::Error,
+    ) -> ModelError {
         let excerpt: String = data.chars().take(120).collect();
-        let why = format!("{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL.");
+        let why = format!(
+            "{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL."
+        );
         ModelError::new(ModelErrorKind::Protocol, why)
     }
 
@@ -211,8 +240,15 @@ impl Place {
         ModelError::new(ModelErrorKind::Protocol, format!("{self} {what}. Try again."))
     }
 
-    /// The error that a refused request is: an answer with a status that tells of no success, at the time `now`.
-    pub fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> ModelError {
+    /// The error that a refused request is: an answer with a status that tells of no success, at
+    /// the time `now`.
+    pub fn refused(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: SystemTime,
+    ) -> ModelError {
         Failure::read(Some(status), body).with_headers(headers, now).into_error(self)
     }
 
@@ -254,7 +290,8 @@ const OVERFLOW: &[&str] = &[
     "request exceeds the maximum size",
     "total length of all messages is too long",
 ];
-const AUTH_CODES: &[&str] = &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
+const AUTH_CODES: &[&str] =
+    &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
 const AUTH: &[&str] = &["incorrect api key", "api key not valid", "invalid api key"];
 const LIMITED: &[&str] = &["rate_limit", "ratelimit", "resource_exhausted"];
 /// Of quotas that a short wait does not renew.
@@ -288,9 +325,13 @@ fn plain_text(page: &str) -> String {
         text.push(' ');
         rest = &rest[open..];
         let hidden = [("<script", "</script"), ("<style", "</style"), ("<!--", "-->")];
-        let skip = hidden.iter().find(|(tag, _)| rest.get(..tag.len()).is_some_and(|t| t.eq_ignore_ascii_case(tag)));
+        let skip = hidden
+            .iter()
+            .find(|(tag, _)| rest.get(..tag.len()).is_some_and(|t| t.eq_ignore_ascii_case(tag)));
         let from = skip.and_then(|(_, end)| rest.find(end)).unwrap_or(0);
-        let Some(close) = rest[from..].find('>') else { return squeeze(&text) };
+        let Some(close) = rest[from..].find('>') else {
+            return squeeze(&text);
+        };
         rest = &rest[from + close + 1..];
     }
     text.push_str(rest);
@@ -309,14 +350,39 @@ mod tests {
     #[test]
     fn every_shape_of_body_is_read() {
         let cases: [(u16, &str, ModelErrorKind, &str); 10] = [
-            (401, r#"{"error":{"message":"Bad key","type":"invalid_request_error","code":401}}"#, Auth, "Bad key"),
+            (
+                401,
+                r#"{"error":{"message":"Bad key","type":"invalid_request_error","code":401}}"#,
+                Auth,
+                "Bad key",
+            ),
             (404, r#"{"error":"No such model"}"#, InvalidRequest, "No such model"),
             (401, r#"{"detail":"Unauthorized"}"#, Auth, "Unauthorized"),
-            (400, r#"{"object":"error","message":"No logprobs","code":"3051"}"#, InvalidRequest, "No logprobs"),
-            (429, r#"[{"error":{"message":"Exhausted","status":"RESOURCE_EXHAUSTED"}}]"#, RateLimited, "Exhausted"),
-            (400, r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#, ContextOverflow, "x"),
+            (
+                400,
+                r#"{"object":"error","message":"No logprobs","code":"3051"}"#,
+                InvalidRequest,
+                "No logprobs",
+            ),
+            (
+                429,
+                r#"[{"error":{"message":"Exhausted","status":"RESOURCE_EXHAUSTED"}}]"#,
+                RateLimited,
+                "Exhausted",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#,
+                ContextOverflow,
+                "x",
+            ),
             (429, r#"{"error":{"message":"Pay","code":"insufficient_quota"}}"#, Auth, "Pay"),
-            (502, "<html><style>p{}</style><h1>Bad  gateway</h1><p>Ray 7</html>", Overloaded, "Bad gateway Ray 7"),
+            (
+                502,
+                "<html><style>p{}</style><h1>Bad  gateway</h1><p>Ray 7</html>",
+                Overloaded,
+                "Bad gateway Ray 7",
+            ),
             (503, "busy\n", Overloaded, "busy"),
             (400, "", ContextOverflow, ""),
         ];
@@ -329,14 +395,21 @@ mod tests {
     #[test]
     fn a_wait_is_found_wherever_it_is() {
         let wait = |headers: &[(&'static str, &'static str)], body: &str| {
-            let headers =
-                headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let headers = headers.iter().map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
             let failure = Failure::read(Some(429), body.as_bytes());
             failure.with_headers(&headers.collect(), SystemTime::UNIX_EPOCH).retry_after
         };
         let millis = |ms| Some(Duration::from_millis(ms));
-        assert_eq!(wait(&[("retry-after", "7")], r#"{"error":{"message":"try again in 9s"}}"#), millis(7000));
-        assert_eq!(wait(&[], r#"{"error":{"message":"Please try again in 1m3.5s. Bye"}}"#), millis(63_500));
+        assert_eq!(
+            wait(&[("retry-after", "7")], r#"{"error":{"message":"try again in 9s"}}"#),
+            millis(7000)
+        );
+        assert_eq!(
+            wait(&[], r#"{"error":{"message":"Please try again in 1m3.5s. Bye"}}"#),
+            millis(63_500)
+        );
         assert_eq!(wait(&[], r#"{"error":{"details":[{}, {"retryDelay":"20ms"}]}}"#), millis(20));
         let passed_on = r#"{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":9000}}}}"#;
         assert_eq!(wait(&[], passed_on), millis(9_000_000));
@@ -352,26 +425,41 @@ mod tests {
                 "status":"RESOURCE_EXHAUSTED","details":[{{"violations":{violations}}},{{"retryDelay":"45.8s"}}]}}}}"#
             )
         };
-        let (day, minute) =
-            ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "GenerateRequestsPerMinutePerProject");
+        let (day, minute) = (
+            "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+            "GenerateRequestsPerMinutePerProject",
+        );
         for status in [Some(429), None] {
             let kind = |body: String| Failure::read(status, body.as_bytes()).kind();
-            assert_eq!((kind(gemini(day)), kind(gemini(minute))), (QuotaExhausted, RateLimited), "{status:?}");
+            assert_eq!(
+                (kind(gemini(day)), kind(gemini(minute))),
+                (QuotaExhausted, RateLimited),
+                "{status:?}"
+            );
         }
-        for message in
-            ["Limit reached on requests per day (RPD): Limit 200", "Rate limit exceeded: free-models-per-day"]
-        {
+        for message in [
+            "Limit reached on requests per day (RPD): Limit 200",
+            "Rate limit exceeded: free-models-per-day",
+        ] {
             let body = format!(r#"{{"error":{{"message":"{message}","code":429}}}}"#);
-            assert_eq!(Failure::read(Some(429), body.as_bytes()).kind(), QuotaExhausted, "{message}");
+            assert_eq!(
+                Failure::read(Some(429), body.as_bytes()).kind(),
+                QuotaExhausted,
+                "{message}"
+            );
         }
         assert!(!QuotaExhausted.is_retryable());
     }
 
     #[test]
     fn the_sentence_says_what_where_and_what_to_do() {
-        let place =
-            Place { provider: "openai".into(), host: "api.test".into(), key_var: Some("OPENAI_API_KEY".into()) };
-        let error = Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&place);
+        let place = Place {
+            provider: "openai".into(),
+            host: "api.test".into(),
+            key_var: Some("OPENAI_API_KEY".into()),
+        };
+        let error =
+            Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&place);
         assert_eq!(
             error.message,
             "openai at api.test did not accept the key or does not allow this request (HTTP 401): Wrong key. \

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::stream::{BoxStream, Stream, StreamExt};
-use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
 use crate::error::cut_short;
 use crate::shown::Shown;
 
-/// A failure of one model that need not be one of another: of the server, the line, the key or the account.
+/// A failure of one model that need not be one of another: of the server, the line, the key or the
+/// account.
 const KINDS: [ModelErrorKind; 8] = [
     ModelErrorKind::Auth,
     ModelErrorKind::RateLimited,
@@ -27,9 +29,10 @@ const KINDS: [ModelErrorKind; 8] = [
 /// Models of which the next is asked when one fails.
 ///
 /// Each request begins with the first model. The next one is asked after an error of a kind that
-/// [`Fallback::on`] names; an attempt that had begun to stream is [withdrawn](ModelEvent::Withdrawn). The reply names
-/// the model that gave it, so signatures go back to that one only, and the cost is what that one costs. After the last
-/// model the error says what each of them said.
+/// [`Fallback::on`] names; an attempt that had begun to stream is
+/// [withdrawn](ModelEvent::Withdrawn). The reply names the model that gave it, so signatures go
+/// back to that one only, and the cost is what that one costs. After the last model the error says
+/// what each of them said.
 ///
 /// ```
 /// use loopwright_providers::{Fallback, Offline, Retry};
@@ -37,8 +40,8 @@ const KINDS: [ModelErrorKind; 8] = [
 /// let model = Fallback::new(Retry::new(Offline::new())).or(Offline::new());
 /// ```
 ///
-/// Put [`Retry`](crate::Retry) around each model, so that one is asked again before the next one is, or around
-/// the whole, so that all are asked in turn before any is asked again.
+/// Put [`Retry`](crate::Retry) around each model, so that one is asked again before the next one
+/// is, or around the whole, so that all are asked in turn before any is asked again.
 pub struct Fallback {
     choices: Vec<Choice>,
     kinds: Vec<ModelErrorKind>,
@@ -53,19 +56,21 @@ struct Choice {
 impl Fallback {
     /// The model that is asked first, and the only one until [`Fallback::or`] adds others.
     ///
-    /// The next one is asked where the key, the account, a limit, the server, the connection or the form of the answer
-    /// is at fault. A request that is too large, is refused as it is or meets a filter goes to no other model,
-    /// unless [`Fallback::on`] says so.
+    /// The next one is asked where the key, the account, a limit, the server, the connection or the
+    /// form of the answer is at fault. A request that is too large, is refused as it is or meets a
+    /// filter goes to no other model, unless [`Fallback::on`] says so.
     pub fn new(first: impl ChatModel + 'static) -> Self {
         let info = first.info().clone();
         let choice = Choice { info: Arc::new(info.clone()), model: Box::new(first) };
         Fallback { choices: vec![choice], kinds: KINDS.to_vec(), info }
     }
 
-    /// The model that is asked when those before it have failed. Under a cost limit each model needs its prices.
+    /// The model that is asked when those before it have failed. Under a cost limit each model
+    /// needs its prices.
     pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
         let info = Arc::new(next.info().clone());
-        // What holds for any of them: a budget needs each model's prices, and a request must suit each model.
+        // What holds for any of them: a budget needs each model's prices, and a request must suit
+        // each model.
         self.info.prices = self.info.prices.filter(|_| info.prices.is_some());
         let windows = [self.info.context_window, info.context_window];
         self.info.context_window = windows.into_iter().flatten().min();
@@ -93,7 +98,8 @@ fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 impl ChatModel for Fallback {
-    /// The first model's name; its prices, if those of all are known; the smallest sizes that are known; what all can do.
+    /// The first model's name; its prices, if those of all are known; the smallest sizes that are
+    /// known; what all can do.
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -149,11 +155,15 @@ impl Asked<'_> {
         self.ask();
     }
 
-    /// All errors as one: of the kind that may pass soonest, if another model would have been asked, or of the last.
+    /// All errors as one: of the kind that may pass soonest, if another model would have been
+    /// asked, or of the last.
     fn error(&self, all: bool) -> ModelError {
         let soonest = |error: &&ModelError| error.retry_after.unwrap_or_default();
-        let passing = self.errors.iter().filter(|error| all && error.kind.is_retryable()).min_by_key(soonest);
-        let Some(mut error) = passing.or(self.errors.last()).cloned() else { return cut_short(&self.fallback.info.id) };
+        let passing =
+            self.errors.iter().filter(|error| all && error.kind.is_retryable()).min_by_key(soonest);
+        let Some(mut error) = passing.or(self.errors.last()).cloned() else {
+            return cut_short(&self.fallback.info.id);
+        };
         if self.errors.len() > 1 {
             error.message = format!("None of {} models could answer.", self.errors.len());
             for (choice, said) in self.fallback.choices.iter().zip(&self.errors) {
@@ -173,11 +183,17 @@ impl Stream for Asked<'_> {
             if let Some(event) = this.ready.pop_front() {
                 return Poll::Ready(Some(event));
             }
-            let Some(stream) = &mut this.stream else { return Poll::Ready(None) };
+            let Some(stream) = &mut this.stream else {
+                return Poll::Ready(None);
+            };
             match ready!(stream.poll_next_unpin(cx)) {
                 Some(ModelEvent::Error(error)) => this.failed(error),
                 None => {
-                    let id = this.fallback.choices.get(this.errors.len()).map_or("", |choice| &choice.info.id);
+                    let id = this
+                        .fallback
+                        .choices
+                        .get(this.errors.len())
+                        .map_or("", |choice| &choice.info.id);
                     this.failed(cut_short(id));
                 }
                 Some(event) => {

@@ -1,15 +1,18 @@
-//! Events that differ in one value only, as most deltas of a reply do: what is around the value is read once.
+//! Events that differ in one value only, as most deltas of a reply do: what is around the value is
+//! read once.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// So many events are learned without one that fits; a server whose events all differ is not worth more.
+/// So many events are learned without one that fits; a server whose events all differ is not worth
+/// more.
 const TRIES: u32 = 4;
 
 /// The text before and after the value in which events differ.
 ///
-/// An event that has the same text around another value has the same fields with the same values, so it is enough to
-/// read the value. That is most of the work: of a chunk of 300 bytes, some 20 are new.
+/// An event that has the same text around another value has the same fields with the same values,
+/// so it is enough to read the value. That is most of the work: of a chunk of 300 bytes, some 20
+/// are new.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     before: String,

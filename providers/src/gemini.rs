@@ -8,7 +8,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use loopwright::ChatRequest;
+use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
 use crate::error::Place;
@@ -37,16 +37,20 @@ impl WireFormat for GenerateContent {
     fn profile(_: &str, model: &str) -> Profile {
         Profile::of_model(model)
     }
+
     fn key_header(_: &Profile) -> KeyHeader {
         KeyHeader::Named("x-goog-api-key")
     }
+
     fn path(model: &str) -> String {
         let name = model.strip_prefix("models/").unwrap_or(model);
         format!("/models/{name}:streamGenerateContent?alt=sse")
     }
+
     fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         encode(request, settings)
     }
+
     fn decoder(place: Arc<Place>) -> Decoder {
         Decoder::new(place)
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Response, StatusCode, Uri};
-use loopwright::{ModelError, ModelErrorKind};
+use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
 use crate::client::{Body, Broken, Client, Fault};
@@ -87,8 +87,8 @@ impl Http {
     }
 
     /// Goes to servers that are not on this machine through this proxy, `http://HOST:PORT` or
-    /// `http://USER:PASSWORD@HOST:PORT`, with connections of its own. Without one, the proxies that the environment
-    /// names count (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    /// `http://USER:PASSWORD@HOST:PORT`, with connections of its own. Without one, the proxies that
+    /// the environment names count (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] if that is no address.
@@ -97,7 +97,9 @@ impl Http {
             let why = "The proxy's address is not valid. Give one such as `http://127.0.0.1:3128`.";
             ModelError::new(ModelErrorKind::InvalidRequest, why)
         };
-        let proxy = Proxy::all(url).map_err(wrong)?.no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
+        let proxy = Proxy::all(url)
+            .map_err(wrong)?
+            .no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
         Ok(Http { proxy: Some(proxy), clients: Arc::default(), ..self })
     }
 
@@ -119,10 +121,17 @@ impl Http {
     }
 
     /// Sends `body` and gives the answer, whatever its status.
-    pub(crate) async fn send(&self, target: &Target, body: Bytes) -> Result<Response<Body>, ModelError> {
+    pub(crate) async fn send(
+        &self,
+        target: &Target,
+        body: Bytes,
+    ) -> Result<Response<Body>, ModelError> {
         let client = self.client(target.way).map_err(|why| target.broken(&why))?;
         let Some(source) = &target.key else {
-            return client.send(Method::POST, target, body).await.map_err(|why| target.broken(&why));
+            return client
+                .send(Method::POST, target, body)
+                .await
+                .map_err(|why| target.broken(&why));
         };
         let mut keyed = target.clone();
         let mut secret = source.put(&mut keyed.headers, &target.place).await?;
@@ -143,13 +152,18 @@ impl Http {
     pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
         let client = self.client(target.way).map_err(|why| target.broken(&why))?;
         let answer = async {
-            let response = client.send(Method::GET, target, Bytes::new()).await.map_err(|why| target.broken(&why))?;
+            let response = client
+                .send(Method::GET, target, Bytes::new())
+                .await
+                .map_err(|why| target.broken(&why))?;
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
             Ok(read(response, ERROR_BODY).await)
         };
-        tokio::time::timeout(time, answer).await.unwrap_or_else(|_| Err(target.too_slow("did not answer", time)))
+        tokio::time::timeout(time, answer)
+            .await
+            .unwrap_or_else(|_| Err(target.too_slow("did not answer", time)))
     }
 }
 
@@ -157,7 +171,10 @@ impl std::fmt::Debug for Http {
     /// Without the proxy's address, which may have a password in it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Http");
-        shown.field("timeouts", &self.timeouts).field("has_proxy", &self.proxy.is_some()).finish_non_exhaustive()
+        shown
+            .field("timeouts", &self.timeouts)
+            .field("has_proxy", &self.proxy.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,7 +208,12 @@ impl Target {
     }
 
     /// Posts `body` with the key `secret`, which is in the headers already.
-    async fn send_keyed(&self, client: &Client, body: Bytes, secret: &Secret) -> Result<Response<Body>, ModelError> {
+    async fn send_keyed(
+        &self,
+        client: &Client,
+        body: Bytes,
+        secret: &Secret,
+    ) -> Result<Response<Body>, ModelError> {
         let answer = client.send(Method::POST, self, body).await;
         answer.map_err(|why| secret.clean(self.broken(&why)))
     }
@@ -199,7 +221,9 @@ impl Target {
     /// What a server said instead of an event stream.
     pub(crate) async fn refused(&self, response: Response<Body>) -> ModelError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY)).await.unwrap_or_default();
+        let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY))
+            .await
+            .unwrap_or_default();
         self.clean(self.place.refused(status, &headers, &body, SystemTime::now()))
     }
 
@@ -207,11 +231,17 @@ impl Target {
     pub(crate) fn broken(&self, why: &Broken) -> ModelError {
         use ModelErrorKind::{InvalidRequest, Network, Timeout};
         let (kind, what, advice) = match why.at {
-            Fault::Connect => {
-                (Network, "cannot be reached", "Check that the server runs and that the base URL is right.")
+            Fault::Connect => (
+                Network,
+                "cannot be reached",
+                "Check that the server runs and that the base URL is right.",
+            ),
+            Fault::Time => {
+                (Timeout, "did not answer in time", "Check the connection, or try again later.")
             }
-            Fault::Time => (Timeout, "did not answer in time", "Check the connection, or try again later."),
-            Fault::Request => (InvalidRequest, "cannot be asked", "Check the base URL and the headers."),
+            Fault::Request => {
+                (InvalidRequest, "cannot be asked", "Check the base URL and the headers.")
+            }
             Fault::Stream => (Network, "broke the connection", "Try again."),
         };
         // An address is in our sentence already, and may hold what is secret.
@@ -221,7 +251,11 @@ impl Target {
 
     /// Nothing came for `limit`.
     pub(crate) fn too_slow(&self, what: &str, limit: Duration) -> ModelError {
-        let why = format!("{} {what} for {} s. Try again, or raise the timeout.", self.place, limit.as_secs_f32());
+        let why = format!(
+            "{} {what} for {} s. Try again, or raise the timeout.",
+            self.place,
+            limit.as_secs_f32()
+        );
         ModelError::new(ModelErrorKind::Timeout, why)
     }
 
@@ -235,7 +269,10 @@ impl Target {
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let headers: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Target").field("place", &self.place).field("headers", &headers).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("place", &self.place)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
     }
 }
 

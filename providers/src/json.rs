@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The further fields of a body. One that the user's own options name is theirs, so that no field is there twice.
+/// The further fields of a body. One that the user's own options name is theirs, so that no field
+/// is there twice.
 pub(crate) struct Fields<'a> {
     body: &'a mut Vec<u8>,
     options: &'a Map<String, Value>,
@@ -17,12 +18,14 @@ impl<'a> Fields<'a> {
     pub(crate) fn new(body: &'a mut Vec<u8>, options: &'a Map<String, Value>) -> Self {
         Fields { body, options }
     }
+
     /// Adds a field of ours.
     pub(crate) fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
         if !self.options.contains_key(name) {
             field(self.body, name, value);
         }
     }
+
     /// Adds a list: ours, which is JSON already, and after it what the user's own of that name has.
     pub(crate) fn add_list(&mut self, name: &str, ours: Option<Cow<'_, [u8]>>) {
         let ours = ours.as_deref().and_then(|list| list.strip_prefix(b"[")?.strip_suffix(b"]"));
@@ -31,8 +34,11 @@ impl<'a> Fields<'a> {
             Some(other) => vec![bytes(other)],
             None => Vec::new(),
         };
-        let lists: Vec<&[u8]> =
-            ours.into_iter().chain(more.iter().map(Vec::as_slice)).filter(|l| !l.is_empty()).collect();
+        let lists: Vec<&[u8]> = ours
+            .into_iter()
+            .chain(more.iter().map(Vec::as_slice))
+            .filter(|l| !l.is_empty())
+            .collect();
         if !lists.is_empty() {
             self.body.push(b',');
             put(self.body, name);
@@ -41,6 +47,7 @@ impl<'a> Fields<'a> {
             self.body.push(b']');
         }
     }
+
     /// Adds the user's own, but for those of these names.
     pub(crate) fn add_options(&mut self, but: &[&str]) {
         for (name, value) in self.options.iter().filter(|(name, _)| !but.contains(&name.as_str())) {
@@ -69,25 +76,27 @@ pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// The JSON text of a call's arguments, or a piece of it: the string that it should be, or else the value itself.
+/// The JSON text of a call's arguments, or a piece of it: the string that it should be, or else the
+/// value itself.
 pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
     let raw = raw.map_or("", RawValue::get);
     match raw.as_bytes().first() {
         Some(b'"') if !raw.contains('\\') => raw[1..raw.len() - 1].to_owned(),
-        Some(b'"') => {
-            serde_json::from_str(raw).or_else(|why| serde_json::from_str(&mended(raw).ok_or(why)?)).unwrap_or_default()
-        }
+        Some(b'"') => serde_json::from_str(raw)
+            .or_else(|why| serde_json::from_str(&mended(raw).ok_or(why)?))
+            .unwrap_or_default(),
         _ => raw.to_owned(),
     }
 }
 
-/// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate is none.
+/// Whether this is the text of a whole JSON object, its strings included: one with a lone surrogate
+/// is none.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
-/// JSON with a replacement character for each escaped half of a surrogate pair, which no text can have in it: a server
-/// sends them that cuts text without looking. Nothing if there was none.
+/// JSON with a replacement character for each escaped half of a surrogate pair, which no text can
+/// have in it: a server sends them that cuts text without looking. Nothing if there was none.
 pub(crate) fn mended(json: &str) -> Option<String> {
     let mut out = String::new();
     let (mut rest, mut changed) = (json, false);
@@ -131,7 +140,8 @@ mod tests {
         assert_eq!(mended(r#"["\ud83d","\ude00"]"#).unwrap(), r#"["\ufffd","\ufffd"]"#);
         assert_eq!(mended(r#""\ud83d\ud83d\ude00""#).unwrap(), r#""\ufffd\ud83d\ude00""#);
         assert_eq!(mended(r#""\"#), None);
-        let raw = serde_json::value::RawValue::from_string(r#""{\"a\":\"\ud83d\"}""#.into()).unwrap();
+        let raw =
+            serde_json::value::RawValue::from_string(r#""{\"a\":\"\ud83d\"}""#.into()).unwrap();
         assert_eq!(json_text(Some(&raw)), "{\"a\":\"\u{fffd}\"}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use loopwright::{ModelError, ModelErrorKind};
+use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::Place;
@@ -41,18 +41,27 @@ pub(crate) struct Secret(Arc<str>);
 
 impl KeySource {
     /// Asks for a key and puts it into `headers`.
-    pub(crate) async fn put(&self, headers: &mut HeaderMap, place: &Place) -> Result<Secret, ModelError> {
+    pub(crate) async fn put(
+        &self,
+        headers: &mut HeaderMap,
+        place: &Place,
+    ) -> Result<Secret, ModelError> {
         let missing = |why: &str| {
-            let why = format!("There is no key for {place}: {why}. Check the callback that gives the key.");
+            let why = format!(
+                "There is no key for {place}: {why}. Check the callback that gives the key."
+            );
             ModelError::new(ModelErrorKind::Auth, why)
         };
-        let key = (self.ask)().await.map_err(|why| missing(&format!("its callback failed ({why})")))?;
+        let key =
+            (self.ask)().await.map_err(|why| missing(&format!("its callback failed ({why})")))?;
         let key = key.trim();
         if key.is_empty() {
             return Err(missing("its callback gave an empty one"));
         }
         let value = HeaderValue::from_str(&format!("{}{key}", self.scheme));
-        let mut value = value.map_err(|_| missing("what its callback gave has characters that no header can have"))?;
+        let mut value = value.map_err(|_| {
+            missing("what its callback gave has characters that no header can have")
+        })?;
         value.set_sensitive(true);
         headers.insert(self.header.clone(), value);
         Ok(Secret(key.into()))
@@ -67,10 +76,11 @@ impl Secret {
     }
 }
 
-/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`SECRET`] bytes of it are left.
+/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`SECRET`]
+/// bytes of it are left.
 ///
-/// A part counts if no letter or digit follows it: a header's value may begin as an everyday word or address does, and
-/// what is only begun like it goes on.
+/// A part counts if no letter or digit follows it: a header's value may begin as an everyday word
+/// or address does, and what is only begun like it goes on.
 pub(crate) fn hide(text: &mut String, secret: &str) {
     if secret.len() < SECRET {
         return;
@@ -104,7 +114,11 @@ mod tests {
         let key = "sk-0123456789";
         assert_eq!(hidden("Wrong: sk-0123456789, sk-0123456789x.", key), "Wrong: ***, ***x.");
         assert_eq!(hidden("Wrong: sk-01234567…. Try again.", key), "Wrong: ***…. Try again.");
-        assert_eq!(hidden("sk-01234 and sk-0123", key), "*** and sk-0123", "few characters tell nothing");
+        assert_eq!(
+            hidden("sk-01234 and sk-0123", key),
+            "*** and sk-0123",
+            "few characters tell nothing"
+        );
         assert_eq!(hidden("sk-01234****89", key), "*******89");
         assert_eq!(hidden("see https://other.test", "https://mine.test"), "see https://other.test");
         assert_eq!(hidden("abc", "abc"), "abc", "an everyday word");

@@ -1,4 +1,5 @@
-//! Reading leniently what servers send in each other's places: `null` for an empty string, a number for an id.
+//! Reading leniently what servers send in each other's places: `null` for an empty string, a number
+//! for an id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 #[derive(Default)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// A number of tokens, or an index; whatever is none counts as zero. None is so large that sums of them overflow.
+/// A number of tokens, or an index; whatever is none counts as zero. None is so large that sums of
+/// them overflow.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -35,21 +37,27 @@ macro_rules! lenient {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str($expecting)
             }
+
             fn visit_unit<E>(self) -> Result<$out, E> {
                 Ok(<$out>::default())
             }
+
             fn visit_bool<E>(self, _: bool) -> Result<$out, E> {
                 Ok(<$out>::default())
             }
+
             fn visit_u64<E>(self, n: u64) -> Result<$out, E> {
                 Ok($from(n))
             }
+
             fn visit_i64<E>(self, n: i64) -> Result<$out, E> {
                 Ok($from(u64::try_from(n).unwrap_or(0)))
             }
+
             fn visit_f64<E>(self, n: f64) -> Result<$out, E> {
                 Ok($from(n as u64))
             }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$out, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 Ok(<$out>::default())
@@ -74,9 +82,11 @@ lenient!(TextVisitor => Text<'de>, "a string", |n: u64| Text(Cow::Owned(n.to_str
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
         Ok(Text(Cow::Borrowed(text)))
     }
+
     fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
         Ok(Text(Cow::Owned(text.to_owned())))
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
         drain!(seq, next_element);
         Ok(Text::default())
@@ -87,6 +97,7 @@ lenient!(CountVisitor => Count, "a number", Count::new, {
     fn visit_str<E>(self, text: &str) -> Result<Count, E> {
         Ok(Count::new(text.parse().unwrap_or(0)))
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
         drain!(seq, next_element);
         Ok(Count::default())
@@ -111,7 +122,11 @@ mod tests {
             assert_eq!(serde_json::from_str::<Count>(text).unwrap().0, count, "{text}");
         }
         for huge in ["18446744073709551615", "2e77", "\"18446744073709551615\""] {
-            assert_eq!(serde_json::from_str::<Count>(huge).unwrap(), Count(u32::MAX.into()), "{huge}");
+            assert_eq!(
+                serde_json::from_str::<Count>(huge).unwrap(),
+                Count(u32::MAX.into()),
+                "{huge}"
+            );
         }
     }
 }

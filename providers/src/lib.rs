@@ -1,18 +1,20 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and [`gemini`]: a request
-//! in, bytes out; payloads in, [`ModelEvent`](loopwright::ModelEvent)s out. All share one transport, [`Http`], one
-//! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a model, such as
-//! [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be said of any model is a decorator:
-//! [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and [`Reprompt`] for calls that a server could not read.
-//! [`calls_in_text`] is a hook for models that write theirs as text. [`Offline`] needs none of it.
-//! [`resolve`] finds a model by its id, [`Catalogue`] knows its sizes and prices.
+//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and
+//! [`gemini`]: a request in, bytes out; payloads in,
+//! [`ModelEvent`](loopwright_core::model::ModelEvent)s out. All share one transport, [`Http`], one
+//! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a
+//! model, such as [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be
+//! said of any model is a decorator: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
+//! [`Reprompt`] for calls that a server could not read. [`calls_in_text`] is a hook for models that
+//! write theirs as text. [`Offline`] needs none of it. [`resolve`] finds a model by its id,
+//! [`Catalogue`] knows its sizes and prices.
 //!
 //! ```no_run
 //! use loopwright_providers::{Reprompt, Retry, resolve};
 //!
 //! let model = Retry::new(Reprompt::new(resolve("openai/gpt-4o-mini", None)?));
-//! # Ok::<(), loopwright::ModelError>(())
+//! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 
 mod answer;
@@ -65,8 +67,8 @@ pub use error::Place;
 pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
-    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder, OpenAiResponses,
-    OpenAiResponsesBuilder,
+    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder,
+    OpenAiResponses, OpenAiResponsesBuilder,
 };
 pub use offline::Offline;
 pub use provider::{PROVIDERS, Provider};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use futures::stream::{BoxStream, StreamExt};
-use loopwright::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
 
 use crate::anthropic::Messages;
 use crate::builder::ModelBuilder;
@@ -21,8 +22,8 @@ use crate::reply::Reply;
 /// use loopwright_providers::OpenAiChat;
 ///
 /// let local = OpenAiChat::builder("qwen3:8b").base_url("http://127.0.0.1:11434/v1").provider("ollama").build()?;
-/// assert_eq!(&*loopwright::ChatModel::info(&local).id, "ollama/qwen3:8b");
-/// # Ok::<(), loopwright::ModelError>(())
+/// assert_eq!(&*loopwright_core::ChatModel::info(&local).id, "ollama/qwen3:8b");
+/// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type OpenAiChat = Model<ChatCompletions>;
 /// Says how an [`OpenAiChat`] is reached.
@@ -34,8 +35,8 @@ pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
 /// use loopwright_providers::OpenAiResponses;
 ///
 /// let model = OpenAiResponses::builder("gpt-5.1").api_key("of your own").build()?;
-/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "openai/gpt-5.1");
-/// # Ok::<(), loopwright::ModelError>(())
+/// assert_eq!(&*loopwright_core::ChatModel::info(&model).id, "openai/gpt-5.1");
+/// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type OpenAiResponses = Model<Responses>;
 /// Says how an [`OpenAiResponses`] model is reached.
@@ -47,8 +48,8 @@ pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 /// use loopwright_providers::Anthropic;
 ///
 /// let model = Anthropic::builder("claude-sonnet-4-5").api_key("of your own").build()?;
-/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "anthropic/claude-sonnet-4-5");
-/// # Ok::<(), loopwright::ModelError>(())
+/// assert_eq!(&*loopwright_core::ChatModel::info(&model).id, "anthropic/claude-sonnet-4-5");
+/// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type Anthropic = Model<Messages>;
 /// Says how an [`Anthropic`] model is reached.
@@ -60,8 +61,8 @@ pub type AnthropicBuilder = ModelBuilder<Messages>;
 /// use loopwright_providers::Gemini;
 ///
 /// let model = Gemini::builder("gemini-2.5-flash").api_key("of your own").build()?;
-/// assert_eq!(&*loopwright::ChatModel::info(&model).id, "google/gemini-2.5-flash");
-/// # Ok::<(), loopwright::ModelError>(())
+/// assert_eq!(&*loopwright_core::ChatModel::info(&model).id, "google/gemini-2.5-flash");
+/// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type Gemini = Model<GenerateContent>;
 /// Says how a [`Gemini`] model is reached.
@@ -108,7 +109,10 @@ fn unsigned(event: ModelEvent) -> ModelEvent {
 impl<F: WireFormat> fmt::Debug for Model<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Model");
-        shown.field("info", &self.info).field("target", &self.target).field("settings", &self.settings);
+        shown
+            .field("info", &self.info)
+            .field("target", &self.target)
+            .field("settings", &self.settings);
         shown.finish_non_exhaustive()
     }
 }

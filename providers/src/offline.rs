@@ -7,9 +7,9 @@ mod words;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use loopwright::{
-    BlockKind, Body, ChatModel, ChatRequest, Message, ModelEvent, ModelInfo, Prices, StopReason, ToolChoice, Usage,
-};
+use loopwright_core::message::{MessageKind, StopReason, Usage};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent, ModelInfo, Prices, ToolChoice};
+use loopwright_core::{ChatModel, Message};
 use serde_json::Value;
 
 use self::answer::Outcome;
@@ -20,8 +20,8 @@ use self::words::Words;
 /// that it is no language model.
 ///
 /// It reads files (`What is in Cargo.toml?`), lists directories (`List src/`), writes files
-/// (`Create a.txt with "hi"`), calculates where there is a tool for it (`2 + 3`) and calls any tool by
-/// its name (`use weather with city=Rome`).
+/// (`Create a.txt with "hi"`), calculates where there is a tool for it (`2 + 3`) and calls any tool
+/// by its name (`use weather with city=Rome`).
 #[derive(Debug, Clone)]
 pub struct Offline {
     info: ModelInfo,
@@ -60,7 +60,7 @@ impl ChatModel for Offline {
 /// The rules' reply, whole.
 fn reply(request: &ChatRequest) -> Vec<ModelEvent> {
     let messages = &request.messages;
-    let asked = messages.iter().rposition(|message| matches!(message.body, Body::User(_)));
+    let asked = messages.iter().rposition(|message| matches!(message.body, MessageKind::User(_)));
     let prompt = asked.map(|at| messages[at].text()).unwrap_or_default();
     let outcomes = outcomes(&messages[asked.unwrap_or(0)..]);
     let calls = if outcomes.is_empty() { wanted(request, &prompt) } else { Vec::new() };
@@ -78,26 +78,38 @@ fn wanted(request: &ChatRequest, prompt: &str) -> Vec<Call> {
     let (words, tools) = (Words::of(prompt), &request.tools);
     let must = match &request.tool_choice {
         ToolChoice::None => return Vec::new(),
-        ToolChoice::Tool(name) => return tools.iter().filter(|t| *t.name == **name).map(|t| words.call(t)).collect(),
+        ToolChoice::Tool(name) => {
+            return tools.iter().filter(|t| *t.name == **name).map(|t| words.call(t)).collect();
+        }
         choice => *choice == ToolChoice::Required,
     };
     let calls = rules::calls(&words, tools);
-    if calls.is_empty() && must { tools.first().map(|tool| words.call(tool)).into_iter().collect() } else { calls }
+    if calls.is_empty() && must {
+        tools.first().map(|tool| words.call(tool)).into_iter().collect()
+    } else {
+        calls
+    }
 }
 
 /// What the tools gave since the prompt, each with the call that it answers.
 fn outcomes(messages: &[Arc<Message>]) -> Vec<Outcome<'_>> {
-    let calls: Vec<_> = messages.iter().filter_map(|m| m.as_assistant()).flat_map(|m| m.calls()).collect();
+    let calls: Vec<_> =
+        messages.iter().filter_map(|m| m.as_assistant()).flat_map(|m| m.calls()).collect();
     let results = messages.iter().filter_map(|message| message.as_tool_result());
-    let outcome =
-        |result| Outcome::new(result, calls.iter().find(|call| call.id == result.call).map(|c| &*c.arguments));
+    let outcome = |result| {
+        Outcome::new(
+            result,
+            calls.iter().find(|call| call.id == result.call).map(|c| &*c.arguments),
+        )
+    };
     results.map(outcome).collect()
 }
 
 fn call_events(calls: Vec<Call>) -> Vec<ModelEvent> {
     let mut events = Vec::with_capacity(3 * calls.len() + 1);
     for (block, call) in (0..).zip(calls) {
-        let kind = BlockKind::ToolCall { id: format!("offline_{block}"), name: call.tool.to_string() };
+        let kind =
+            BlockKind::ToolCall { id: format!("offline_{block}"), name: call.tool.to_string() };
         events.push(ModelEvent::BlockStart { block, kind });
         events.push(ModelEvent::Delta { block, delta: call.arguments.to_string() });
         events.push(ModelEvent::BlockEnd { block, signature: None });
@@ -109,7 +121,10 @@ fn call_events(calls: Vec<Call>) -> Vec<ModelEvent> {
 /// A text in deltas of a word each, so that front ends show what streaming looks like.
 fn text_events(text: &str) -> Vec<ModelEvent> {
     let mut events = vec![ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }];
-    events.extend(text.split_inclusive(' ').map(|word| ModelEvent::Delta { block: 0, delta: word.to_owned() }));
+    events.extend(
+        text.split_inclusive(' ')
+            .map(|word| ModelEvent::Delta { block: 0, delta: word.to_owned() }),
+    );
     events.push(ModelEvent::BlockEnd { block: 0, signature: None });
     events.push(ModelEvent::Done { stop: StopReason::Stop, usage: Usage::default() });
     events
@@ -117,10 +132,12 @@ fn text_events(text: &str) -> Vec<ModelEvent> {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::{
-        AssistantMessage, Content, MessageId, OutputSchema, Part, ResultStatus, ToolCall, ToolList, ToolResult,
-        ToolSpec, UserMessage,
+    use loopwright_core::message::{
+        AssistantMessage, Content, ContentPart, MessageId, ResultStatus, ToolCall, ToolResult,
+        UserMessage,
     };
+    use loopwright_core::model::OutputSchema;
+    use loopwright_core::tool::{ToolList, ToolSpec};
     use serde_json::json;
 
     use super::*;
@@ -133,7 +150,8 @@ mod tests {
         let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
         let read = tool("read_file", path);
         let mut request = ChatRequest::default();
-        request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), UserMessage::from(prompt)))]);
+        request.messages =
+            Arc::new(vec![Arc::new(Message::new(MessageId(1), UserMessage::from(prompt)))]);
         request.tools = Arc::new(ToolList::new(vec![read]));
         request
     }
@@ -145,7 +163,8 @@ mod tests {
             arguments: r#"{"path":"Cargo.toml"}"#.into(),
             signature: None,
         };
-        let said = AssistantMessage { parts: vec![Part::ToolCall(call)], ..Default::default() };
+        let said =
+            AssistantMessage { parts: vec![ContentPart::ToolCall(call)], ..Default::default() };
         let result = ToolResult {
             call: "c1".into(),
             name: "read_file".into(),
@@ -174,14 +193,19 @@ mod tests {
         assert_eq!(text(&request), r#"{"path":"Cargo.toml"}"#);
         let file = "[package]\nname = \"loopwright\"\ndescription = \"Write the loop\"\n";
         let answer = text(&answered(request, ResultStatus::Ok, file));
-        assert!(answer.starts_with("`Cargo.toml` says: name = \"loopwright\", description = \"Write the loop\""));
+        assert!(answer.starts_with(
+            "`Cargo.toml` says: name = \"loopwright\", description = \"Write the loop\""
+        ));
         assert!(answer.contains("not a language model"), "{answer}");
     }
 
     #[test]
     fn errors_and_denials_are_told() {
         let denied = text(&answered(ask("Read Cargo.toml"), ResultStatus::Denied, "no thanks"));
-        assert!(denied.starts_with("`read_file` of `Cargo.toml` was denied: no thanks"), "{denied}");
+        assert!(
+            denied.starts_with("`read_file` of `Cargo.toml` was denied: no thanks"),
+            "{denied}"
+        );
         let failed = text(&answered(ask("Read Cargo.toml"), ResultStatus::Error, "no such file"));
         assert!(failed.starts_with("`read_file` of `Cargo.toml` failed: no such file"), "{failed}");
     }
@@ -202,14 +226,20 @@ mod tests {
             "$defs": {"Kind": {"enum": ["town", "village"]}}});
         request.output = Some(Arc::new(OutputSchema { name: "City".into(), schema }));
         let value: Value = serde_json::from_str(&text(&request)).unwrap();
-        assert_eq!(value, json!({"city": "Rome", "words": 3, "ok": false, "tags": [], "kind": "town"}));
+        assert_eq!(
+            value,
+            json!({"city": "Rome", "words": 3, "ok": false, "tags": [], "kind": "town"})
+        );
     }
 
     #[test]
     fn a_forced_tool_is_called() {
         let mut request = ask("Hello");
         request.tool_choice = ToolChoice::Required;
-        assert!(matches!(reply(&request)[0], ModelEvent::BlockStart { kind: BlockKind::ToolCall { .. }, .. }));
+        assert!(matches!(
+            reply(&request)[0],
+            ModelEvent::BlockStart { kind: BlockKind::ToolCall { .. }, .. }
+        ));
         request.tool_choice = ToolChoice::None;
         assert!(matches!(reply(&request)[0], ModelEvent::BlockStart { kind: BlockKind::Text, .. }));
     }

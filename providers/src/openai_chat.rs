@@ -8,7 +8,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use loopwright::ChatRequest;
+use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
 use crate::error::Place;
@@ -34,18 +34,23 @@ impl WireFormat for ChatCompletions {
     fn profile(host: &str, model: &str) -> Profile {
         Profile::of(host, model)
     }
+
     fn profile_of(provider: &str, host: &str, model: &str) -> Profile {
         Profile::of_provider(provider, host, model)
     }
+
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header
     }
+
     fn path(_: &str) -> String {
         "/chat/completions".into()
     }
+
     fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         encode(request, settings)
     }
+
     fn decoder(place: Arc<Place>) -> Decoder {
         Decoder::new(place)
     }

@@ -7,7 +7,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use loopwright::ChatRequest;
+use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
 use crate::error::Place;
@@ -19,7 +19,8 @@ pub use profile::{Profile, Reasons};
 /// What a body needs besides the request.
 pub type Settings = crate::codec::Settings<Profile>;
 
-/// Marks the signature of a text: what follows is its phase, a comment on the way or the final answer.
+/// Marks the signature of a text: what follows is its phase, a comment on the way or the final
+/// answer.
 const PHASE: &str = "phase:";
 
 /// The OpenAI Responses format.
@@ -36,15 +37,19 @@ impl WireFormat for Responses {
     fn profile(host: &str, model: &str) -> Profile {
         Profile::of(host, model)
     }
+
     fn key_header(profile: &Profile) -> KeyHeader {
         profile.key_header
     }
+
     fn path(_: &str) -> String {
         "/responses".into()
     }
+
     fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         encode(request, settings)
     }
+
     fn decoder(place: Arc<Place>) -> Decoder {
         Decoder::new(place)
     }

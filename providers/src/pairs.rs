@@ -1,18 +1,21 @@
-//! Calls and results as pairs: strict servers refuse a call without a result and a result without a call.
+//! Calls and results as pairs: strict servers refuse a call without a result and a result without a
+//! call.
 //!
-//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, nor one that was kept by
-//! somebody else.
+//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, nor one
+//! that was kept by somebody else.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use loopwright::{Content, Message, MessageId, ResultStatus, ToolCall, ToolResult};
+use loopwright_core::Message;
+use loopwright_core::message::{Content, MessageId, ResultStatus, ToolCall, ToolResult};
 
 /// Stands for the result of a call that has none.
 const NO_RESULT: &str = "No result of this call was kept.";
 
-/// The conversation with exactly one result for each call, directly after its message and in source order. A result
-/// without a call is left out, a call without a result gets one that says so; most conversations stay as they are.
+/// The conversation with exactly one result for each call, directly after its message and in source
+/// order. A result without a call is left out, a call without a result gets one that says so; most
+/// conversations stay as they are.
 pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
     if is_paired(messages) {
         return Cow::Borrowed(messages);
@@ -24,13 +27,17 @@ pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
             continue; // those of the calls before it have been taken
         }
         pairs.push(message.clone());
-        let Some(said) = message.as_assistant() else { continue };
+        let Some(said) = message.as_assistant() else {
+            continue;
+        };
         let mut results = Vec::new();
         while let Some(result) = rest.next_if(|message| message.as_tool_result().is_some()) {
             results.push(result);
         }
         for call in said.calls() {
-            let own = results.iter().position(|m| m.as_tool_result().is_some_and(|result| result.call == call.id));
+            let own = results
+                .iter()
+                .position(|m| m.as_tool_result().is_some_and(|result| result.call == call.id));
             pairs.push(own.map_or_else(|| missing(call), |at| results.remove(at).clone()));
         }
     }
@@ -67,29 +74,38 @@ fn missing(call: &ToolCall) -> Arc<Message> {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::testing::check_transcript;
-    use loopwright::{AssistantMessage, Part, StopReason, UserMessage};
+    use loopwright_core::message::{AssistantMessage, ContentPart, StopReason, UserMessage};
+    use loopwright_core::testing::check_transcript;
 
     use super::*;
 
     fn said(ids: &[&str], stop: StopReason) -> Arc<Message> {
         let call = |id: &&str| {
-            Part::ToolCall(ToolCall { id: (*id).into(), name: "f".into(), arguments: "{}".into(), signature: None })
+            ContentPart::ToolCall(ToolCall {
+                id: (*id).into(),
+                name: "f".into(),
+                arguments: "{}".into(),
+                signature: None,
+            })
         };
         let parts = ids.iter().map(call).collect();
         Arc::new(Message::new(MessageId(1), AssistantMessage { parts, stop, ..Default::default() }))
     }
+
     fn result(id: &str) -> Arc<Message> {
-        let call = ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None };
+        let call =
+            ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None };
         missing(&call)
     }
+
     fn user() -> Arc<Message> {
         Arc::new(Message::new(MessageId(1), UserMessage::from("hi")))
     }
 
     #[test]
     fn a_conversation_of_pairs_stays_as_it_is() {
-        let good = [user(), said(&["a", "b"], StopReason::ToolCalls), result("a"), result("b"), user()];
+        let good =
+            [user(), said(&["a", "b"], StopReason::ToolCalls), result("a"), result("b"), user()];
         assert!(matches!(paired(&good), Cow::Borrowed(_)));
     }
 
@@ -106,8 +122,11 @@ mod tests {
         ] {
             let pairs = paired(&broken);
             check_transcript(&pairs).unwrap();
-            let texts =
-                |list: &[Arc<Message>]| list.iter().filter(|m| matches!(m.body, loopwright::Body::User(_))).count();
+            let texts = |list: &[Arc<Message>]| {
+                list.iter()
+                    .filter(|m| matches!(m.body, loopwright_core::message::MessageKind::User(_)))
+                    .count()
+            };
             assert_eq!(texts(&pairs), texts(&broken));
         }
     }

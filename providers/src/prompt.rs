@@ -1,6 +1,7 @@
-//! Whether a server read all of a prompt: some cut it without a word where it is longer than their context.
+//! Whether a server read all of a prompt: some cut it without a word where it is longer than their
+//! context.
 
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 
 use crate::error::Place;
 
@@ -32,7 +33,9 @@ fn is_cut(sent: &[u8], tokens: u64) -> bool {
 
 /// How many bytes are no image in base64.
 fn text_bytes(body: &[u8]) -> usize {
-    let of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
+    let of_base64 = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
+    };
     let runs = body.split(|byte| !of_base64(byte)).map(<[u8]>::len);
     body.len() - runs.filter(|run| *run >= RUN).sum::<usize>()
 }

@@ -39,7 +39,8 @@ const HOSTED: Provider = Provider {
 };
 const LOCAL: Provider = Provider { local: true, ..HOSTED };
 
-/// The providers that are known by name, in the order in which [`from_env`](crate::from_env) looks for them.
+/// The providers that are known by name, in the order in which [`from_env`](crate::from_env) looks
+/// for them.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "openai",
@@ -135,7 +136,12 @@ pub const PROVIDERS: &[Provider] = &[
         key_vars: &["LLAMA_API_KEY"],
         ..LOCAL
     },
-    Provider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_vars: &["VLLM_API_KEY"], ..LOCAL },
+    Provider {
+        name: "vllm",
+        base_url: "http://127.0.0.1:8000/v1",
+        key_vars: &["VLLM_API_KEY"],
+        ..LOCAL
+    },
     Provider { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", ..LOCAL },
 ];
 
@@ -145,25 +151,35 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name || provider.also.contains(&name))
     }
 
-    /// Its address: the one that its environment variable tells, else its own; `None` if there is neither.
+    /// Its address: the one that its environment variable tells, else its own; `None` if there is
+    /// neither.
     pub fn address(&self, var: impl Fn(&str) -> Option<String>) -> Option<String> {
         let told = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());
         match told {
-            Some(told) if self.local => Some(with_path(&self.with_host(told.trim()), self.base_path)),
+            Some(told) if self.local => {
+                Some(with_path(&self.with_host(told.trim()), self.base_path))
+            }
             Some(told) => Some(with_path(told.trim(), self.base_path)),
             None => Some(self.base_url.to_owned()).filter(|url| !url.is_empty()),
         }
     }
 
-    /// What a server on this machine listens on, such as `0.0.0.0:11434`, made an address that it answers at.
+    /// What a server on this machine listens on, such as `0.0.0.0:11434`, made an address that it
+    /// answers at.
     fn with_host(&self, told: &str) -> String {
         let (scheme, told) = told.split_once("://").unwrap_or(("http", told));
-        let (host, path) =
-            told.split_once('/').map_or((told, String::new()), |(host, path)| (host, format!("/{path}")));
+        let (host, path) = told
+            .split_once('/')
+            .map_or((told, String::new()), |(host, path)| (host, format!("/{path}")));
         let host = host.replacen("0.0.0.0", "127.0.0.1", 1);
         let host = if host.starts_with(':') { format!("127.0.0.1{host}") } else { host };
         let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
-        let port = self.base_url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let port = self
+            .base_url
+            .rsplit(':')
+            .next()
+            .and_then(|rest| rest.split('/').next())
+            .unwrap_or_default();
         match has_port || scheme == "https" {
             true => format!("{scheme}://{host}{path}"),
             false => format!("{scheme}://{host}:{port}{path}"),
@@ -176,12 +192,16 @@ pub(crate) fn is_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// `url` with as much of `path` behind it as is not there yet; an address that ends with a version, such as `v1`, is left
-/// as it is. It is the habit of some providers' users to leave out what is the same for everyone.
+/// `url` with as much of `path` behind it as is not there yet; an address that ends with a version,
+/// such as `v1`, is left as it is. It is the habit of some providers' users to leave out what is
+/// the same for everyone.
 pub(crate) fn with_path(url: &str, path: &str) -> String {
     let url = url.trim_end_matches('/');
     let last = url.split('/').skip(3).last().unwrap_or_default();
-    if last.strip_prefix('v').is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
+    if last
+        .strip_prefix('v')
+        .is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    {
         return url.to_owned();
     }
     let end = path.rfind('/').filter(|end| *end > 0 && url.ends_with(&path[..*end])).unwrap_or(0);
@@ -200,14 +220,22 @@ mod tests {
     fn an_address_is_completed_as_its_variable_is_used() {
         for (provider, told_url, expected) in [
             ("anthropic", "https://gateway.test", "https://gateway.test/v1"),
-            ("anthropic", "https://gateway.test/anthropic/v1/", "https://gateway.test/anthropic/v1"),
+            (
+                "anthropic",
+                "https://gateway.test/anthropic/v1/",
+                "https://gateway.test/anthropic/v1",
+            ),
             ("anthropic", "https://gateway.test/anthropic", "https://gateway.test/anthropic/v1"),
             ("anthropic", "https://gateway.test/v1/of/us", "https://gateway.test/v1/of/us/v1"),
             ("google", "https://gateway.test", "https://gateway.test/v1beta"),
             ("google", "https://gateway.test/v1alpha", "https://gateway.test/v1alpha"),
             ("openai", "https://gateway.test/of/us", "https://gateway.test/of/us"),
             ("azure", "https://me.openai.azure.com/", "https://me.openai.azure.com/openai/v1"),
-            ("azure", "https://me.openai.azure.com/openai/v1", "https://me.openai.azure.com/openai/v1"),
+            (
+                "azure",
+                "https://me.openai.azure.com/openai/v1",
+                "https://me.openai.azure.com/openai/v1",
+            ),
             ("azure", "https://gateway.test/openai", "https://gateway.test/openai/v1"),
             ("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1"),
             ("ollama", ":1234", "http://127.0.0.1:1234/v1"),
@@ -215,20 +243,30 @@ mod tests {
             ("ollama", "https://ollama.test", "https://ollama.test/v1"),
             ("ollama", "http://[::1]", "http://[::1]:11434/v1"),
         ] {
-            assert_eq!(told(provider, told_url).as_deref(), Some(expected), "{provider} {told_url}");
+            assert_eq!(
+                told(provider, told_url).as_deref(),
+                Some(expected),
+                "{provider} {told_url}"
+            );
         }
     }
 
     #[test]
     fn without_a_variable_it_is_its_own() {
-        let own = |name| Provider::named(name).and_then(|provider| provider.address(|_| Some(" ".into())));
-        assert_eq!(own("gemini").as_deref(), Some("https://generativelanguage.googleapis.com/v1beta"));
+        let own = |name| {
+            Provider::named(name).and_then(|provider| provider.address(|_| Some(" ".into())))
+        };
+        assert_eq!(
+            own("gemini").as_deref(),
+            Some("https://generativelanguage.googleapis.com/v1beta")
+        );
         assert_eq!(own("azure"), None);
     }
 
     #[test]
     fn names_are_told_apart() {
-        let mut names: Vec<&str> = PROVIDERS.iter().flat_map(|p| [&[p.name], p.also].concat()).collect();
+        let mut names: Vec<&str> =
+            PROVIDERS.iter().flat_map(|p| [&[p.name], p.also].concat()).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

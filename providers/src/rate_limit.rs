@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
-use loopwright::{Body, ChatModel, ChatRequest, Content, Message, ModelEvent, ModelInfo, Part};
+use loopwright_core::message::{Content, ContentPart, MessageKind};
+use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
+use loopwright_core::{ChatModel, Message};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -19,9 +21,10 @@ const NOTHING: f64 = 1e-6;
 
 /// A model whose requests wait until its limits allow them.
 ///
-/// The turns are those of the [`RateLimiter`], which models and agents share by its clones. A request queues up when its
-/// stream is first polled and is sent when its turn comes; dropping the stream gives the place up. Put it inside of
-/// [`Retry`](crate::Retry), so that each attempt counts.
+/// The turns are those of the [`RateLimiter`], which models and agents share by its clones. A
+/// request queues up when its stream is first polled and is sent when its turn comes; dropping the
+/// stream gives the place up. Put it inside of [`Retry`](crate::Retry), so that each attempt
+/// counts.
 ///
 /// ```
 /// use loopwright_providers::{Offline, RateLimit, RateLimiter, Retry};
@@ -55,7 +58,9 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
             self.model.stream(request)
         };
         let reply = sent.flatten_stream().inspect(move |event| match event {
-            ModelEvent::Done { usage, .. } if usage.total() > 0 => self.limiter.correct(usage.total() as f64 - guess),
+            ModelEvent::Done { usage, .. } if usage.total() > 0 => {
+                self.limiter.correct(usage.total() as f64 - guess)
+            }
             _ => {}
         });
         reply.boxed()
@@ -64,14 +69,15 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
 
 /// Requests and tokens that may be used per minute; clones share them.
 ///
-/// Each limit is a bucket that holds a minute's worth, begins full and fills evenly, as those of most providers: a
-/// minute's worth may go at once, and the next as time passes. Whoever comes first goes first, also where a smaller
-/// request could go sooner.
+/// Each limit is a bucket that holds a minute's worth, begins full and fills evenly, as those of
+/// most providers: a minute's worth may go at once, and the next as time passes. Whoever comes
+/// first goes first, also where a smaller request could go sooner.
 ///
-/// The tokens of a request are guessed before it is sent: what the last reply in its conversation was counted at, and
-/// a quarter of the bytes that came since. The guess is put right when the reply has told its usage, that of its output
-/// and of what was cached included; where that is more, those that come next wait for it. A request that is larger than
-/// a whole minute's worth goes when the bucket is full.
+/// The tokens of a request are guessed before it is sent: what the last reply in its conversation
+/// was counted at, and a quarter of the bytes that came since. The guess is put right when the
+/// reply has told its usage, that of its output and of what was cached included; where that is
+/// more, those that come next wait for it. A request that is larger than a whole minute's worth
+/// goes when the bucket is full.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimiter(Arc<Shared>);
 
@@ -95,11 +101,13 @@ impl RateLimiter {
     pub fn new() -> Self {
         Self::default()
     }
+
     /// At most this many requests per minute, at least one.
     pub fn requests_per_minute(self, requests: u32) -> Self {
         self.buckets().requests = Some(Bucket::new(f64::from(requests)));
         self
     }
+
     /// At most about this many tokens per minute, at least one; input and output count alike.
     pub fn tokens_per_minute(self, tokens: u64) -> Self {
         self.buckets().tokens = Some(Bucket::new(tokens as f64));
@@ -147,7 +155,8 @@ impl Buckets {
     /// Takes one request of so many tokens, or says how long to wait before asking again.
     fn take(&mut self, tokens: f64, now: Instant) -> Result<(), Duration> {
         let mut wants = [(&mut self.requests, 1.0), (&mut self.tokens, tokens)];
-        let buckets = wants.iter_mut().filter_map(|(bucket, amount)| Some((bucket.as_mut()?, *amount)));
+        let buckets =
+            wants.iter_mut().filter_map(|(bucket, amount)| Some((bucket.as_mut()?, *amount)));
         if let Some(wait) = buckets.filter_map(|(bucket, amount)| bucket.wait(amount, now)).max() {
             return Err(wait);
         }
@@ -181,12 +190,13 @@ impl Bucket {
         let passed = now.saturating_duration_since(self.at.replace(now).unwrap_or(now));
         self.level = (self.level + passed.as_secs_f64() * per_second).min(self.per_minute);
         let missing = amount.min(self.per_minute) - self.level;
-        (missing > NOTHING).then(|| Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX))
+        (missing > NOTHING)
+            .then(|| Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX))
     }
 }
 
-/// About how many tokens a request has. It looks no further back than to the last reply whose tokens were counted: in
-/// them is all that came before.
+/// About how many tokens a request has. It looks no further back than to the last reply whose
+/// tokens were counted: in them is all that came before.
 fn estimate(request: &ChatRequest) -> u64 {
     let mut bytes = 0;
     for message in request.messages.iter().rev() {
@@ -214,17 +224,17 @@ fn length(message: &Message) -> u64 {
         bytes.sum()
     };
     match &message.body {
-        Body::User(user) => content(&user.content),
-        Body::ToolResult(result) => content(&result.content),
-        Body::Assistant(reply) => {
+        MessageKind::User(user) => content(&user.content),
+        MessageKind::ToolResult(result) => content(&result.content),
+        MessageKind::Assistant(reply) => {
             let bytes = reply.parts.iter().map(|part| match part {
-                Part::Text { text, .. } | Part::Thinking { text, .. } => text.len(),
-                Part::ToolCall(call) => call.name.len() + call.arguments.len(),
+                ContentPart::Text { text, .. } | ContentPart::Thinking { text, .. } => text.len(),
+                ContentPart::ToolCall(call) => call.name.len() + call.arguments.len(),
                 _ => 0,
             });
             bytes.sum::<usize>() as u64
         }
-        Body::Custom(_) => 0,
+        MessageKind::Custom(_) => 0,
     }
 }
 
@@ -236,6 +246,7 @@ impl io::Write for Length {
         self.0 += bytes.len() as u64;
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -243,7 +254,8 @@ impl io::Write for Length {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::{AssistantMessage, MessageId, ToolList, ToolSpec, Usage, UserMessage};
+    use loopwright_core::message::{AssistantMessage, MessageId, Usage, UserMessage};
+    use loopwright_core::tool::{ToolList, ToolSpec};
     use serde_json::json;
 
     use super::*;
@@ -253,8 +265,11 @@ mod tests {
     }
 
     fn reply(usage: Usage) -> Arc<Message> {
-        let part = Part::Text { text: "x".repeat(800), signature: None };
-        Arc::new(Message::new(MessageId(2), AssistantMessage { parts: vec![part], usage, ..Default::default() }))
+        let part = ContentPart::Text { text: "x".repeat(800), signature: None };
+        Arc::new(Message::new(
+            MessageId(2),
+            AssistantMessage { parts: vec![part], usage, ..Default::default() },
+        ))
     }
 
     fn request(messages: Vec<Arc<Message>>) -> ChatRequest {
@@ -278,9 +293,13 @@ mod tests {
 
     #[test]
     fn a_later_one_by_what_the_last_reply_counted_and_what_came_since() {
-        let counted = Usage { input: 40, output: 10, cache_read: 900, cache_write: 50, reasoning: 5 };
+        let counted =
+            Usage { input: 40, output: 10, cache_read: 900, cache_write: 50, reasoning: 5 };
         assert_eq!(estimate(&request(vec![user(1 << 20), reply(counted), user(400)])), 1000 + 100);
         let uncounted = reply(Usage::default());
-        assert_eq!(estimate(&request(vec![user(1 << 20), reply(counted), user(400), uncounted, user(40)])), 1310);
+        assert_eq!(
+            estimate(&request(vec![user(1 << 20), reply(counted), user(400), uncounted, user(40)])),
+            1310
+        );
     }
 }

@@ -10,26 +10,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use loopwright::{ChatModel, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
 use asked::Asked;
 use file::{Exchange, Recording, Tape};
 
-/// A model whose exchanges are recorded in a file, or played back from one: for tests that run what a real model said,
-/// without a key or a network.
+/// A model whose exchanges are recorded in a file, or played back from one: for tests that run what
+/// a real model said, without a key or a network.
 ///
-/// The file has a line of JSON for each exchange, in the order in which replies end: what is new in the request, and
-/// every event of the reply. It holds no key and no header, but all of the conversation. A line is written in one piece
-/// before the reply's last event is given out; a reply that cannot be written fails.
+/// The file has a line of JSON for each exchange, in the order in which replies end: what is new in
+/// the request, and every event of the reply. It holds no key and no header, but all of the
+/// conversation. A line is written in one piece before the reply's last event is given out; a reply
+/// that cannot be written fails.
 ///
-/// Played back, requests must come in the order in which they were made, and ask for the same: the system prompt, the
-/// messages, the tools and the settings, not numbers of messages, the session or a tool's details. One that
-/// differs, or comes after the last exchange, fails with an error that says where and how. A reply that its caller did
-/// not wait for ends in an error where it was left.
+/// Played back, requests must come in the order in which they were made, and ask for the same: the
+/// system prompt, the messages, the tools and the settings, not numbers of messages, the session or
+/// a tool's details. One that differs, or comes after the last exchange, fails with an error that
+/// says where and how. A reply that its caller did not wait for ends in an error where it was left.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on};
-/// use loopwright::{ChatModel, ChatRequest, Message, MessageId, ModelEvent, UserMessage};
+/// use loopwright_core::{ChatModel, Message};
+/// use loopwright_core::message::{MessageId, UserMessage};
+/// use loopwright_core::model::{ChatRequest, ModelEvent};
 /// use loopwright_providers::{Offline, Recorded};
 ///
 /// # let folder = tempfile::tempdir()?;
@@ -68,12 +72,15 @@ impl<M: ChatModel> Recorded<M> {
         Ok(Recorded { info, mode: Mode::Record { model, tape } })
     }
 
-    /// Plays the file back if there is one, and records what the model says in it otherwise. Delete the file to
-    /// record anew.
+    /// Plays the file back if there is one, and records what the model says in it otherwise. Delete
+    /// the file to record anew.
     ///
     /// # Errors
     /// Those of [`Recorded::record`], [`Recorded::replay`] and `model`.
-    pub fn auto(path: impl AsRef<Path>, model: impl FnOnce() -> Result<M, ModelError>) -> Result<Self, ModelError> {
+    pub fn auto(
+        path: impl AsRef<Path>,
+        model: impl FnOnce() -> Result<M, ModelError>,
+    ) -> Result<Self, ModelError> {
         let path = path.as_ref();
         if path.exists() { Self::play(path) } else { Self::record(model()?, path) }
     }
@@ -96,8 +103,8 @@ impl Recorded<Box<dyn ChatModel>> {
     /// Plays back what was recorded in this file.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is no recording, is one of a later version, or
-    /// was cut off.
+    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is no recording, is one of a
+    /// later version, or was cut off.
     pub fn replay(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::play(path.as_ref())
     }
@@ -122,7 +129,10 @@ impl<M: ChatModel> ChatModel for Recorded<M> {
 impl<M> fmt::Debug for Recorded<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = if matches!(self.mode, Mode::Record { .. }) { "record" } else { "replay" };
-        f.debug_struct("Recorded").field("model", &self.info.id).field("mode", &mode).finish_non_exhaustive()
+        f.debug_struct("Recorded")
+            .field("model", &self.info.id)
+            .field("mode", &mode)
+            .finish_non_exhaustive()
     }
 }
 
@@ -154,7 +164,8 @@ impl Stream for Take<'_> {
 }
 
 impl Drop for Take<'_> {
-    /// A reply that nobody waits for is recorded as far as it came, so that the numbers of the others stay right.
+    /// A reply that nobody waits for is recorded as far as it came, so that the numbers of the
+    /// others stay right.
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
             exchange.left = true;
@@ -188,7 +199,8 @@ mod tests {
         let model = Offline::new();
         let tape = Mutex::new(Tape::unwritable(&path));
         let recorded = Recorded { info: model.info().clone(), mode: Mode::Record { model, tape } };
-        let events: Vec<_> = futures::executor::block_on(recorded.stream(ChatRequest::default()).collect());
+        let events: Vec<_> =
+            futures::executor::block_on(recorded.stream(ChatRequest::default()).collect());
         let Some(ModelEvent::Error(error)) = events.last() else { panic!("{events:?}") };
         assert!(error.message.contains("full.jsonl cannot be written"), "{error}");
         assert!(!events.iter().any(|event| matches!(event, ModelEvent::Done { .. })), "{events:?}");

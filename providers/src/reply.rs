@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use hyper::Response;
-use loopwright::{ModelError, ModelErrorKind, ModelEvent};
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
@@ -32,7 +32,8 @@ const LARGEST_EVENT: usize = 64 << 20;
 pub(crate) struct Reply<'a, D> {
     http: &'a Http,
     target: &'a Target,
-    /// The request's body, for a reply that is only paused and for what the server says that it read.
+    /// The request's body, for a reply that is only paused and for what the server says that it
+    /// read.
     sent: Bytes,
     /// The key that was asked for, if one was.
     secret: Option<Secret>,
@@ -91,7 +92,10 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             }
         }
         if self.body.buffered() > LARGEST_EVENT {
-            let why = format!("{} sent an event of more than {LARGEST_EVENT} bytes. Try again.", self.target.place);
+            let why = format!(
+                "{} sent an event of more than {LARGEST_EVENT} bytes. Try again.",
+                self.target.place
+            );
             self.fail(ModelError::new(ModelErrorKind::Protocol, why));
         }
     }
@@ -136,9 +140,13 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     /// The reply is over and the body's end still to come. Reading it keeps the connection for the
     /// next request, which is worth a task of its own.
     fn drain(&mut self) {
-        let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else { return };
+        let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else {
+            return;
+        };
         if let Ok(handle) = Handle::try_current() {
-            handle.spawn(tokio::time::timeout(AFTERMATH, async move { while let Some(Ok(_)) = body.chunk().await {} }));
+            handle.spawn(tokio::time::timeout(AFTERMATH, async move {
+                while let Some(Ok(_)) = body.chunk().await {}
+            }));
         }
     }
 
@@ -256,12 +264,15 @@ impl Clock {
     /// with each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
-        // Set to ring early, most replies are over before it must be set again: that wakes a thread.
+        // Set to ring early, most replies are over before it must be set again: that wakes a
+        // thread.
         let early = || until.min(Instant::now() + AFTERMATH);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter
-        } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !sleep.is_elapsed() {
+        } else if self.waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()))
+            && !sleep.is_elapsed()
+        {
             return Poll::Pending;
         }
         self.waits = Some(cx.waker().clone());

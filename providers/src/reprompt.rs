@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use loopwright::{
-    ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelInfo, UserMessage,
-};
+use loopwright_core::message::{MessageId, UserMessage};
+use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+use loopwright_core::{ChatModel, Message};
 
 use crate::shown::Shown;
 
 /// A model that is told when the server could not use what it wrote, such as a call that is no JSON
 /// ([`ModelErrorKind::Malformed`]), and is asked again.
 ///
-/// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no conversation but that
-/// one request. After the last attempt the error is given out. Other errors are given out at once, that of an answer
-/// which cannot be understood ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
-/// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has handled.
+/// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no
+/// conversation but that one request. After the last attempt the error is given out. Other errors
+/// are given out at once, that of an answer which cannot be understood
+/// ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
+/// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has
+/// handled.
 #[derive(Debug, Clone)]
 pub struct Reprompt<M> {
     model: M,
@@ -27,6 +29,7 @@ impl<M: ChatModel> Reprompt<M> {
     pub fn new(model: M) -> Self {
         Reprompt { model, attempts: 2 }
     }
+
     /// At most this many attempts, the first one included.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -47,7 +50,8 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
             loop {
                 match attempt.stream.next().await? {
                     ModelEvent::Error(error)
-                        if error.kind == ModelErrorKind::Malformed && attempt.number < self.attempts =>
+                        if error.kind == ModelErrorKind::Malformed
+                            && attempt.number < self.attempts =>
                     {
                         tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
                         let request = with_complaint(&attempt.request, &error);
@@ -57,7 +61,9 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
                             return Some((withdrawn, Some(attempt)));
                         }
                     }
-                    event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => return Some((event, None)),
+                    event @ (ModelEvent::Error(_) | ModelEvent::Done { .. }) => {
+                        return Some((event, None));
+                    }
                     event => {
                         attempt.shown.note(&event);
                         return Some((event, Some(attempt)));

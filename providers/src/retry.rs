@@ -6,18 +6,21 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use futures::stream::{BoxStream, Stream, StreamExt};
-use loopwright::{ChatModel, ChatRequest, ModelError, ModelEvent, ModelInfo};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
 use crate::error::cut_short;
 use crate::shown::Shown;
 
-/// A model that is asked again after an error that [may pass](loopwright::ModelErrorKind::is_retryable): a limit that
-/// was reached for now, a server that has too much to do or an error of its own, a connection that broke, no answer in
-/// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and a request that the
-/// provider refuses are final. So is what the model itself wrote badly
-/// ([`ModelErrorKind::Malformed`](loopwright::ModelErrorKind::Malformed)): [`Reprompt`](crate::Reprompt) is for that,
-/// and for nothing else, so the attempts of the two do not multiply.
+/// A model that is asked again after an error that [may
+/// pass](loopwright_core::model::ModelErrorKind::is_retryable): a limit that was reached for now, a
+/// server that has too much to do or an error of its own, a connection that broke, no answer in
+/// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and
+/// a request that the provider refuses are final. So is what the model itself wrote badly
+/// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)):
+/// [`Reprompt`](crate::Reprompt) is for that, and for nothing else, so the attempts of the two do
+/// not multiply.
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
 /// twice as much. A wait that the provider asks for comes on top; one that is longer than
@@ -47,26 +50,31 @@ impl<M: ChatModel> Retry<M> {
             chance: AtomicU64::new(now.as_nanos() as u64 ^ here.rotate_left(32)),
         }
     }
+
     /// At most this many attempts, the first one included.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
+
     /// The longest delay before the second attempt.
     pub fn base_delay(mut self, delay: Duration) -> Self {
         self.base = delay;
         self
     }
+
     /// The longest delay before any attempt, waits that the provider asks for aside.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
+
     /// The longest wait that a provider may ask for.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
+
     /// Makes the delays the same each time, for tests.
     pub fn seed(self, seed: u64) -> Self {
         self.chance.store(seed, Ordering::Relaxed);
@@ -91,7 +99,8 @@ impl<M: ChatModel> Retry<M> {
             x ^= x >> 7;
             x ^ (x << 17)
         };
-        let seed = self.chance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
+        let seed =
+            self.chance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
         let mixed = next(seed.unwrap_or_default()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -138,7 +147,9 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                 }
                 State::Attempt(stream) => {
                     let event = ready!(stream.poll_next_unpin(cx));
-                    match event.unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id))) {
+                    match event
+                        .unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id)))
+                    {
                         ModelEvent::Error(error) => {
                             let Some(delay) = this.retry.delay(this.number, &error) else {
                                 this.state = State::Over;
@@ -168,7 +179,8 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
 mod tests {
     use std::sync::Mutex;
 
-    use loopwright::{BlockKind, ModelErrorKind, StopReason, Usage};
+    use loopwright_core::message::{StopReason, Usage};
+    use loopwright_core::model::{BlockKind, ModelErrorKind};
     use tokio::time::Instant;
 
     use super::*;
@@ -180,6 +192,7 @@ mod tests {
         fn info(&self) -> &ModelInfo {
             &self.0
         }
+
         fn stream<'a>(&'a self, _: ChatRequest) -> BoxStream<'a, ModelEvent> {
             futures::stream::iter(self.1.lock().unwrap().remove(0)).boxed()
         }
@@ -188,17 +201,21 @@ mod tests {
     fn retry(attempts: Vec<Vec<ModelEvent>>) -> Retry<Script> {
         Retry::new(Script(ModelInfo::new("test/script"), Mutex::new(attempts))).seed(7)
     }
+
     fn error(kind: ModelErrorKind, wait: Option<u64>) -> ModelEvent {
         let mut error = ModelError::new(kind, "no");
         error.retry_after = wait.map(Duration::from_secs);
         ModelEvent::Error(error)
     }
+
     fn begun() -> ModelEvent {
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }
     }
+
     fn done() -> ModelEvent {
         ModelEvent::Done { stop: StopReason::Stop, usage: Usage::default() }
     }
+
     async fn events(model: &Retry<Script>) -> Vec<ModelEvent> {
         model.stream(ChatRequest::default()).collect().await
     }
@@ -220,7 +237,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_cannot_pass_is_not_retried() {
         use ModelErrorKind::*;
-        for kind in [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered, Malformed] {
+        for kind in
+            [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered, Malformed]
+        {
             let last = error(kind, Some(1));
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);
@@ -238,7 +257,8 @@ mod tests {
         let model = retry(vec![vec![last.clone()], vec![done()]]);
         assert_eq!(events(&model).await, std::slice::from_ref(&last));
         assert_eq!(begin.elapsed(), Duration::ZERO);
-        let patient = retry(vec![vec![last], vec![done()]]).max_wait(Duration::from_secs(115 * 3600));
+        let patient =
+            retry(vec![vec![last], vec![done()]]).max_wait(Duration::from_secs(115 * 3600));
         assert_eq!(events(&patient).await, [done()]);
     }
 
@@ -247,7 +267,9 @@ mod tests {
         let model = retry(vec![vec![begun()], vec![], vec![begun(), done()]]);
         assert_eq!(events(&model).await, [begun(), ModelEvent::Withdrawn, begun(), done()]);
         let model = retry(vec![vec![]]).attempts(1);
-        assert!(matches!(&events(&model).await[..], [ModelEvent::Error(e)] if e.kind == ModelErrorKind::Network));
+        assert!(
+            matches!(&events(&model).await[..], [ModelEvent::Error(e)] if e.kind == ModelErrorKind::Network)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -265,7 +287,9 @@ mod tests {
         let failed = ModelError::new(ModelErrorKind::Network, "no");
         let mut seen = std::collections::HashSet::new();
         for attempt in 1..50 {
-            let most = Duration::from_millis(500).saturating_mul(1 << (attempt - 1).min(16)).min(model.max_delay);
+            let most = Duration::from_millis(500)
+                .saturating_mul(1 << (attempt - 1).min(16))
+                .min(model.max_delay);
             let delay = model.delay(attempt, &failed).unwrap();
             assert!(delay <= most);
             seen.insert(delay);

@@ -1,26 +1,29 @@
-//! Calls that a model wrote as text: small local models do, where the server's template does not know them.
+//! Calls that a model wrote as text: small local models do, where the server's template does not
+//! know them.
 
 use std::collections::BTreeSet;
 
-use loopwright::{TextAction, TextPart};
+use loopwright_core::hooks::{TextAction, TextPart};
 use serde_json::{Map, Value};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-/// A hook for [`on_text_part`](loopwright::AgentBuilder::on_text_part) that makes calls of what is written as text:
-/// JSON with the name of one of these `tools` and its arguments, between `<tool_call>` tags or alone.
+/// A hook for [`on_text_part`](loopwright_core::AgentBuilder::on_text_part) that makes calls of
+/// what is written as text: JSON with the name of one of these `tools` and its arguments, between
+/// `<tool_call>` tags or alone.
 ///
-/// It guesses at nothing: text that is no such JSON, or names another tool, stays text. What may be a call is held back
-/// until the text is complete, so a model that answers in JSON does not stream. Only for models that need it.
+/// It guesses at nothing: text that is no such JSON, or names another tool, stays text. What may be
+/// a call is held back until the text is complete, so a model that answers in JSON does not stream.
+/// Only for models that need it.
 ///
 /// ```
-/// use loopwright::GenericAgent;
+/// use loopwright_core::GenericAgent;
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_providers::{Offline, calls_in_text};
 ///
 /// let agent = GenericAgent::builder(Offline::new(), PiPattern).on_text_part(calls_in_text(["read_file"])).build()?;
-/// # Ok::<(), loopwright::AgentError>(())
+/// # Ok::<(), loopwright_core::agent::AgentError>(())
 /// ```
 pub fn calls_in_text<S: Into<String>>(
     tools: impl IntoIterator<Item = S>,
@@ -44,7 +47,10 @@ pub fn calls_in_text<S: Into<String>>(
 fn may_call(text: &str) -> bool {
     let begins = |at: usize| text.ends_with(&OPEN[..at]);
     let start = text.trim_start();
-    start.is_empty() || start.starts_with(['{', '[', '`']) || text.contains(OPEN) || (1..OPEN.len()).any(begins)
+    start.is_empty()
+        || start.starts_with(['{', '[', '`'])
+        || text.contains(OPEN)
+        || (1..OPEN.len()).any(begins)
 }
 
 /// The calls, and the text around them.
@@ -76,7 +82,9 @@ fn unfenced(text: &str) -> &str {
 fn calls_of(json: &str, tools: &BTreeSet<String>) -> Option<Vec<(String, String)>> {
     match serde_json::from_str(json).ok()? {
         Value::Object(call) => Some(vec![call_of(&call, tools)?]),
-        Value::Array(list) if !list.is_empty() => list.iter().map(|call| call_of(call.as_object()?, tools)).collect(),
+        Value::Array(list) if !list.is_empty() => {
+            list.iter().map(|call| call_of(call.as_object()?, tools)).collect()
+        }
         _ => None,
     }
 }
@@ -111,7 +119,10 @@ mod tests {
         assert_eq!(salvaged(&format!("<tool_call>{call}")), one, "the end may be missing");
         let two = format!("I look.\n<tool_call>{call}</tool_call>\n<tool_call>{call}</tool_call>");
         assert_eq!(salvaged(&two), Some(("I look.".into(), vec![f(r#"{"a":1}"#); 2])));
-        assert_eq!(salvaged(r#"[{"name":"f","parameters":"{}"}]"#), Some((String::new(), vec![f("{}")])));
+        assert_eq!(
+            salvaged(r#"[{"name":"f","parameters":"{}"}]"#),
+            Some((String::new(), vec![f("{}")]))
+        );
     }
 
     #[test]

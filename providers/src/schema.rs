@@ -1,4 +1,5 @@
-//! JSON Schemas as servers take them: as a tool's parameters, as the shape of an answer, and in words.
+//! JSON Schemas as servers take them: as a tool's parameters, as the shape of an answer, and in
+//! words.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ pub(crate) fn in_words(schema: &Value) -> String {
     )
 }
 
-/// A tool's schema as parameters: an object, with `properties` even where there are none. Servers refuse others.
+/// A tool's schema as parameters: an object, with `properties` even where there are none. Servers
+/// refuse others.
 pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
     if schema["type"] == "object" && schema["properties"].is_object() {
         return Cow::Borrowed(schema);
@@ -42,11 +44,21 @@ pub(crate) const UNCHECKED: &[&str] = &[
     "uniqueItems",
 ];
 /// What makes a schema one that no grammar is made of.
-const BEYOND: &[&str] =
-    &["$dynamicRef", "contains", "dependentSchemas", "else", "if", "not", "patternProperties", "prefixItems", "then"];
+const BEYOND: &[&str] = &[
+    "$dynamicRef",
+    "contains",
+    "dependentSchemas",
+    "else",
+    "if",
+    "not",
+    "patternProperties",
+    "prefixItems",
+    "then",
+];
 
-/// The schema as a grammar can be made of it: objects have the properties that are listed and no others, what cannot be
-/// held is left out. Nothing where that would change its meaning: for maps, for what contains itself.
+/// The schema as a grammar can be made of it: objects have the properties that are listed and no
+/// others, what cannot be held is left out. Nothing where that would change its meaning: for maps,
+/// for what contains itself.
 pub(crate) fn closed(schema: &Value) -> Option<Value> {
     let schema = close(schema)?;
     (!contains_itself(&schema)).then_some(schema)
@@ -64,8 +76,12 @@ fn close(schema: &Value) -> Option<Value> {
                 let inner = map.iter().map(|(name, schema)| Some((name.clone(), close(schema)?)));
                 (key.as_str(), Value::Object(inner.collect::<Option<_>>()?))
             }
-            ("oneOf" | "anyOf", Value::Array(list)) => ("anyOf", list.iter().map(close).collect::<Option<_>>()?),
-            ("allOf", Value::Array(list)) => ("allOf", list.iter().map(close).collect::<Option<_>>()?),
+            ("oneOf" | "anyOf", Value::Array(list)) => {
+                ("anyOf", list.iter().map(close).collect::<Option<_>>()?)
+            }
+            ("allOf", Value::Array(list)) => {
+                ("allOf", list.iter().map(close).collect::<Option<_>>()?)
+            }
             ("items", item) => ("items", close(item)?),
             ("additionalProperties", Value::Bool(false)) => continue,
             ("additionalProperties", _) => return None,
@@ -74,7 +90,8 @@ fn close(schema: &Value) -> Option<Value> {
         closed.insert(key.to_owned(), value);
     }
     let kind = &fields.get("type").cloned().unwrap_or_default();
-    let is_object = kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
+    let is_object =
+        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
     if is_object && !closed.contains_key("properties") {
         return None; // any object at all
     }
@@ -84,7 +101,8 @@ fn close(schema: &Value) -> Option<Value> {
     Some(Value::Object(closed))
 }
 
-/// Whether following references leads back to where one was. Each is followed once, however often it is there.
+/// Whether following references leads back to where one was. Each is followed once, however often
+/// it is there.
 fn contains_itself(root: &Value) -> bool {
     /// `done` has the references that were begun, and whether they have led to an end.
     fn follow<'a>(root: &'a Value, at: &'a Value, done: &mut BTreeMap<&'a str, bool>) -> bool {
@@ -96,7 +114,9 @@ fn contains_itself(root: &Value) -> bool {
                         Some(true) => {}
                         Some(false) => return true,
                         None => {
-                            let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+                            let target = reference
+                                .strip_prefix('#')
+                                .and_then(|pointer| root.pointer(pointer));
                             done.insert(reference, false);
                             if target.is_none_or(|target| follow(root, target, done)) {
                                 return true;
@@ -105,7 +125,9 @@ fn contains_itself(root: &Value) -> bool {
                         }
                     }
                 }
-                let inner = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "$defs" | "definitions"));
+                let inner = fields
+                    .iter()
+                    .filter(|(key, _)| !matches!(key.as_str(), "$defs" | "definitions"));
                 inner.into_iter().any(|(_, value)| follow(root, value, done))
             }
             _ => false,
@@ -122,7 +144,10 @@ mod tests {
     fn parameters_are_an_object_with_properties() {
         let whole = json!({"type": "object", "properties": {"a": {}}});
         assert!(matches!(parameters(&whole), Cow::Borrowed(_)));
-        assert_eq!(*parameters(&json!({"type": "object"})), json!({"type": "object", "properties": {}}));
+        assert_eq!(
+            *parameters(&json!({"type": "object"})),
+            json!({"type": "object", "properties": {}})
+        );
         assert_eq!(*parameters(&Value::Bool(true)), json!({"type": "object", "properties": {}}));
     }
 
@@ -145,7 +170,8 @@ mod tests {
     fn a_reference_that_is_there_often_is_followed_once() {
         let next = |at: usize| json!({"$ref": format!("#/$defs/D{}", at + 1)});
         let twice = |at| json!({"type": "object", "properties": {"a": next(at), "b": next(at)}});
-        let mut defs: Map<String, Value> = (0..100).map(|at| (format!("D{at}"), twice(at))).collect();
+        let mut defs: Map<String, Value> =
+            (0..100).map(|at| (format!("D{at}"), twice(at))).collect();
         defs.insert("D100".into(), json!({"type": "string"}));
         let mut schema = json!({"$ref": "#/$defs/D0", "$defs": defs});
         assert!(closed(&schema).is_some());

@@ -1,6 +1,6 @@
 //! What decorators that ask again remember of an attempt.
 
-use loopwright::ModelEvent;
+use loopwright_core::model::ModelEvent;
 
 /// Whether an attempt has given out something that would have to be withdrawn.
 #[derive(Debug, Default)]

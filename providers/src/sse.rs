@@ -115,7 +115,12 @@ impl SseParser {
         self.line.len() + self.event.len() + self.data.len() + self.bare.len()
     }
 
-    fn end_line<'c>(&mut self, mut line: &'c [u8], here: &mut InChunk<'c>, on: &mut impl FnMut(SseEvent<'_>)) {
+    fn end_line<'c>(
+        &mut self,
+        mut line: &'c [u8],
+        here: &mut InChunk<'c>,
+        on: &mut impl FnMut(SseEvent<'_>),
+    ) {
         if !self.begun {
             self.begun = true;
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -154,7 +159,10 @@ impl SseParser {
 
     fn dispatch(&mut self, here: &mut InChunk<'_>, on: &mut impl FnMut(SseEvent<'_>)) {
         if take(&mut self.has_data) {
-            on(SseEvent { event: here.event.unwrap_or(&self.event), data: here.data.unwrap_or(&self.data) });
+            on(SseEvent {
+                event: here.event.unwrap_or(&self.event),
+                data: here.data.unwrap_or(&self.data),
+            });
         }
         *here = InChunk::default();
         self.event.clear();

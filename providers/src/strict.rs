@@ -1,8 +1,9 @@
-//! A tool's schema as OpenAI's strict mode takes it: what the model writes then fits it, by grammar.
+//! A tool's schema as OpenAI's strict mode takes it: what the model writes then fits it, by
+//! grammar.
 //!
-//! Every property is required; what was optional may be null instead, which the engine takes for left out. Where it is
-//! not certain that the server takes a schema there is no strict form of it. The limits are the smallest that are known:
-//! Azure's, and those that OpenAI began with.
+//! Every property is required; what was optional may be null instead, which the engine takes for
+//! left out. Where it is not certain that the server takes a schema there is no strict form of it.
+//! The limits are the smallest that are known: Azure's, and those that OpenAI began with.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +20,8 @@ const LETTERS: usize = 15_000;
 /// References that lead to references.
 const HOPS: usize = 8;
 
-/// What is said of any schema and holds nobody to anything. References are replaced by what they mean.
+/// What is said of any schema and holds nobody to anything. References are replaced by what they
+/// mean.
 const ASIDE: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
 
 /// The strict form of a tool's schema, where there is one.
@@ -40,13 +42,14 @@ impl<'a> Left<'a> {
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
         spend(&mut self.schemas, 1)?;
         let (fields, said) = self.resolve(schema)?;
-        let mut strict = match ["anyOf", "oneOf"].into_iter().find_map(|word| Some((word, fields.get(word)?))) {
-            Some((word, branches)) => {
-                only(fields, &[word])?;
-                self.choice(branches, depth)?
-            }
-            None => self.typed(fields, depth)?,
-        };
+        let mut strict =
+            match ["anyOf", "oneOf"].into_iter().find_map(|word| Some((word, fields.get(word)?))) {
+                Some((word, branches)) => {
+                    only(fields, &[word])?;
+                    self.choice(branches, depth)?
+                }
+                None => self.typed(fields, depth)?,
+            };
         let description = description(fields, said)?;
         if !description.is_empty() {
             strict.as_object_mut()?.insert("description".into(), description.into());
@@ -59,18 +62,24 @@ impl<'a> Left<'a> {
         let (mut fields, mut said) = (schema.as_object()?, None);
         for _ in 0..HOPS {
             said = said.or(fields.get("description"));
-            let Some(reference) = fields.get("$ref") else { return Some((fields, said)) };
+            let Some(reference) = fields.get("$ref") else {
+                return Some((fields, said));
+            };
             only(fields, &["$ref"])?;
             fields = self.root.pointer(reference.as_str()?.strip_prefix('#')?)?.as_object()?;
         }
         None
     }
 
-    /// One of several. At most one of them is more than a plain value: objects must not begin with the same name.
+    /// One of several. At most one of them is more than a plain value: objects must not begin with
+    /// the same name.
     fn choice(&mut self, branches: &'a Value, depth: usize) -> Option<Value> {
         let depth = deeper(depth)?;
-        let branches: Vec<Value> =
-            branches.as_array()?.iter().map(|branch| self.schema(branch, depth)).collect::<Option<_>>()?;
+        let branches: Vec<Value> = branches
+            .as_array()?
+            .iter()
+            .map(|branch| self.schema(branch, depth))
+            .collect::<Option<_>>()?;
         let composite = branches.iter().filter(|branch| !is_plain(branch)).count();
         (!branches.is_empty() && composite <= 1).then(|| json!({"anyOf": branches}))
     }
@@ -131,11 +140,18 @@ impl<'a> Left<'a> {
             return None;
         }
         let names: Vec<String> = strict.keys().cloned().collect();
-        Some(json!({"type": "object", "properties": strict, "required": names, "additionalProperties": false}))
+        Some(
+            json!({"type": "object", "properties": strict, "required": names, "additionalProperties": false}),
+        )
     }
 
     /// A text, number or boolean, perhaps one of several. Null is left to the caller.
-    fn plain(&mut self, fields: &'a Map<String, Value>, kind: &str, nullable: bool) -> Option<Value> {
+    fn plain(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        kind: &str,
+        nullable: bool,
+    ) -> Option<Value> {
         checked(fields, &["type", "enum", "const"])?;
         let values = match (fields.get("enum"), fields.get("const")) {
             (None, None) => return Some(json!({"type": kind})),
@@ -163,7 +179,8 @@ impl<'a> Left<'a> {
         }
         // Where null is one of the types, it has to be one of the values, and once.
         let nulls = values.len() - strict.len();
-        (!strict.is_empty() && nulls == usize::from(nullable)).then(|| json!({"type": kind, "enum": strict}))
+        (!strict.is_empty() && nulls == usize::from(nullable))
+            .then(|| json!({"type": kind, "enum": strict}))
     }
 }
 
@@ -190,8 +207,10 @@ fn checked(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
 /// What a schema is for. Constraints, which not every server takes, are told there.
 fn description(fields: &Map<String, Value>, said: Option<&Value>) -> Option<String> {
     let said = said.map_or(Some(""), Value::as_str)?;
-    let constraints = fields.iter().filter(|(key, _)| UNCHECKED.contains(&key.as_str()) && *key != "$schema");
-    let constraints: Vec<String> = constraints.map(|(key, value)| format!("{key}: {value}")).collect();
+    let constraints =
+        fields.iter().filter(|(key, _)| UNCHECKED.contains(&key.as_str()) && *key != "$schema");
+    let constraints: Vec<String> =
+        constraints.map(|(key, value)| format!("{key}: {value}")).collect();
     if constraints.is_empty() {
         return Some(said.to_owned());
     }

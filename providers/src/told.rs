@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use loopwright::{BlockKind, ModelError, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
 /// What has been told of a reply so far.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use loopwright::{ChatRequest, Message};
+use loopwright_core::Message;
+use loopwright_core::model::ChatRequest;
 
 use crate::pairs::paired;
 
@@ -16,8 +17,9 @@ pub(crate) struct Names {
     pub(crate) first: &'static str,
 }
 
-/// Writes the conversation; `encode` gives the parts of one message, separated by commas, and nothing for one that says
-/// nothing. Tells where the last part of the user's last two messages ends, just before its last byte.
+/// Writes the conversation; `encode` gives the parts of one message, separated by commas, and
+/// nothing for one that says nothing. Tells where the last part of the user's last two messages
+/// ends, just before its last byte.
 pub(crate) fn write_turns(
     body: &mut Vec<u8>,
     request: &ChatRequest,
@@ -42,9 +44,12 @@ pub(crate) fn write_turns(
         if open != Some(by_model) {
             close(body, open);
             if open.is_none() && by_model {
-                body.extend_from_slice(format!(r#"{{"role":"user","{parts}":[{first}]}},"#).as_bytes());
+                body.extend_from_slice(
+                    format!(r#"{{"role":"user","{parts}":[{first}]}},"#).as_bytes(),
+                );
             }
-            let (comma, role) = (if open.is_some() { "," } else { "" }, if by_model { model } else { "user" });
+            let (comma, role) =
+                (if open.is_some() { "," } else { "" }, if by_model { model } else { "user" });
             body.extend_from_slice(format!(r#"{comma}{{"role":"{role}","{parts}":["#).as_bytes());
             open = Some(by_model);
         } else {

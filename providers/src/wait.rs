@@ -4,12 +4,15 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// What headers ask for. `limited` says that a limit was reached: only then does the time at which limits are
-/// renewed, which many servers tell with every answer, mean a wait.
+/// What headers ask for. `limited` says that a limit was reached: only then does the time at which
+/// limits are renewed, which many servers tell with every answer, mean a wait.
 pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) -> Option<Duration> {
-    let texts = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok()).map(str::trim);
+    let texts = |name| {
+        headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok()).map(str::trim)
+    };
     let millis = texts("retry-after-ms").chain(texts("x-ms-retry-after-ms"));
-    let millis = millis.filter_map(|text| text.parse::<f64>().ok()).find_map(|ms| seconds(ms / 1e3));
+    let millis =
+        millis.filter_map(|text| text.parse::<f64>().ok()).find_map(|ms| seconds(ms / 1e3));
     let is_number = |text: &&str| text.parse::<f64>().is_ok();
     millis
         .or_else(|| texts("retry-after").filter(is_number).find_map(|text| moment(text, now)))
@@ -17,8 +20,8 @@ pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) ->
         .or_else(|| if limited { renewal(headers, now) } else { None })
 }
 
-/// When the limits are renewed that are used up: the last of them. Where no header says what is left of a limit, the
-/// first of those; a limit of which something is left is not what was reached.
+/// When the limits are renewed that are used up: the last of them. Where no header says what is
+/// left of a limit, the first of those; a limit of which something is left is not what was reached.
 fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut used_up, mut unknown) = (None::<Duration>, None::<Duration>);
     for (name, value) in headers {
@@ -26,9 +29,12 @@ fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         if !(name.contains("ratelimit") && name.contains("reset")) {
             continue;
         }
-        let Some(wait) = value.to_str().ok().and_then(|text| moment(text.trim(), now)) else { continue };
-        let left: Option<f64> =
-            headers.get(name.replace("reset", "remaining")).and_then(|left| left.to_str().ok()?.trim().parse().ok());
+        let Some(wait) = value.to_str().ok().and_then(|text| moment(text.trim(), now)) else {
+            continue;
+        };
+        let left: Option<f64> = headers
+            .get(name.replace("reset", "remaining"))
+            .and_then(|left| left.to_str().ok()?.trim().parse().ok());
         match left {
             Some(left) if left <= 0.0 => used_up = used_up.max(Some(wait)),
             Some(_) => {}
@@ -38,7 +44,8 @@ fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     used_up.or(unknown)
 }
 
-/// A wait that a message in lower case names, as in "try again in 1m30.5s" and "retry after 26 seconds".
+/// A wait that a message in lower case names, as in "try again in 1m30.5s" and "retry after 26
+/// seconds".
 pub(crate) fn in_words(message: &str) -> Option<Duration> {
     let said = ["try again in ", "try again after ", "retry in ", "retry after ", "wait "];
     let mut waits = said.iter().flat_map(|words| message.split(words).skip(1)).map(spans);
@@ -53,11 +60,13 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A wait as a header tells it: seconds from now, a length of time, seconds or milliseconds since 1970, or a date.
+/// A wait as a header tells it: seconds from now, a length of time, seconds or milliseconds since
+/// 1970, or a date.
 fn moment(text: &str, now: SystemTime) -> Option<Duration> {
     let until = |then: SystemTime| then.duration_since(now).ok().filter(|wait| !wait.is_zero());
-    let since_1970 =
-        |seconds: f64| until(SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?);
+    let since_1970 = |seconds: f64| {
+        until(SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?)
+    };
     match text.parse::<f64>() {
         Ok(number) if number >= 1e11 => since_1970(number / 1e3),
         Ok(number) if number >= 1e9 => since_1970(number),
@@ -87,7 +96,8 @@ fn span(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_start();
     let (number, after) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
     let after = after.trim_start();
-    let (unit, after) = after.split_at(after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len()));
+    let (unit, after) =
+        after.split_at(after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len()));
     let scale = match unit {
         "ns" => 1e-9,
         "us" | "µs" => 1e-6,
@@ -108,20 +118,28 @@ fn iso_date(text: &str) -> Option<f64> {
         Some(at) => time.split_at(at),
         None => (time, "Z"),
     };
-    let numbers = |text: &str, by: char| text.split(by).map(|n| n.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+    let numbers = |text: &str, by: char| {
+        text.split(by).map(|n| n.parse::<f64>().ok()).collect::<Option<Vec<_>>>()
+    };
     let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
-    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &time[..]) else { return None };
+    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &time[..]) else {
+        return None;
+    };
     let east = match offset.strip_prefix(['+', '-']) {
         None => 0.0,
         Some(amount) => {
-            let &[hours, minutes] = &numbers(amount, ':')?[..] else { return None };
+            let &[hours, minutes] = &numbers(amount, ':')?[..] else {
+                return None;
+            };
             (hours * 3600.0 + minutes * 60.0) * if offset.starts_with('-') { -1.0 } else { 1.0 }
         }
     };
-    // Years begin in March here, so that the day that comes every four years is the last of its year.
+    // Years begin in March here, so that the day that comes every four years is the last of its
+    // year.
     let (year, month) = if month > 2.0 { (year, month - 3.0) } else { (year - 1.0, month + 9.0) };
     let leap_days = (year / 4.0).floor() - (year / 100.0).floor() + (year / 400.0).floor();
-    let days = year * 365.0 + leap_days + ((month * 153.0 + 2.0) / 5.0).floor() + day - 1.0 - 719_468.0;
+    let days =
+        year * 365.0 + leap_days + ((month * 153.0 + 2.0) / 5.0).floor() + day - 1.0 - 719_468.0;
     Some(days * 86400.0 + hour * 3600.0 + minute * 60.0 + second - east)
 }
 
@@ -131,7 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// What these headers of a reached limit ask for, in milliseconds, at eight in the morning of 15 January 2027.
+    /// What these headers of a reached limit ask for, in milliseconds, at eight in the morning of
+    /// 15 January 2027.
     fn wait(headers: &[(&'static str, &'static str)]) -> Option<u128> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
@@ -181,9 +200,11 @@ mod tests {
 
     #[test]
     fn the_limit_that_is_used_up_is_waited_for() {
-        let (requests, tokens) = (("x-ratelimit-reset-requests", "1s"), ("x-ratelimit-reset-tokens", "6m0s"));
-        let left =
-            |requests, tokens| [("x-ratelimit-remaining-requests", requests), ("x-ratelimit-remaining-tokens", tokens)];
+        let (requests, tokens) =
+            (("x-ratelimit-reset-requests", "1s"), ("x-ratelimit-reset-tokens", "6m0s"));
+        let left = |requests, tokens| {
+            [("x-ratelimit-remaining-requests", requests), ("x-ratelimit-remaining-tokens", tokens)]
+        };
         assert_eq!(wait(&[requests, tokens]), Some(1000));
         assert_eq!(wait(&[&[requests, tokens], &left("0", "9")[..]].concat()), Some(1000));
         assert_eq!(wait(&[&[requests, tokens], &left("9", "0")[..]].concat()), Some(360_000));
@@ -193,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_renewal_means_no_wait_where_no_limit_was_reached() {
-        let headers = [(HeaderName::from_static("x-ratelimit-reset"), HeaderValue::from_static("50"))];
+        let headers =
+            [(HeaderName::from_static("x-ratelimit-reset"), HeaderValue::from_static("50"))];
         assert_eq!(in_headers(&headers.into_iter().collect(), SystemTime::UNIX_EPOCH, false), None);
     }
 
@@ -224,6 +246,9 @@ mod tests {
         assert_eq!(iso_date("2000-02-29T23:59:59Z"), Some(951_868_799.0));
         assert_eq!(iso_date("2027-01-15T08:00:00Z"), Some(1_800_000_000.0));
         assert_eq!(iso_date("2100-03-01T00:00:00-01:00"), Some(4_107_546_000.0));
-        assert_eq!((iso_date("tomorrow"), iso_date("2027-01T08Z"), iso_date("1-1-1TT")), (None, None, None));
+        assert_eq!(
+            (iso_date("tomorrow"), iso_date("2027-01T08Z"), iso_date("1-1-1TT")),
+            (None, None, None)
+        );
     }
 }

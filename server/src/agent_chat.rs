@@ -1,5 +1,5 @@
-//! `POST /api/agent-chat`: one request, the events of its run, nothing kept. When the connection closes, the run is
-//! aborted, with its model request and its processes.
+//! `POST /api/agent-chat`: one request, the events of its run, nothing kept. When the connection
+//! closes, the run is aborted, with its model request and its processes.
 
 mod history;
 mod request;
@@ -12,8 +12,11 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::post;
-use loopwright::{BeforeToolCall, ChatModel, Effect, GenericAgent, InMemory, RunContext};
-use loopwright_memory::Compacting;
+use loopwright_core::hooks::BeforeToolCall;
+use loopwright_core::log::InMemory;
+use loopwright_core::tool::Effect;
+use loopwright_core::{ChatModel, GenericAgent, RunContext};
+use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, coding_tools_with};
 
@@ -39,14 +42,20 @@ async fn chat(
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let ChatRequest { message, work_dir, history, llm_config, confirm, auto_approve } = request.checked()?;
+    let ChatRequest { message, work_dir, history, llm_config, confirm, auto_approve } =
+        request.checked()?;
     let share = shared.runs.begin(client, &shared.limits).await?;
-    let model = shared.models.configured(&llm_config).map_err(|why| ApiError::from(why).with_path("/llmConfig"))?;
+    let model = shared
+        .models
+        .configured(&llm_config)
+        .map_err(|why| ApiError::from(why).with_path("/llmConfig"))?;
     let workspace = shared.roots.workspace(work_dir).await?;
     let items = history::items(&history)?;
 
     let observer = Observer::new(shared.metrics.clone(), model.info().id.clone());
-    let builder = GenericAgent::builder(model, PiPattern).system(system(&workspace)).compaction(Compacting::new());
+    let builder = GenericAgent::builder(model, PiPattern)
+        .system(system(&workspace))
+        .compaction(SummaryCompaction::new());
     let mut builder = builder.auto_all();
     if let Some(temperature) = llm_config.temperature {
         builder = builder.temperature(temperature);
@@ -57,8 +66,8 @@ async fn chat(
     if confirm || auto_approve.is_some() {
         let approved: Arc<[String]> = auto_approve.unwrap_or_default().into();
         builder = builder.before_tool_call(move |call| {
-            let approved =
-                call.tool.effect == Effect::ReadOnly || approved.iter().any(|name| **name == *call.tool.name);
+            let approved = call.tool.effect == Effect::ReadOnly
+                || approved.iter().any(|name| **name == *call.tool.name);
             std::future::ready(if approved {
                 BeforeToolCall::Proceed
             } else {
@@ -66,12 +75,16 @@ async fn chat(
             })
         });
     }
-    let failed =
-        |why: &dyn std::fmt::Display| ApiError::new(Kind::Internal, format!("The agent could not be started: {why}."));
+    let failed = |why: &dyn std::fmt::Display| {
+        ApiError::new(Kind::Internal, format!("The agent could not be started: {why}."))
+    };
     let agent = builder.tools(coding_tools_with(workspace, shared.commands.clone())).build();
     let memory = InMemory::from_items(items);
-    let (handle, _) =
-        agent.map_err(|why| failed(&why))?.run(RunContext::new().memory(memory)).await.map_err(|why| failed(&why))?;
+    let (handle, _) = agent
+        .map_err(|why| failed(&why))?
+        .run(RunContext::new().memory(memory))
+        .await
+        .map_err(|why| failed(&why))?;
     // From here on a client that leaves ends the run, also while it is being begun.
     let session = Session::new(handle.clone(), share);
     let events = handle.prompt_stream(message).await.map_err(|why| failed(&why))?;
@@ -82,10 +95,13 @@ async fn chat(
 }
 
 pub(crate) fn system(workspace: &Workspace) -> String {
-    SYSTEM.replace("{workDir}", &workspace.root().display().to_string()).replace("{platform}", std::env::consts::OS)
+    SYSTEM
+        .replace("{workDir}", &workspace.root().display().to_string())
+        .replace("{platform}", std::env::consts::OS)
 }
 
-/// What the model is told of a call that needs a confirmation, which nobody can give while this request streams.
+/// What the model is told of a call that needs a confirmation, which nobody can give while this
+/// request streams.
 fn refusal(tool: &str) -> String {
     format!(
         "`{tool}` needs the user's confirmation, and was not run. Say what you want to do with it and why; the user can \

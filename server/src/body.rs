@@ -1,4 +1,5 @@
-//! Bodies of requests: bounded in size and time, JSON and nothing else, and errors that say where in them.
+//! Bodies of requests: bounded in size and time, JSON and nothing else, and errors that say where
+//! in them.
 
 use std::time::Duration;
 
@@ -20,9 +21,14 @@ const HEAD: usize = 32 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads bodies whole before a route sees them. What is held of all of them together has a bound: each takes its part of it
-/// as it arrives, and gives it back when the route has taken from it what it keeps.
-pub(crate) async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
+/// Reads bodies whole before a route sees them. What is held of all of them together has a bound:
+/// each takes its part of it as it arrives, and gives it back when the route has taken from it what
+/// it keeps.
+pub(crate) async fn bounded(
+    State(server): State<Server>,
+    request: Request,
+    next: Next,
+) -> Response {
     let shared = server.shared();
     let mut room = None;
     match read(request, shared.limits.body, &shared.bodies, &mut room).await {
@@ -38,13 +44,19 @@ async fn read<'a>(
     room: &mut Option<SemaphorePermit<'a>>,
 ) -> Result<Request, ApiError> {
     let (head, body) = request.into_parts();
-    let size = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    let size =
+        head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if size + head.uri.to_string().len() > HEAD {
         let why = format!("The headers and the address are larger than {HEAD} bytes.");
-        return Err(ApiError::new(Kind::TooLarge, why).with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        return Err(ApiError::new(Kind::TooLarge, why)
+            .with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
-    let too_large = || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes."));
-    let told = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let too_large =
+        || ApiError::new(Kind::TooLarge, format!("The body is larger than {limit} bytes."));
+    let told = head
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
@@ -55,8 +67,12 @@ async fn read<'a>(
                 true => too_large(),
                 false => ApiError::new(Kind::BadRequest, "The body broke off."),
             })?;
-            let Ok(piece) = frame.into_data() else { continue };
-            let more = u32::try_from(piece.len()).ok().and_then(|length| bodies.try_acquire_many(length).ok());
+            let Ok(piece) = frame.into_data() else {
+                continue;
+            };
+            let more = u32::try_from(piece.len())
+                .ok()
+                .and_then(|length| bodies.try_acquire_many(length).ok());
             match (more, &mut *room) {
                 (Some(more), Some(room)) => room.merge(more),
                 (Some(more), room) => *room = Some(more),
@@ -71,7 +87,9 @@ async fn read<'a>(
     };
     match tokio::time::timeout(BODY_TIME, whole).await {
         Ok(read) => read?,
-        Err(_) => return Err(ApiError::new(Kind::BadRequest, "The body took too long to arrive.")),
+        Err(_) => {
+            return Err(ApiError::new(Kind::BadRequest, "The body took too long to arrive."));
+        }
     }
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
@@ -85,8 +103,8 @@ fn is_json(headers: &axum::http::HeaderMap) -> bool {
     one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A body of this type, an object; whoever sends it must say that it is JSON, which a page of another site cannot do
-/// unasked. One that is empty is `{}`.
+/// A body of this type, an object; whoever sends it must say that it is JSON, which a page of
+/// another site cannot do unasked. One that is empty is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -94,10 +112,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             let why = "The body must be JSON: send `Content-Type: application/json`, and no `Content-Encoding`.";
-            return Err(ApiError::new(Kind::BadRequest, why).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+            return Err(ApiError::new(Kind::BadRequest, why)
+                .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
         let bytes = request.into_body().collect().await; // whole and bounded, see above
-        let bytes = bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
+        let bytes =
+            bytes.map_err(|_| ApiError::new(Kind::BadRequest, "The body could not be read."))?;
         object(&bytes.to_bytes()).map(JsonBody)
     }
 }
@@ -123,7 +143,13 @@ pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, 
                 Segment::Seq { index } => at.push_str(&format!("/{index}")),
                 Segment::Map { key } | Segment::Enum { variant: key } => {
                     at.push('/');
-                    at.push_str(&key.replace('~', "~0").replace('/', "~1").chars().take(100).collect::<String>());
+                    at.push_str(
+                        &key.replace('~', "~0")
+                            .replace('/', "~1")
+                            .chars()
+                            .take(100)
+                            .collect::<String>(),
+                    );
                 }
                 Segment::Unknown => {}
             }
@@ -149,13 +175,17 @@ fn told(why: &str) -> String {
 }
 
 /// `null` is what is left out.
-pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// A whole number, also if it is written `8.0`: for JSON they are the same.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    let Some(number) = Option::<f64>::deserialize(from)? else {
+        return Ok(None);
+    };
     match number as u32 {
         whole if f64::from(whole) == number => Ok(Some(whole)),
         _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
@@ -174,18 +204,28 @@ mod tests {
             key: u32,
         }
         let wrong =
-            json_at::<Vec<Inner>>(r#"[{"key": 1}, {"key": "sk-secret, expected sk-other"}]"#, "/a").unwrap_err();
+            json_at::<Vec<Inner>>(r#"[{"key": 1}, {"key": "sk-secret, expected sk-other"}]"#, "/a")
+                .unwrap_err();
         let shown = format!("{wrong:?}");
-        assert!(shown.contains("/a/1/key") && shown.contains("u32") && !shown.contains("sk-"), "{shown}");
+        assert!(
+            shown.contains("/a/1/key") && shown.contains("u32") && !shown.contains("sk-"),
+            "{shown}"
+        );
         let missing = format!("{:?}", json_at::<Inner>("{}", "").unwrap_err());
         assert!(missing.contains("The field `key` is missing."), "{missing}");
         let deep = "[".repeat(100_000);
-        assert!(format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err()).contains("nested too deep"));
+        assert!(
+            format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err())
+                .contains("nested too deep")
+        );
     }
+
     #[test]
     fn a_whole_number_may_be_written_with_a_point() {
         let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text));
-        for (text, number) in [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)] {
+        for (text, number) in
+            [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)]
+        {
             assert_eq!(read(text).unwrap(), number, "{text}");
         }
         for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
@@ -195,7 +235,8 @@ mod tests {
 
     #[test]
     fn no_bytes_are_an_empty_object_and_spaces_are_no_json() {
-        let read = |text: &'static str| object::<serde_json::Value>(&Bytes::from_static(text.as_bytes()));
+        let read =
+            |text: &'static str| object::<serde_json::Value>(&Bytes::from_static(text.as_bytes()));
         assert_eq!(read("").unwrap(), serde_json::json!({}));
         assert!(read(" \r\n").is_err() && read("[]").is_err() && read("{} {}").is_err());
     }

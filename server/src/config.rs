@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright::{InMemoryStore, MemoryStore};
+use loopwright_core::SessionStore;
+use loopwright_core::log::InMemoryStore;
 use loopwright_tools::Commands;
 use tokio::sync::Semaphore;
 
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) token: Option<[u8; 32]>,
     /// Names that clients may call it by, besides its address.
     pub(crate) hosts: Vec<String>,
-    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) limits: Limits,
     /// For so many bytes of bodies there is room.
     pub(crate) bodies: Semaphore,
@@ -75,6 +76,7 @@ impl Server {
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }
+
     /// Begins to set up a server whose models are these.
     pub fn builder(models: impl Models + 'static) -> ServerBuilder {
         ServerBuilder {
@@ -99,76 +101,95 @@ pub struct ServerBuilder {
     agents_md: bool,
     token: Option<String>,
     hosts: Vec<String>,
-    store: Arc<dyn MemoryStore>,
+    store: Arc<dyn SessionStore>,
     limits: Limits,
 }
 
 impl ServerBuilder {
-    /// The most runs at a time of one client's address, if [`ServerBuilder::max_runs`] says nothing else.
+    /// The most runs at a time of one client's address, if [`ServerBuilder::max_runs`] says nothing
+    /// else.
     pub const RUNS_PER_CLIENT: usize = 32;
-    /// The most runs at a time of all clients together, if [`ServerBuilder::max_runs`] says nothing else.
+    /// The most runs at a time of all clients together, if [`ServerBuilder::max_runs`] says nothing
+    /// else.
     pub const RUNS: usize = 4096;
 
-    /// A directory that clients may work in, and in those below it. May be repeated; without one it is the current one.
+    /// A directory that clients may work in, and in those below it. May be repeated; without one it
+    /// is the current one.
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
         self.roots.push(dir.into());
         self
     }
+
     /// What commands may do; confined and without network by default.
     pub fn commands(mut self, commands: Commands) -> Self {
         self.commands = commands;
         self
     }
-    /// Leaves `AGENTS.md` in the directory of a live session out of its system prompt, where it is the end otherwise.
+
+    /// Leaves `AGENTS.md` in the directory of a live session out of its system prompt, where it is
+    /// the end otherwise.
     pub fn no_agents_md(mut self) -> Self {
         self.agents_md = false;
         self
     }
-    /// What clients must send as `Authorization: Bearer TOKEN` to a server that is [served](crate::serve).
+
+    /// What clients must send as `Authorization: Bearer TOKEN` to a server that is
+    /// [served](crate::serve).
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
-    /// A name that clients may call a [served](crate::serve) server by, besides its address and `localhost`: that of a
-    /// proxy in front of it, for instance, without a port. May be repeated.
+
+    /// A name that clients may call a [served](crate::serve) server by, besides its address and
+    /// `localhost`: that of a proxy in front of it, for instance, without a port. May be repeated.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.hosts.push(name.into());
         self
     }
+
     /// Where live sessions are kept; in RAM by default.
-    pub fn store(mut self, store: Arc<dyn MemoryStore>) -> Self {
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = store;
         self
     }
+
     /// The most bytes of a request's body; 4 MiB by default.
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.limits.body = bytes;
         self
     }
-    /// The most bytes of all bodies together that are held while requests arrive and are looked at; 256 MiB by default.
+
+    /// The most bytes of all bodies together that are held while requests arrive and are looked at;
+    /// 256 MiB by default.
     pub fn max_bodies(mut self, bytes: usize) -> Self {
         self.limits.bodies = bytes;
         self
     }
-    /// The most connections of one client's address to a [served](crate::serve) server; 1,024 by default, and 16,384 of all
-    /// together. Each stream of events is one.
+
+    /// The most connections of one client's address to a [served](crate::serve) server; 1,024 by
+    /// default, and 16,384 of all together. Each stream of events is one.
     pub fn max_connections(mut self, per_client: usize) -> Self {
         self.limits.connections = per_client;
         self
     }
+
     /// The most runs at a time, of requests and of live sessions: of one client's address
-    /// ([`Self::RUNS_PER_CLIENT`] by default), and of all together ([`Self::RUNS`]). A session that waits for an answer has none.
+    /// ([`Self::RUNS_PER_CLIENT`] by default), and of all together ([`Self::RUNS`]). A session that
+    /// waits for an answer has none.
     pub fn max_runs(mut self, per_client: usize, all: usize) -> Self {
         (self.limits.runs_per_client, self.limits.runs) = (per_client, all);
         self
     }
-    /// The most live sessions that are open at a time, 4,096 by default. Those that nobody uses make room for others;
-    /// where all are in use or run, further ones are refused.
+
+    /// The most live sessions that are open at a time, 4,096 by default. Those that nobody uses
+    /// make room for others; where all are in use or run, further ones are refused.
     pub fn max_open_sessions(mut self, sessions: usize) -> Self {
         self.limits.sessions = sessions;
         self
     }
-    /// How long what goes on may take to end when a [served](crate::serve) server ends; ten seconds by default.
+
+    /// How long what goes on may take to end when a [served](crate::serve) server ends; ten seconds
+    /// by default.
     pub fn grace(mut self, time: Duration) -> Self {
         self.limits.grace = time;
         self
@@ -184,8 +205,7 @@ impl ServerBuilder {
         }
         let roots = Roots::open(&self.roots)?;
         if self.token.as_ref().is_some_and(|token| token.chars().count() < 16) {
-            let why =
-                "The token is too short: give one of at least 16 characters, such as `openssl rand -hex 16` makes.";
+            let why = "The token is too short: give one of at least 16 characters, such as `openssl rand -hex 16` makes.";
             return Err(ConfigError(why.into()));
         }
         let metrics = Arc::<Metrics>::default();

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use loopwright::{ModelError, ModelErrorKind};
+use loopwright_core::model::{ModelError, ModelErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -67,15 +67,18 @@ impl ApiError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         ApiError { kind, message: message.into(), path: None, status: None }
     }
+
     /// A body that is wrong at `path`, a JSON pointer.
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         ApiError::new(Kind::BadRequest, message).with_path(path)
     }
+
     /// The same error with a status of its own, where that of its kind says less.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
         self
     }
+
     /// The same error, at this place of the body.
     pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
@@ -86,7 +89,8 @@ impl ApiError {
 /// What a model could not be made of is the client's to mend.
 impl From<ModelError> for ApiError {
     fn from(error: ModelError) -> Self {
-        let kind = if error.kind == ModelErrorKind::Auth { Kind::Unauthorized } else { Kind::BadRequest };
+        let kind =
+            if error.kind == ModelErrorKind::Auth { Kind::Unauthorized } else { Kind::BadRequest };
         ApiError::new(kind, error.message)
     }
 }
@@ -99,7 +103,10 @@ impl IntoResponse for ApiError {
 
 /// No such path.
 pub(crate) async fn no_route() -> ApiError {
-    ApiError::new(Kind::NotFound, "There is nothing at this address; /api/openapi.json lists what there is.")
+    ApiError::new(
+        Kind::NotFound,
+        "There is nothing at this address; /api/openapi.json lists what there is.",
+    )
 }
 
 /// No such method of a path that there is.

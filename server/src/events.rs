@@ -1,7 +1,8 @@
 //! `GET /api/sessions/{id}/events`: what happens in a session, from any point on.
 //!
-//! What was told before comes from the session's log, what is told from here on from the session itself; the session says
-//! where the one ends and the other begins, so nothing is missing and nothing comes twice.
+//! What was told before comes from the session's log, what is told from here on from the session
+//! itself; the session says where the one ends and the other begins, so nothing is missing and
+//! nothing comes twice.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +15,9 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use axum::routing::get;
 use futures::stream;
-use loopwright::{Envelope, EventStream, Past};
+use loopwright_core::EventStream;
+use loopwright_core::event::Envelope;
+use loopwright_core::log::SessionLog;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -29,8 +32,8 @@ use crate::sse::{Numbering, alive};
 /// Where a reader wants to go on.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct From {
-    /// The number of the last event that the reader has; all are sent if it is missing. The header `Last-Event-ID`, which
-    /// browsers send when they connect again, comes first.
+    /// The number of the last event that the reader has; all are sent if it is missing. The header
+    /// `Last-Event-ID`, which browsers send when they connect again, comes first.
     #[serde(default)]
     after: Option<u64>,
 }
@@ -47,16 +50,17 @@ async fn events(
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let Query(from) =
-        from.map_err(|_| ApiError::new(Kind::BadRequest, "`after` is not the number of an event of this session."))?;
+    let Query(from) = from.map_err(|_| {
+        ApiError::new(Kind::BadRequest, "`after` is not the number of an event of this session.")
+    })?;
     let after = last_event_id(&headers)?.or(from.after).unwrap_or(0);
     let used = shared.live.open(&server, &id).await?;
     let (length, live) = used.handle.join().await?;
     let mut items = shared.store.read(&id, 0).await?;
     items.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    let told = Past::events_after(id.as_str(), &items, after);
+    let told = SessionLog::events_after(id.as_str(), &items, after);
     if told.last().is_none_or(|event| event.seq <= after) {
-        let last = Past::events(id.as_str(), &items).len() as u64;
+        let last = SessionLog::events(id.as_str(), &items).len() as u64;
         if after > last {
             let why = format!(
                 "The session has {last} events, and there is no number {after}: read it from the start, without \
@@ -78,9 +82,16 @@ async fn events(
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(id) = headers.get("last-event-id").filter(|id| !id.is_empty()) else { return Ok(None) };
+    let Some(id) = headers.get("last-event-id").filter(|id| !id.is_empty()) else {
+        return Ok(None);
+    };
     let number = id.to_str().ok().and_then(|id| id.parse().ok());
-    let wrong = || ApiError::new(Kind::BadRequest, "`Last-Event-ID` is not the number of an event of this session.");
+    let wrong = || {
+        ApiError::new(
+            Kind::BadRequest,
+            "`Last-Event-ID` is not the number of an event of this session.",
+        )
+    };
     number.map(Some).ok_or_else(wrong)
 }
 

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, CallId, EndKind, Progress, ResultStatus, Role, RunOutcome, ToolUpdate, Update};
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{Role, RunOutcome, RunStatus, Update};
+use loopwright_core::message::{CallId, ResultStatus};
+use loopwright_core::tool::{Progress, ToolUpdate};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -85,9 +88,12 @@ impl Frames {
                 to.push_back(Frame::ThinkingStart);
             }
             AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
-            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => to.push_back(Frame::ThinkingEnd),
+            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
+                to.push_back(Frame::ThinkingEnd)
+            }
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
-                let (tool_name, tool_input, tool_id) = (name.clone(), arguments.clone(), call.clone());
+                let (tool_name, tool_input, tool_id) =
+                    (name.clone(), arguments.clone(), call.clone());
                 to.push_back(Frame::ToolUse { tool_name, tool_input, tool_id });
             }
             AgentEvent::ToolExecutionUpdate { call, update, .. } => {
@@ -106,7 +112,11 @@ impl Frames {
                 if *status == ResultStatus::Denied {
                     to.push_back(Frame::Confirm { tool_name: name.clone(), tool_id: call.clone() });
                 }
-                to.push_back(Frame::ToolResult { tool_id: call.clone(), content: result.text(), is_error: *is_error });
+                to.push_back(Frame::ToolResult {
+                    tool_id: call.clone(),
+                    content: result.text(),
+                    is_error: *is_error,
+                });
             }
             AgentEvent::AgentEnd(outcome) => {
                 self.ended = true;
@@ -125,10 +135,13 @@ impl Frames {
     /// What is told where the frames end before the run does.
     pub(crate) fn cut_off(why: CutOff) -> [Frame; 2] {
         let error = match why {
-            CutOff::Lagged => Frame::error("too_slow", "The client reads too slowly; the run was stopped."),
-            CutOff::Draining => {
-                Frame::error("draining", "The server ends, and the run was stopped: ask again when it is back.")
+            CutOff::Lagged => {
+                Frame::error("too_slow", "The client reads too slowly; the run was stopped.")
             }
+            CutOff::Draining => Frame::error(
+                "draining",
+                "The server ends, and the run was stopped: ask again when it is back.",
+            ),
             CutOff::Gone => Frame::error("internal", "The session ended before the run did."),
         };
         [error, Frame::Complete]
@@ -149,16 +162,20 @@ impl Frames {
 /// Why a run ended before it was done.
 fn failure(outcome: &RunOutcome) -> Option<Frame> {
     let kind = match (outcome.end, outcome.model_error) {
-        (EndKind::Done, _) => return None,
-        (EndKind::Error, Some(kind)) => word(&kind),
-        (EndKind::Error, None) => "internal".to_owned(),
+        (RunStatus::Done, _) => return None,
+        (RunStatus::Error, Some(kind)) => word(&kind),
+        (RunStatus::Error, None) => "internal".to_owned(),
         (end, _) => word(&end),
     };
     let message = match (&outcome.error, outcome.end) {
         (Some(error), _) => error.to_string(),
-        (None, EndKind::Limit) => "A limit of the run is reached; what was done so far holds.".to_owned(),
-        (None, EndKind::Aborted) => "The run was aborted.".to_owned(),
-        (None, EndKind::AwaitingAction) => "The run waits for a confirmation, which cannot be given here.".to_owned(),
+        (None, RunStatus::Limit) => {
+            "A limit of the run is reached; what was done so far holds.".to_owned()
+        }
+        (None, RunStatus::Aborted) => "The run was aborted.".to_owned(),
+        (None, RunStatus::AwaitingAction) => {
+            "The run waits for a confirmation, which cannot be given here.".to_owned()
+        }
         (None, _) => "The run failed.".to_owned(),
     };
     Some(Frame::error(kind, message))

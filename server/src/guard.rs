@@ -1,7 +1,7 @@
 //! Who may ask: the names that the server is called by, where a page comes from, the token.
 //!
-//! A browser sends what any page tells it to, also to this machine. So a page elsewhere is known by its `Origin`, and a
-//! name of the attacker's that leads here (DNS rebinding) by the `Host`.
+//! A browser sends what any page tells it to, also to this machine. So a page elsewhere is known by
+//! its `Origin`, and a name of the attacker's that leads here (DNS rebinding) by the `Host`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,7 +35,9 @@ impl Guard {
     fn check(&self, request: &Request) -> Result<(), ApiError> {
         let refuse = |why: &str| Err(ApiError::new(Kind::Forbidden, why));
         let headers = request.headers();
-        let Some(host) = only(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok()) else {
+        let Some(host) =
+            only(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok())
+        else {
             return Err(ApiError::new(Kind::BadRequest, "The request needs one `Host` header."));
         };
         let named = request.uri().authority().is_none_or(|named| *named == host);
@@ -46,7 +48,8 @@ impl Guard {
         }
         if headers.contains_key(header::ORIGIN) {
             let ours = |origin: &str| {
-                let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+                let from =
+                    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
                 from.is_some_and(|from| from.eq_ignore_ascii_case(host.as_str()))
             };
             if !only(headers, header::ORIGIN).is_some_and(ours) {
@@ -56,12 +59,15 @@ impl Guard {
         // What needs no token says nothing of anybody's work.
         let path = request.uri().path();
         let open = path == "/healthz" || page::is_file(path);
-        let site = headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
+        let site =
+            headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         if !open && site.is_some_and(|site| site != b"same-origin" && site != b"none") {
             return refuse("A page of another site may not use this server.");
         }
         match self.server.shared().token {
-            Some(token) if !open && !bearer(headers).is_some_and(|shown| same(&digest(shown), &token)) => {
+            Some(token)
+                if !open && !bearer(headers).is_some_and(|shown| same(&digest(shown), &token)) =>
+            {
                 let why = "The token is missing or wrong: send `Authorization: Bearer TOKEN` with the server's token.";
                 Err(ApiError::new(Kind::Token, why))
             }
@@ -73,12 +79,18 @@ impl Guard {
     fn is_ours(&self, host: &str) -> bool {
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let named = self.server.shared().hosts.iter().any(|name| name.eq_ignore_ascii_case(host));
-        named || host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| !self.local || ip.is_loopback())
+        named
+            || host.eq_ignore_ascii_case("localhost")
+            || ip.is_ok_and(|ip| !self.local || ip.is_loopback())
     }
 }
 
 /// Lets through what may ask.
-pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match guard.check(&request) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
@@ -96,7 +108,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// What of a token is kept and compared: of one length, and nothing that a client could come near to step by step.
+/// What of a token is kept and compared: of one length, and nothing that a client could come near
+/// to step by step.
 pub(crate) fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }

@@ -24,6 +24,10 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn health(State(server): State<Server>) -> (StatusCode, Json<Health>) {
     let draining = server.shared().drain.is_draining();
-    let (code, status) = if draining { (StatusCode::SERVICE_UNAVAILABLE, "draining") } else { (StatusCode::OK, "ok") };
+    let (code, status) = if draining {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ok")
+    };
     (code, Json(Health { status, version: env!("CARGO_PKG_VERSION") }))
 }

@@ -1,9 +1,10 @@
 //! An agent over HTTP.
 //!
-//! `POST /api/agent-chat` answers one request with the events of its run and keeps nothing. Live sessions
-//! (`/api/sessions`) are kept in a [`MemoryStore`](loopwright::MemoryStore); a connection that closes does not end them.
-//! [`serve`] is all of it with the checks that a server that runs commands needs; [`router`] is the routes alone, for an
-//! app of one's own with its own authentication, and [`sse`] sends any session's events.
+//! `POST /api/agent-chat` answers one request with the events of its run and keeps nothing. Live
+//! sessions (`/api/sessions`) are kept in a [`SessionStore`](loopwright_core::MemoryStore); a
+//! connection that closes does not end them. [`serve`] is all of it with the checks that a server
+//! that runs commands needs; [`router`] is the routes alone, for an app of one's own with its own
+//! authentication, and [`sse`] sends any session's events.
 //!
 //! ```no_run
 //! use loopwright_server::{Named, Server, serve};
@@ -45,8 +46,8 @@ pub use public::{PublicEvents, ToPublic};
 pub use serve::serve;
 pub use sse::sse;
 
-/// All routes, without authentication and without a look at `Host` and `Origin`: those are the app's that mounts them.
-/// Bodies are bounded, and must be JSON.
+/// All routes, without authentication and without a look at `Host` and `Origin`: those are the
+/// app's that mounts them. Bodies are bounded, and must be JSON.
 pub fn router(server: Server) -> Router {
     Router::new()
         .merge(agent_chat::routes())

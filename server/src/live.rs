@@ -1,14 +1,17 @@
-//! The sessions that are open in this process: opened at first use, once; closed when nobody has used them for a while.
+//! The sessions that are open in this process: opened at first use, once; closed when nobody has
+//! used them for a while.
 //!
-//! A session that is open is this process's alone. It stays open while a run goes on, while somebody listens, and for
-//! [`IDLE`] after that; then it is free for others.
+//! A session that is open is this process's alone. It stays open while a run goes on, while
+//! somebody listens, and for [`IDLE`] after that; then it is free for others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::join_all;
-use loopwright::{AgentHandle, Ambient, EventStream, GenericAgent, MemoryError, RunContext, SystemAmbient};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::log::MemoryError;
+use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext};
 use serde_json::Value;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -21,7 +24,8 @@ use crate::observe::Observer;
 use crate::sessions::agent;
 use crate::shares::{Begun, Client, Run};
 
-/// A session that nobody has used for this long is closed, at most twice as long after its last use.
+/// A session that nobody has used for this long is closed, at most twice as long after its last
+/// use.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
 /// The sessions that are open. Clones are the same.
@@ -38,7 +42,8 @@ struct Sessions {
 /// Whoever opens, closes or deletes a session holds its lock meanwhile, so that all others wait.
 type Slot = Arc<tokio::sync::Mutex<Option<Open>>>;
 
-/// The lock of a session. A slot that nobody needs goes with it, also when a request is given up half-way.
+/// The lock of a session. A slot that nobody needs goes with it, also when a request is given up
+/// half-way.
 struct Held {
     sessions: Arc<Sessions>,
     id: Arc<str>,
@@ -72,8 +77,8 @@ pub(crate) struct Used {
 pub(crate) struct User(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 impl Used {
-    /// Takes one of the client's runs, unless a run goes on in this session: then whatever comes is a part of that one, or
-    /// waits for it.
+    /// Takes one of the client's runs, unless a run goes on in this session: then whatever comes is
+    /// a part of that one, or waits for it.
     pub(crate) async fn begin(&self, server: &Server, client: Client) -> Result<Begun, ApiError> {
         let mut run = self.run.lock().await;
         if let Some(begun) = Begun::of(&run) {
@@ -81,7 +86,8 @@ impl Used {
         }
         let shared = server.shared();
         shared.drain.check()?;
-        let begun = Begun::new(self.handle.clone(), shared.runs.begin(client, &shared.limits).await?);
+        let begun =
+            Begun::new(self.handle.clone(), shared.runs.begin(client, &shared.limits).await?);
         *run = begun.run();
         Ok(begun)
     }
@@ -95,9 +101,13 @@ impl Live {
     }
 
     /// Begins a session with these settings and gives its id.
-    pub(crate) async fn create(&self, server: &Server, settings: Value) -> Result<Arc<str>, ApiError> {
+    pub(crate) async fn create(
+        &self,
+        server: &Server,
+        settings: Value,
+    ) -> Result<Arc<str>, ApiError> {
         let agent = agent::build(server, Some(&settings)).await?;
-        let id: Arc<str> = format!("s{:016x}", SystemAmbient.random()).into();
+        let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
         let mut held = self.0.hold(&id).await;
         let place = self.0.place().await?;
         let cx = RunContext::new().stored(&*server.shared().store, id.clone()).await?;
@@ -113,9 +123,15 @@ impl Live {
             let session = self.open_stored(server, id).await?;
             held.put(session);
         }
-        let Some(open) = held.open() else { return Err(MemoryError::NoSession(id.into()).into()) };
+        let Some(open) = held.open() else {
+            return Err(MemoryError::NoSession(id.into()).into());
+        };
         open.used = Instant::now();
-        Ok(Used { handle: open.handle.clone(), user: User(open.users.clone()), run: open.run.clone() })
+        Ok(Used {
+            handle: open.handle.clone(),
+            user: User(open.users.clone()),
+            run: open.run.clone(),
+        })
     }
 
     async fn open_stored(&self, server: &Server, id: &str) -> Result<Open, ApiError> {
@@ -165,7 +181,8 @@ impl Live {
         drop(self.0.hold(id).await.take()); // not waited for: whoever calls this may hold a handle
     }
 
-    /// Closes a session, so that nobody opens it meanwhile, and removes it for good; refused while a run goes on.
+    /// Closes a session, so that nobody opens it meanwhile, and removes it for good; refused while
+    /// a run goes on.
     pub(crate) async fn delete(&self, server: &Server, id: &str) -> Result<(), ApiError> {
         let mut held = self.0.hold(id).await;
         if let Some(open) = held.open()
@@ -215,8 +232,7 @@ impl Sessions {
                 return Ok(place);
             }
             if !self.close_oldest().await {
-                let why =
-                    "Too many sessions are open, and all are in use: close a page, or wait until a run has ended.";
+                let why = "Too many sessions are open, and all are in use: close a page, or wait until a run has ended.";
                 return Err(ApiError::new(Kind::TooMany, why));
             }
         }
@@ -239,12 +255,15 @@ impl Sessions {
         false
     }
 
-    /// Closes a session that nobody uses and nobody has used for this long, unless a run goes on in it.
+    /// Closes a session that nobody uses and nobody has used for this long, unless a run goes on in
+    /// it.
     async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
         let slot = self.slots().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
         let Some(slot) = slot else { return false };
         let mut held = Held { sessions: self.clone(), id: id.into(), slot: Some(slot) };
-        let Some(open) = held.open() else { return false };
+        let Some(open) = held.open() else {
+            return false;
+        };
         if !open.is_unused() || open.used.elapsed() < time || open.is_running().await {
             return false;
         }
@@ -259,11 +278,13 @@ impl Held {
     fn open(&mut self) -> Option<&mut Open> {
         self.slot.as_deref_mut()?.as_mut()
     }
+
     fn put(&mut self, open: Open) {
         if let Some(slot) = &mut self.slot {
             **slot = Some(open);
         }
     }
+
     fn take(&mut self) -> Option<Open> {
         self.slot.as_mut()?.take()
     }
@@ -274,7 +295,9 @@ impl Drop for Held {
         self.slot = None;
         let mut slots = self.sessions.slots();
         // Unless it is open, or somebody waits for it.
-        let unneeded = |slot: &Slot| Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|open| open.is_none());
+        let unneeded = |slot: &Slot| {
+            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|open| open.is_none())
+        };
         if slots.get(&self.id).is_some_and(unneeded) {
             slots.remove(&self.id);
         }
@@ -301,7 +324,12 @@ impl Open {
 }
 
 /// Sees all that a session tells, until it ends; and looks now and then whether anybody uses it.
-async fn watch(sessions: Weak<Sessions>, id: Arc<str>, mut events: EventStream, mut observer: Observer) {
+async fn watch(
+    sessions: Weak<Sessions>,
+    id: Arc<str>,
+    mut events: EventStream,
+    mut observer: Observer,
+) {
     let mut look = interval_at(Instant::now() + IDLE, IDLE);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -11,13 +11,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 
 use crate::config::Server;
 
 /// The upper bounds of a histogram's buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
-/// A model may call tools that do not exist, by any name: of more names than this the rest is `other`.
+/// A model may call tools that do not exist, by any name: of more names than this the rest is
+/// `other`.
 const MOST_TOOLS: usize = 100;
 
 /// What is counted.
@@ -70,37 +71,45 @@ impl Metrics {
     fn counted(&self) -> MutexGuard<'_, Counted> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
     pub(crate) fn run_started(&self) {
         self.counted().started += 1;
     }
+
     pub(crate) fn run_ended(&self, end: &str, time: Duration) {
         let mut counted = self.counted();
         *counted.ended.entry(end.to_owned()).or_default() += 1;
         counted.runs.add(time);
     }
+
     pub(crate) fn turn(&self) {
         self.counted().turns += 1;
     }
+
     /// A reply of a model, with what it used and how long it took.
     pub(crate) fn reply(&self, usage: &Usage, time: Duration) {
         let mut counted = self.counted();
         counted.tokens += *usage;
         counted.replies.add(time);
     }
+
     /// US dollars.
     pub(crate) fn spent(&self, cost: f64) {
         self.counted().cost += cost;
     }
+
     /// A call that has its result; one that never ran has no time.
     pub(crate) fn call(&self, tool: &str, status: &str, time: Option<Duration>) {
         let mut counted = self.counted();
-        let known = counted.calls.len() < MOST_TOOLS || counted.calls.keys().any(|(name, _)| name == tool);
+        let known =
+            counted.calls.len() < MOST_TOOLS || counted.calls.keys().any(|(name, _)| name == tool);
         let tool = if known { tool } else { "other" };
         *counted.calls.entry((tool.to_owned(), status.to_owned())).or_default() += 1;
         if let Some(time) = time {
             counted.tools.add(time);
         }
     }
+
     /// Counts a stream of events while what is given lives.
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.streams.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +128,11 @@ impl Metrics {
         }
         page.head("runs_active", "gauge", "Runs that go on.");
         page.line("runs_active", &[], counted.started.saturating_sub(counted.ended.values().sum()));
-        page.head("turns_total", "counter", "Turns that began: replies of models and their tool calls.");
+        page.head(
+            "turns_total",
+            "counter",
+            "Turns that began: replies of models and their tool calls.",
+        );
         page.line("turns_total", &[], counted.turns);
         page.head("tokens_total", "counter", "Tokens, by kind; reasoning is a part of output.");
         let Usage { input, output, cache_read, cache_write, reasoning } = counted.tokens;
@@ -154,13 +167,18 @@ struct Page(String);
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP loopwright_{name} {help}\n# TYPE loopwright_{name} {kind}");
+        let _ =
+            writeln!(self.0, "# HELP loopwright_{name} {help}\n# TYPE loopwright_{name} {kind}");
     }
+
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "loopwright_{name}{labels} {value}");
     }
+
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
@@ -183,5 +201,8 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn metrics(State(server): State<Server>) -> impl IntoResponse {
     let shared = server.shared();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.text(shared.live.count()))
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        shared.metrics.text(shared.live.count()),
+    )
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use loopwright::{ChatModel, ModelError, ModelErrorKind};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
@@ -18,17 +19,19 @@ use crate::body::{or_default, whole};
 
 /// Gives the models that agents use.
 pub trait Models: Send + Sync {
-    /// The model of a live session: `PROVIDER/NAME`, or the server's own choice. Keys are the server's.
+    /// The model of a live session: `PROVIDER/NAME`, or the server's own choice. Keys are the
+    /// server's.
     ///
     /// # Errors
     /// A sentence for the client: the model is not known, or has no key.
     fn named(&self, id: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError>;
 
-    /// The model that a request of `/api/agent-chat` describes. Its key is the client's: one of the server's must not go
-    /// to an address that a client chose.
+    /// The model that a request of `/api/agent-chat` describes. Its key is the client's: one of the
+    /// server's must not go to an address that a client chose.
     ///
     /// # Errors
-    /// [`ModelErrorKind::Auth`] where there is no key, any other kind where the description fits no model.
+    /// [`ModelErrorKind::Auth`] where there is no key, any other kind where the description fits no
+    /// model.
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError>;
 }
 
@@ -84,11 +87,13 @@ impl Default for Named {
 }
 
 impl Named {
-    /// The model of sessions that name none: `PROVIDER/NAME`, or `offline`, and its address if that is not the provider's.
+    /// The model of sessions that name none: `PROVIDER/NAME`, or `offline`, and its address if that
+    /// is not the provider's.
     pub fn default_model(mut self, id: impl Into<String>, base_url: Option<String>) -> Self {
         (self.default, self.base_url) = (Some(id.into()), base_url);
         self
     }
+
     /// What is known of models; the built-in catalogue otherwise.
     pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
         self.catalogue = catalogue;
@@ -124,12 +129,17 @@ impl Models for Named {
     }
 
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
-        let told =
-            |text: &Option<String>| text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let told = |text: &Option<String>| {
+            text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
         let (key, base_url) = (told(&config.api_key), told(&config.base_url));
         // At an address of its own a server may call its models anything, with a `/` too.
-        let provider = told(&config.provider).or_else(|| base_url.is_some().then(|| "custom".to_owned()));
-        let id = provider.map_or_else(|| config.model.clone(), |provider| format!("{provider}/{}", config.model));
+        let provider =
+            told(&config.provider).or_else(|| base_url.is_some().then(|| "custom".to_owned()));
+        let id = provider.map_or_else(
+            || config.model.clone(),
+            |provider| format!("{provider}/{}", config.model),
+        );
         if id.starts_with("offline/") {
             return Ok(Box::new(Offline::new()));
         }
@@ -151,6 +161,7 @@ where
     Model<F>: ChatModel + 'static,
 {
     let builder = resolved.builder::<F>();
-    let builder = config.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
+    let builder =
+        config.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
     Ok(Box::new(Retry::new(Reprompt::new(builder.build()?))))
 }

@@ -1,12 +1,15 @@
 //! What is counted and traced of a session's events.
 //!
-//! Spans have the names and attributes of OpenTelemetry's conventions for generative AI: `invoke_agent` for a run, `chat`
-//! for a reply of the model, `execute_tool` for a call. Whoever installs a subscriber that exports them has traces.
+//! Spans have the names and attributes of OpenTelemetry's conventions for generative AI:
+//! `invoke_agent` for a run, `chat` for a reply of the model, `execute_tool` for a call. Whoever
+//! installs a subscriber that exports them has traces.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, AssistantMessage, CallId, EndKind, Envelope, Role, Update};
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{Envelope, Role, RunStatus, Update};
+use loopwright_core::message::{AssistantMessage, CallId};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
@@ -80,10 +83,16 @@ impl Observer {
             AgentEvent::AgentEnd(outcome) => {
                 let Some(run) = self.run.take() else { return };
                 let end = word(&outcome.end);
-                if matches!(outcome.end, EndKind::Error | EndKind::Limit) {
-                    run.span.record("error.type", &*outcome.model_error.map_or(end.clone(), |kind| word(&kind)));
+                if matches!(outcome.end, RunStatus::Error | RunStatus::Limit) {
+                    run.span.record(
+                        "error.type",
+                        &*outcome.model_error.map_or(end.clone(), |kind| word(&kind)),
+                    );
                 }
-                run.span.record("gen_ai.usage.input_tokens", outcome.usage.total() - outcome.usage.output);
+                run.span.record(
+                    "gen_ai.usage.input_tokens",
+                    outcome.usage.total() - outcome.usage.output,
+                );
                 run.span.record("gen_ai.usage.output_tokens", outcome.usage.output);
                 self.metrics.run_ended(&end, run.since.elapsed());
                 self.metrics.spent(outcome.cost);
@@ -147,9 +156,11 @@ impl Observer {
     fn parent(&self) -> Option<tracing::Id> {
         self.run.as_ref().and_then(|run| run.span.id())
     }
+
     fn provider(&self) -> &str {
         self.model.split_once('/').map_or("", |(provider, _)| provider)
     }
+
     fn name(&self) -> &str {
         self.model.split_once('/').map_or(&self.model, |(_, name)| name)
     }
@@ -167,7 +178,10 @@ impl Drop for Observer {
 fn record_reply(span: &Span, message: &AssistantMessage) {
     let usage = &message.usage;
     let stop = word(&message.stop);
-    span.record("gen_ai.response.model", message.model.split_once('/').map_or(&*message.model, |(_, name)| name));
+    span.record(
+        "gen_ai.response.model",
+        message.model.split_once('/').map_or(&*message.model, |(_, name)| name),
+    );
     span.record("gen_ai.response.finish_reasons", field::display(format_args!("[\"{stop}\"]")));
     span.record("gen_ai.usage.input_tokens", usage.total() - usage.output);
     span.record("gen_ai.usage.output_tokens", usage.output);

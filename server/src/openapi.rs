@@ -1,4 +1,5 @@
-//! `GET /api/openapi.json`: what the routes take and give. The schemas are those of the types that the routes use.
+//! `GET /api/openapi.json`: what the routes take and give. The schemas are those of the types that
+//! the routes use.
 
 mod routes;
 
@@ -47,7 +48,12 @@ impl Document {
     }
 
     /// An operation. What is in braces in the path is a text.
-    fn operation(&mut self, method: &'static str, path: &'static str, summary: &str) -> Operation<'_> {
+    fn operation(
+        &mut self,
+        method: &'static str,
+        path: &'static str,
+        summary: &str,
+    ) -> Operation<'_> {
         let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
         let parameters: Vec<Value> = names
             .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
@@ -100,52 +106,56 @@ impl Operation<'_> {
             (429, "Too much comes at once, of this client or of all."),
         ])
     }
+
     /// Takes a parameter that may be left out.
     fn may_take(mut self, place: &str, name: &str, schema: Value, description: &str) -> Self {
-        let parameter = json!({ "name": name, "in": place, "schema": schema, "description": description });
+        let parameter =
+            json!({ "name": name, "in": place, "schema": schema, "description": description });
         if let Some(parameters) = self.value["parameters"].as_array_mut() {
             parameters.push(parameter);
         }
         self
     }
+
     /// Gives JSON of this type.
     fn gives<T: JsonSchema>(mut self, status: u16, description: &str) -> Self {
         let schema = self.document.gives.subschema_for::<T>();
-        self.value["responses"][status.to_string()] =
-            json!({ "description": description, "content": { "application/json": { "schema": schema } } });
+        self.value["responses"][status.to_string()] = json!({ "description": description, "content": { "application/json": { "schema": schema } } });
         self
     }
+
     /// Gives events, the data of each of this type, or of one of these.
     fn streams<T: JsonSchema>(mut self, description: &str, others: &[Value]) -> Self {
         let schema = self.document.gives.subschema_for::<T>().to_value();
         let any = json!({ "anyOf": ([&[schema], others].concat()) });
         let data = json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": any });
-        let stream =
-            json!({ "itemSchema": { "type": "object", "properties": { "data": data }, "required": ["data"] } });
+        let stream = json!({ "itemSchema": { "type": "object", "properties": { "data": data }, "required": ["data"] } });
         self.value["responses"]["200"] =
             json!({ "description": description, "content": { "text/event-stream": stream } });
         self
     }
+
     /// Gives text of this type.
     fn gives_text(mut self, kind: &str, description: &str) -> Self {
-        self.value["responses"]["200"] =
-            json!({ "description": description, "content": { kind: { "schema": { "type": "string" } } } });
+        self.value["responses"]["200"] = json!({ "description": description, "content": { kind: { "schema": { "type": "string" } } } });
         self
     }
+
     /// Gives nothing.
     fn gives_nothing(mut self, status: u16, description: &str) -> Self {
         self.value["responses"][status.to_string()] = json!({ "description": description });
         self
     }
+
     /// Answers with an error in these cases.
     fn refuses(mut self, cases: &[(u16, &str)]) -> Self {
         let schema = self.document.gives.subschema_for::<Refused>();
         for (status, description) in cases {
-            self.value["responses"][status.to_string()] =
-                json!({ "description": description, "content": { "application/json": { "schema": schema } } });
+            self.value["responses"][status.to_string()] = json!({ "description": description, "content": { "application/json": { "schema": schema } } });
         }
         self
     }
+
     fn add(self) {
         let path = self.document.paths.entry(self.path).or_insert_with(|| json!({}));
         path[self.method] = self.value;
@@ -153,6 +163,9 @@ impl Operation<'_> {
 }
 
 fn operation_id(method: &str, path: &str) -> String {
-    let words = path.split(['/', '-', '.']).filter(|word| !word.is_empty()).map(|word| word.trim_matches(['{', '}']));
+    let words = path
+        .split(['/', '-', '.'])
+        .filter(|word| !word.is_empty())
+        .map(|word| word.trim_matches(['{', '}']));
     std::iter::once(method).chain(words).collect::<Vec<_>>().join("_")
 }

@@ -1,7 +1,8 @@
 //! `/`: a page to use it, a few files that are part of the binary.
 //!
-//! What the model says is shown as text nodes only. The policy below holds that even where the page should be wrong:
-//! no script but its own files, nothing from elsewhere, and no markup made of strings (trusted types).
+//! What the model says is shown as text nodes only. The policy below holds that even where the page
+//! should be wrong: no script but its own files, nothing from elsewhere, and no markup made of
+//! strings (trusted types).
 
 use axum::Router;
 use axum::http::header;
@@ -60,8 +61,12 @@ mod tests {
     fn all_that_the_page_loads_is_part_of_the_binary_and_small() {
         let mut named = 0;
         for (path, _, text) in FILES {
-            let after = |mark: &'static str| text.split(mark).skip(1).filter_map(|rest| rest.split(['"', '\'']).next());
-            for wanted in after("from './").chain(after("src=\"")).chain(after("href=\"").filter(|to| to.contains('.')))
+            let after = |mark: &'static str| {
+                text.split(mark).skip(1).filter_map(|rest| rest.split(['"', '\'']).next())
+            };
+            for wanted in after("from './")
+                .chain(after("src=\""))
+                .chain(after("href=\"").filter(|to| to.contains('.')))
             {
                 assert!(is_file(&format!("/{wanted}")), "{path} wants {wanted}");
                 named += 1;

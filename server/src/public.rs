@@ -5,23 +5,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::{Stream, StreamExt};
-use loopwright::{
-    AgentEvent, AssistantMessage, Body, CompactCause, Content, CustomMessage, Decision, Envelope, EventStream, Message,
-    Part, RunCause, ToolCall, ToolResult, Update, Usage, UserMessage,
+use loopwright_core::compaction::CompactionCause;
+use loopwright_core::event::{Decision, Envelope, Provided, RunCause, Update};
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, CustomMessage, MessageKind, ToolCall, ToolResult,
+    Usage, UserMessage,
 };
+use loopwright_core::{AgentEvent, EventStream, Message};
 use serde_json::Value;
 
 /// Gives events a form that anybody may see.
 pub trait ToPublic {
-    /// What a person may see who has no rights on the machine that the agent works on: what the user and the model say,
-    /// which tools run, how calls and runs end, what is asked and that it was answered.
+    /// What a person may see who has no rights on the machine that the agent works on: what the
+    /// user and the model say, which tools run, how calls and runs end, what is asked and that it
+    /// was answered.
     ///
-    /// Left out is what the model thinks (a part of its message stays, without words), what tools work with (arguments of
-    /// calls, what they are needed for, their output and progress), what it costs (tokens and money), the texts and kinds
-    /// of errors, who answers an action and with what, what is said about compactions, and data of the application's own
-    /// (custom events and messages, of which the kind stays). What the model says of any of these in its own words is
-    /// told: an agent whose users must not know something must not know it either. Numbers of events stay as they are. A
-    /// kind of event that was not thought of here is left out.
+    /// Left out is what the model thinks (a part of its message stays, without words), what tools
+    /// work with (arguments of calls, what they are needed for, their output and progress), what it
+    /// costs (tokens and money), the texts and kinds of errors, who answers an action and with
+    /// what, what is said about compactions, and data of the application's own (custom events and
+    /// messages, of which the kind stays). What the model says of any of these in its own words is
+    /// told: an agent whose users must not know something must not know it either. Numbers of
+    /// events stay as they are. A kind of event that was not thought of here is left out.
     fn public(self) -> PublicEvents;
 }
 
@@ -38,7 +43,9 @@ impl Stream for PublicEvents {
     type Item = Arc<Envelope>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let Some(envelope) = ready!(self.0.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            let Some(envelope) = ready!(self.0.poll_next_unpin(cx)) else {
+                return Poll::Ready(None);
+            };
             if let Some(told) = public(&envelope) {
                 return Poll::Ready(Some(told));
             }
@@ -59,7 +66,10 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         AgentEvent::TurnStart { .. } | AgentEvent::MessageStart { .. } | AgentEvent::Reset => {}
         AgentEvent::QueueUpdate { .. } => {} // what the user says
         AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }
-        | AgentEvent::MessageUpdate { update: Update::ToolCallStart { .. } | Update::Withdrawn, .. } => {}
+        | AgentEvent::MessageUpdate {
+            update: Update::ToolCallStart { .. } | Update::Withdrawn,
+            ..
+        } => {}
         AgentEvent::MessageEnd { message } => *message = public_message(message),
         AgentEvent::ToolExecutionStart { arguments, .. } => *arguments = Arc::default(),
         AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
@@ -73,8 +83,10 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
                 Decision::Approve => Decision::Approve,
                 Decision::ApproveWith(_) => Decision::ApproveWith(Value::Null),
                 Decision::Deny(_) => Decision::Deny(String::new()),
-                Decision::Result(_) => Decision::Result(Default::default()),
-                _ => Decision::Answer(Value::Null),
+                Decision::Provide(Provided::Result(_)) => {
+                    Decision::Provide(Provided::Result(Default::default()))
+                }
+                _ => Decision::Provide(Provided::Input(Value::Null)),
             });
         }
         AgentEvent::TurnEnd { message, tool_results, .. } => {
@@ -87,8 +99,8 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
             done.error = done.error.as_ref().map(|_| "There is no summary.".into());
             (done.tokens_before, done.tokens_after) = (0, 0);
             match &mut done.why {
-                CompactCause::Threshold | CompactCause::Overflow => {}
-                CompactCause::Asked { instructions } => *instructions = None,
+                CompactionCause::Threshold | CompactionCause::Overflow => {}
+                CompactionCause::Asked { instructions } => *instructions = None,
                 _ => return None,
             }
             let content = vec![Content::text("What was said before.")];
@@ -106,37 +118,47 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
 
 fn public_message(message: &Arc<Message>) -> Arc<Message> {
     let body = match &message.body {
-        Body::User(_) => return message.clone(),
-        Body::Assistant(reply) => Body::Assistant(AssistantMessage {
+        MessageKind::User(_) => return message.clone(),
+        MessageKind::Assistant(reply) => MessageKind::Assistant(AssistantMessage {
             parts: reply.parts.iter().map(public_part).collect(),
             usage: Usage::default(),
             ..reply.clone()
         }),
-        Body::ToolResult(result) => {
+        MessageKind::ToolResult(result) => {
             let told = if result.is_error() { "The tool failed." } else { "The tool is done." };
-            Body::ToolResult(ToolResult { details: None, content: vec![Content::text(told)], ..result.clone() })
+            MessageKind::ToolResult(ToolResult {
+                details: None,
+                content: vec![Content::text(told)],
+                ..result.clone()
+            })
         }
-        Body::Custom(custom) => Body::Custom(CustomMessage { kind: custom.kind.clone(), data: Value::Null }),
+        MessageKind::Custom(custom) => {
+            MessageKind::Custom(CustomMessage { kind: custom.kind.clone(), data: Value::Null })
+        }
     };
     Arc::new(Message::new(message.id, body))
 }
 
 /// A part keeps its place, which deltas name. Signatures may hold thoughts.
-fn public_part(part: &Part) -> Part {
+fn public_part(part: &ContentPart) -> ContentPart {
     match part {
-        Part::Text { text, .. } => Part::Text { text: text.clone(), signature: None },
-        Part::ToolCall(call) => Part::ToolCall(ToolCall { arguments: "{}".into(), signature: None, ..call.clone() }),
-        _ => Part::Thinking { text: String::new(), signature: None },
+        ContentPart::Text { text, .. } => ContentPart::Text { text: text.clone(), signature: None },
+        ContentPart::ToolCall(call) => ContentPart::ToolCall(ToolCall {
+            arguments: "{}".into(),
+            signature: None,
+            ..call.clone()
+        }),
+        _ => ContentPart::Thinking { text: String::new(), signature: None },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use loopwright::testing::{Script, ScriptedModel};
-    use loopwright::{
-        Effect, GenericAgent, ModelErrorKind, ModelInfo, Prices, RunContext, ToolError, ToolOutput, tool_fn,
-    };
-    use loopwright_memory::Compacting;
+    use loopwright_core::model::{ModelErrorKind, ModelInfo, Prices};
+    use loopwright_core::testing::{Script, ScriptedModel};
+    use loopwright_core::tool::Effect;
+    use loopwright_core::{GenericAgent, RunContext, ToolError, ToolOutput, tool_fn};
+    use loopwright_memory::SummaryCompaction;
     use loopwright_patterns::PiPattern;
     use serde_json::json;
 
@@ -147,11 +169,12 @@ mod tests {
         path: String,
     }
 
-    /// C110: public events tell what is said and done, and neither thoughts nor what tools work with nor costs, errors,
-    /// answers' texts and details of compactions.
+    /// C110: public events tell what is said and done, and neither thoughts nor what tools work
+    /// with nor costs, errors, answers' texts and details of compactions.
     #[tokio::test]
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
-        let asks = |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
+        let asks =
+            |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
         let usage = Usage { input: 7_654_321, output: 7_654_321, ..Usage::default() };
         let model = ScriptedModel::new([
             asks("c1", "look").usage(usage),
@@ -167,35 +190,55 @@ mod tests {
             cx.update("secret-update").await;
             cx.progress(1, None, "secret-progress").await;
             Ok::<_, ToolError>(
-                ToolOutput::text(format!("secret-output {}", arguments.path)).details(json!("secret-details")),
+                ToolOutput::text(format!("secret-output {}", arguments.path))
+                    .details(json!("secret-details")),
             )
         });
         let fail = tool_fn("fail", "Fails.", |arguments: Path, _| async move {
             Err::<ToolOutput, _>(ToolError::failed(format!("secret-error at {}", arguments.path)))
         });
-        let change = tool_fn("change", "Changes.", |_: Path, _| async { Ok::<_, ToolError>("secret-output") });
-        let agent = GenericAgent::builder(model.info(ModelInfo::new("test/priced").with_prices(prices)), PiPattern)
-            .tool(look.effect(Effect::ReadOnly))
-            .tool(fail.effect(Effect::ReadOnly))
-            .tool(change)
-            .compaction(Compacting::new().keep_turns(1))
-            .build()
-            .unwrap();
+        let change = tool_fn("change", "Changes.", |_: Path, _| async {
+            Ok::<_, ToolError>("secret-output")
+        });
+        let agent = GenericAgent::builder(
+            model.info(ModelInfo::new("test/priced").with_prices(prices)),
+            PiPattern,
+        )
+        .tool(look.effect(Effect::ReadOnly))
+        .tool(fail.effect(Effect::ReadOnly))
+        .tool(change)
+        .compaction(SummaryCompaction::new().keep_turns(1))
+        .build()
+        .unwrap();
         let (handle, events) = agent.run(RunContext::new()).await.unwrap();
         let asked = handle.prompt("Look").await.unwrap();
         assert!(asked.cost > 1.0);
         let action = &handle.pending().await.unwrap()[0];
-        handle.answer(action, Decision::Deny("secret-reason".into())).await.unwrap();
+        handle
+            .resolve(
+                action.call.clone(),
+                action.digest.clone(),
+                Decision::Deny("secret-reason".into()),
+            )
+            .await
+            .unwrap();
         handle.wait_for_idle().await;
         handle.prompt("And more").await.unwrap();
         assert!(handle.compact(Some("secret-instructions")).await.unwrap()[0].summarised);
         handle.prompt("And fail").await.unwrap();
         drop(handle);
-        let told: Vec<Value> = events.public().map(|event| serde_json::to_value(&event).unwrap()).collect().await;
+        let told: Vec<Value> =
+            events.public().map(|event| serde_json::to_value(&event).unwrap()).collect().await;
         let text = Value::from(told.clone()).to_string();
-        for word in
-            ["look", "The tool is done.", "The tool failed.", "deny", "All is said.", "compaction", "The run failed."]
-        {
+        for word in [
+            "look",
+            "The tool is done.",
+            "The tool failed.",
+            "deny",
+            "All is said.",
+            "compaction",
+            "The run failed.",
+        ] {
             assert!(text.contains(word), "{word} is missing: {text}");
         }
         for word in ["secret", "7654321", "auth", "tool_execution_update", action.digest.as_ref()] {
@@ -211,7 +254,9 @@ mod tests {
         let events = [
             AgentEvent::ExternalActionEnd {
                 call: "c".into(),
-                decision: Arc::new(Decision::Result(ToolOutput::text("secret").details(json!("secret")))),
+                decision: Arc::new(Decision::Provide(Provided::Result(
+                    ToolOutput::text("secret").details(json!("secret")),
+                ))),
                 by: Some("secret".into()),
             },
             AgentEvent::Custom { kind: "note".into(), data: Arc::new(json!("secret")) },
@@ -219,7 +264,9 @@ mod tests {
         ];
         for event in events {
             let (session_id, run_id) = ("s".into(), Default::default());
-            let told = public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event }).unwrap();
+            let told =
+                public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event })
+                    .unwrap();
             let told = serde_json::to_string(&told).unwrap();
             assert!(!told.contains("secret") && told.contains("\"seq\":1"), "{told}");
         }

@@ -34,7 +34,8 @@ impl Roots {
         Ok(Roots(roots.iter().map(open).collect::<Result<_, _>>()?))
     }
 
-    /// The workspace in the directory that a client names; a relative path starts at the first root.
+    /// The workspace in the directory that a client names; a relative path starts at the first
+    /// root.
     pub(crate) async fn workspace(&self, dir: String) -> Result<Workspace, ApiError> {
         let roots = self.clone();
         let found = tokio::task::spawn_blocking(move || roots.find(&dir)).await;
@@ -43,7 +44,11 @@ impl Roots {
 
     fn find(&self, dir: &str) -> Result<Workspace, ApiError> {
         let wrong = |why: &str| ApiError::at("/workDir", why);
-        let outside = || wrong("This directory is outside of those that this server works in (see its `--root`).");
+        let outside = || {
+            wrong(
+                "This directory is outside of those that this server works in (see its `--root`).",
+            )
+        };
         let asked = match self.0.first() {
             _ if dir.is_empty() => return Err(wrong("There is no directory: say where to work.")),
             Some(first) => first.real.join(dir),
@@ -52,8 +57,15 @@ impl Roots {
         // Nothing is told of what is outside, not even whether it is there.
         let Ok(real) = std::fs::canonicalize(&asked) else {
             let plain = !asked.components().any(|part| part == std::path::Component::ParentDir);
-            let below = self.0.iter().any(|root| asked.starts_with(&root.real) || asked.starts_with(&root.path));
-            return Err(if plain && below { wrong("This directory does not exist.") } else { outside() });
+            let below = self
+                .0
+                .iter()
+                .any(|root| asked.starts_with(&root.real) || asked.starts_with(&root.path));
+            return Err(if plain && below {
+                wrong("This directory does not exist.")
+            } else {
+                outside()
+            });
         };
         let root = self.0.iter().find(|root| real.starts_with(&root.real)).ok_or_else(outside)?;
         if !real.is_dir() {
@@ -61,7 +73,9 @@ impl Roots {
         }
         // Opened from the root on: whatever is swapped for a link meanwhile, it stays below.
         let inside = real.strip_prefix(&root.real).unwrap_or(Path::new("."));
-        let inside = inside.to_str().ok_or_else(|| wrong("The name of this directory is not valid UTF-8."))?;
+        let inside = inside
+            .to_str()
+            .ok_or_else(|| wrong("The name of this directory is not valid UTF-8."))?;
         root.workspace.below(inside).map_err(|_| outside())
     }
 }
@@ -82,15 +96,40 @@ mod tests {
         let roots = Roots::open(&[root.path().to_owned()]).unwrap();
         let real = std::fs::canonicalize(root.path()).unwrap();
         let back = elsewhere.path().join("back/in").display().to_string();
-        for (dir, found) in [("in", "in"), (".", ""), (&format!("{path}/in"), "in"), (&back, "in"), ("in/..", "")] {
-            assert_eq!(roots.find(dir).unwrap().root(), real.join(found).components().as_path(), "{dir}");
+        for (dir, found) in
+            [("in", "in"), (".", ""), (&format!("{path}/in"), "in"), (&back, "in"), ("in/..", "")]
+        {
+            assert_eq!(
+                roots.find(dir).unwrap().root(),
+                real.join(found).components().as_path(),
+                "{dir}"
+            );
         }
         let sibling = format!("{path}-sibling");
-        for dir in ["", "missing", "file", "out", "..", "/", "/etc", "in/../..", &sibling, "a\0b", "out/nothing", "~"] {
+        for dir in [
+            "",
+            "missing",
+            "file",
+            "out",
+            "..",
+            "/",
+            "/etc",
+            "in/../..",
+            &sibling,
+            "a\0b",
+            "out/nothing",
+            "~",
+        ] {
             assert!(roots.find(dir).is_err(), "{dir}");
         }
         let told = |dir: &str| format!("{:?}", roots.find(dir).unwrap_err());
-        assert_eq!(told("/etc/passwd"), told("/etc/no-such-file"), "nothing is told of what is outside");
-        assert!(told("missing").contains("does not exist") && told("file").contains("not a directory"));
+        assert_eq!(
+            told("/etc/passwd"),
+            told("/etc/no-such-file"),
+            "nothing is told of what is outside"
+        );
+        assert!(
+            told("missing").contains("does not exist") && told("file").contains("not a directory")
+        );
     }
 }

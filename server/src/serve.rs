@@ -44,11 +44,16 @@ const RETRY: Duration = Duration::from_millis(100);
 /// [some seconds](crate::ServerBuilder::grace) at most; whose run does not end in time is told so.
 ///
 /// Requests must come by a name of this server (`Host`: the address, `localhost`, or a
-/// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token if there is one.
+/// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token
+/// if there is one.
 ///
 /// # Errors
 /// The listener's address cannot be told, or other machines reach it while the server has no token.
-pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    server: Server,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let address = listener.local_addr()?;
     let Some(guard) = Guard::at(address, server.clone()) else {
         let why = format!(
@@ -56,7 +61,8 @@ pub async fn serve(listener: TcpListener, server: Server, shutdown: impl Future<
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     };
-    let routes = crate::router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
+    let routes = crate::router(server.clone())
+        .layer(axum::middleware::from_fn_with_state(guard, guard::check));
     let (connections, late) = (TaskTracker::new(), TaskTracker::new());
     let (places, shares) = (Arc::new(Semaphore::new(CONNECTIONS)), Shares::default());
     let mut door = Door { listener, places, shares, routes, server };
@@ -93,7 +99,8 @@ impl Door {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     let most = self.server.shared().limits.connections;
-                    let Some(share) = self.shares.take(Client::of(peer.ip()), most, CONNECTIONS) else {
+                    let Some(share) = self.shares.take(Client::of(peer.ip()), most, CONNECTIONS)
+                    else {
                         too_many(&stream);
                         continue;
                     };
@@ -117,13 +124,20 @@ fn too_many(stream: &TcpStream) {
     let why = "Too many connections of this address are open: close one.";
     let error = ApiError::new(Kind::TooMany, why);
     let told = serde_json::to_string(&Refused { error }).unwrap_or_default();
-    let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let head =
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let length = told.len();
     // It has room in the socket, unless the client is gone.
     let _ = stream.try_write(format!("{head}Content-Length: {length}\r\n\r\n{told}").as_bytes());
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, server: &Server, stay: bool) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    routes: Router,
+    server: &Server,
+    stay: bool,
+) {
     let _ = stream.set_nodelay(true); // it is slower without, no more
     let routes = TowerToHyperService::new(routes);
     // Not as a layer, which would make all routes anew for each connection.

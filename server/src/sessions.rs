@@ -1,5 +1,5 @@
-//! `/api/sessions`: live sessions, which stay when a connection closes; and `/api/actions`, what waits for an answer in
-//! any of them.
+//! `/api/sessions`: live sessions, which stay when a connection closes; and `/api/actions`, what
+//! waits for an answer in any of them.
 
 mod actions;
 pub(crate) mod agent;
@@ -13,11 +13,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright::{AgentHandle, InputEvent, Lane, MemoryError, Past, Prompt};
+use loopwright_core::AgentHandle;
+use loopwright_core::event::{InputEvent, Prompt, QueueKind};
+use loopwright_core::log::{MemoryError, SessionLog};
 
 pub(crate) use self::actions::{Actions, Answer, Decided};
 pub(crate) use self::bodies::{
-    Accepted, Compact, Compacted, Created, Listed, Messages, Nothing, Said, Session, Settings, Steered,
+    Accepted, Compact, Compacted, Created, Listed, Messages, Nothing, Said, Session, Settings,
+    Steered,
 };
 use self::path::Id;
 use crate::body::JsonBody;
@@ -65,17 +68,25 @@ async fn one(State(server): State<Server>, Id(id): Id) -> Result<Json<Session>, 
     let session = shared.store.session(&id).await?;
     if let Some(handle) = shared.live.peek(&id).await {
         let state = handle.state().await?;
-        let texts = |queue: &[Arc<loopwright::Message>]| queue.iter().map(|message| message.text()).collect();
-        let queue = bodies::Queue { steering: texts(&state.steering_queue), follow_up: texts(&state.follow_up_queue) };
+        let texts = |queue: &[Arc<loopwright_core::Message>]| {
+            queue.iter().map(|message| message.text()).collect()
+        };
+        let queue = bodies::Queue {
+            steering: texts(&state.steering_queue),
+            follow_up: texts(&state.follow_up_queue),
+        };
         let (running, interrupted) = (state.is_running, state.interrupted_run.is_some());
         return Ok(Json(Session { session, running, interrupted, queue }));
     }
-    let past = Past::of(&shared.store.read(&id, 0).await?);
+    let past = SessionLog::of(&shared.store.read(&id, 0).await?);
     let texts = |wanted| {
         let waiting = past.waiting().into_iter().filter(|(lane, _)| *lane == wanted);
         waiting.map(|(_, message)| message.text()).collect()
     };
-    let queue = bodies::Queue { steering: texts(Lane::Steering), follow_up: texts(Lane::FollowUp) };
+    let queue = bodies::Queue {
+        steering: texts(QueueKind::Steering),
+        follow_up: texts(QueueKind::FollowUp),
+    };
     Ok(Json(Session { session, running: false, interrupted: past.run().is_some(), queue }))
 }
 
@@ -86,7 +97,8 @@ async fn delete(State(server): State<Server>, Id(id): Id) -> Result<StatusCode, 
 
 async fn messages(State(server): State<Server>, Id(id): Id) -> Result<Json<Messages>, ApiError> {
     let items = server.shared().store.read(&id, 0).await?;
-    let (messages, seq) = (Past::of(&items).messages(), Past::events(id, &items).len() as u64);
+    let (messages, seq) =
+        (SessionLog::of(&items).messages(), SessionLog::events(id, &items).len() as u64);
     Ok(Json(Messages { messages, seq }))
 }
 
@@ -143,9 +155,10 @@ async fn compact(
     JsonBody(how): JsonBody<Compact>,
 ) -> Result<Json<Compacted>, ApiError> {
     server.shared().drain.check()?;
-    let compactions =
-        with_session(&server, &id, Some(client), async |handle| handle.compact(how.instructions.as_deref()).await)
-            .await?;
+    let compactions = with_session(&server, &id, Some(client), async |handle| {
+        handle.compact(how.instructions.as_deref()).await
+    })
+    .await?;
     Ok(Json(Compacted { compactions }))
 }
 
@@ -160,15 +173,15 @@ async fn send(
     Ok((StatusCode::ACCEPTED, Json(Accepted { input })))
 }
 
-/// Does something with a session; what may begin a run takes one of those that the client may have. A session that turns
-/// out to be another process's now is let go.
+/// Does something with a session; what may begin a run takes one of those that the client may have.
+/// A session that turns out to be another process's now is let go.
 async fn with_session<T>(
     server: &Server,
     id: &str,
     runs_for: Option<Client>,
-    work: impl AsyncFnOnce(&AgentHandle) -> Result<T, loopwright::InputError>,
+    work: impl AsyncFnOnce(&AgentHandle) -> Result<T, loopwright_core::agent::InputError>,
 ) -> Result<T, ApiError> {
-    use loopwright::InputError::{Gone, Memory};
+    use loopwright_core::agent::InputError::{Gone, Memory};
     let live = &server.shared().live;
     let used = live.open(server, id).await?;
     let _begun = match runs_for {

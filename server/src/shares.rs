@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
-use loopwright::AgentHandle;
+use loopwright_core::AgentHandle;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -39,8 +39,8 @@ struct Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client(Option<IpAddr>);
 
-/// A run that is begun in a session: its place among the runs is given back when the session is at rest. Clones are of the
-/// same run.
+/// A run that is begun in a session: its place among the runs is given back when the session is at
+/// rest. Clones are of the same run.
 #[derive(Clone)]
 pub(crate) struct Begun(Option<Arc<Run>>);
 
@@ -51,7 +51,8 @@ pub(crate) struct Run {
     _share: Share,
 }
 
-/// Whether somebody waits for the session to be at rest: one task for each run, whatever else comes to it.
+/// Whether somebody waits for the session to be at rest: one task for each run, whatever else comes
+/// to it.
 #[derive(Default)]
 enum Waits {
     #[default]
@@ -151,7 +152,9 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let (Some(run), Ok(runtime)) = (self.0.take(), Handle::try_current()) else { return };
+        let (Some(run), Ok(runtime)) = (self.0.take(), Handle::try_current()) else {
+            return;
+        };
         let mut waits = run.waits();
         match *waits {
             Waits::One | Waits::Anew => *waits = Waits::Anew,
@@ -217,8 +220,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::testing::{Gate, Script, ScriptedModel};
-    use loopwright::{GenericAgent, InputEvent, RunContext};
+    use loopwright_core::event::InputEvent;
+    use loopwright_core::testing::{Gate, Script, ScriptedModel};
+    use loopwright_core::{GenericAgent, RunContext};
     use loopwright_patterns::PiPattern;
 
     use super::*;
@@ -228,7 +232,9 @@ mod tests {
     async fn one_task_waits_for_a_run_whatever_comes_to_it() {
         let gate = Gate::new();
         let model = ScriptedModel::new([Script::text("one"), Script::new().gate(&gate).say("two")]);
-        let agent = GenericAgent::builder(model.otherwise(Script::text("more")), PiPattern).build().unwrap();
+        let agent = GenericAgent::builder(model.otherwise(Script::text("more")), PiPattern)
+            .build()
+            .unwrap();
         let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
         let runs = Shares::default();
         let begun = Begun::new(handle.clone(), runs.begin(Client(None), &limits()).await.unwrap());
@@ -261,9 +267,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn runs_are_counted_by_client_and_given_back() {
         let (runs, limits) = (Shares::default(), limits());
-        let [a, b, c] = ["10.0.0.1", "2001:db8::1", "2001:db8::2"].map(|ip| Client::of(ip.parse().unwrap()));
+        let [a, b, c] =
+            ["10.0.0.1", "2001:db8::1", "2001:db8::2"].map(|ip| Client::of(ip.parse().unwrap()));
         assert_eq!(b, c, "one network");
-        let (first, second) = (runs.begin(a, &limits).await.unwrap(), runs.begin(a, &limits).await.unwrap());
+        let (first, second) =
+            (runs.begin(a, &limits).await.unwrap(), runs.begin(a, &limits).await.unwrap());
         assert!(runs.begin(a, &limits).await.is_err(), "two are its share");
         let third = runs.begin(b, &limits).await.unwrap();
         assert!(runs.begin(b, &limits).await.is_err(), "three are all");
@@ -276,8 +284,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_ends_at_this_moment_makes_room() {
-        let (runs, limits, client) = (Shares::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
-        let (first, _second) = (runs.begin(client, &limits).await.unwrap(), runs.begin(client, &limits).await.unwrap());
+        let (runs, limits, client) =
+            (Shares::default(), limits(), Client::of("10.0.0.1".parse().unwrap()));
+        let (first, _second) = (
+            runs.begin(client, &limits).await.unwrap(),
+            runs.begin(client, &limits).await.unwrap(),
+        );
         let (third, ()) = tokio::join!(runs.begin(client, &limits), async { drop(first) });
         assert!(third.is_ok());
     }

@@ -8,14 +8,16 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
-use loopwright::Envelope;
+use loopwright_core::event::Envelope;
 
 /// How long a stream is silent before it says that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Sends events to a client, each in a frame with its type, its JSON in one line, and its number if it has one of its own.
+/// Sends events to a client, each in a frame with its type, its JSON in one line, and its number if
+/// it has one of its own.
 ///
-/// It takes a session's [`EventStream`](loopwright::EventStream), or its [`public`](crate::ToPublic::public) form.
+/// It takes a session's [`EventStream`](loopwright_core::EventStream), or its
+/// [`public`](crate::ToPublic::public) form.
 pub fn sse<S>(events: S) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static>
 where
     S: Stream<Item = Arc<Envelope>> + Send + 'static,
@@ -27,14 +29,15 @@ where
 
 /// The response with these frames, which says now and then that it is there.
 pub(crate) fn alive(frames: impl Stream<Item = Event> + Send + 'static) -> Response {
-    let frames = Sse::new(frames.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    let frames =
+        Sse::new(frames.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     // A proxy that keeps text back would make one piece of what streams.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     ([unbuffered], frames).into_response()
 }
 
-/// Knows the number of the last event. Only those with a number of their own have an id: so a browser that reconnects names
-/// the last of them.
+/// Knows the number of the last event. Only those with a number of their own have an id: so a
+/// browser that reconnects names the last of them.
 #[derive(Default)]
 pub(crate) struct Numbering(pub(crate) u64);
 

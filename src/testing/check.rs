@@ -1,18 +1,20 @@
-//! Checks of requests, transcripts, events and logs: the rules that hold for every agent and pattern.
+//! Checks of requests, transcripts, events and logs: the rules that hold for every agent and
+//! pattern.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::event::{AgentEvent, Envelope, Role, Update};
-use crate::fold::Fold;
-use crate::item::Item;
-use crate::message::{Body, Message};
+use crate::log::entry::LogEntry;
+use crate::log::event::{AgentEvent, Envelope, Role};
+use crate::log::fold::Fold;
+use crate::message::{Message, MessageKind};
+use crate::model::Update;
 use crate::model::{ChatRequest, ToolChoice};
 use crate::testing::trace::line;
 
 /// Whether a provider would take the request: every call has its result directly after its message,
-/// in source order; no result without a call; something to answer at the end; tools with unique names,
-/// and no forced choice of a tool that is not offered.
+/// in source order; no result without a call; something to answer at the end; tools with unique
+/// names, and no forced choice of a tool that is not offered.
 pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     check_transcript(&request.messages)?;
     if let Some(message) = request.messages.iter().find(|m| !m.is_for_model()) {
@@ -29,7 +31,9 @@ pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     }
     match request.messages.last().map(|m| &m.body) {
         None => Err("the request has no messages".into()),
-        Some(Body::Assistant(_)) => Err("the request ends with the assistant: there is nothing to answer".into()),
+        Some(MessageKind::Assistant(_)) => {
+            Err("the request ends with the assistant: there is nothing to answer".into())
+        }
         Some(_) => Ok(()),
     }
 }
@@ -41,29 +45,34 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut rest = messages.iter();
     while let Some(message) = rest.next() {
         match &message.body {
-            Body::Assistant(reply) => {
+            MessageKind::Assistant(reply) => {
                 for call in reply.calls() {
                     if !ids.insert(&call.id) {
                         return Err(format!("two calls have the id {}", call.id));
                     }
                     match rest.next().map(|m| &m.body) {
-                        Some(Body::ToolResult(result)) if result.call == call.id => {}
+                        Some(MessageKind::ToolResult(result)) if result.call == call.id => {}
                         other => {
-                            return Err(format!("call {} is not followed by its result but by {other:?}", call.id));
+                            return Err(format!(
+                                "call {} is not followed by its result but by {other:?}",
+                                call.id
+                            ));
                         }
                     }
                 }
             }
-            Body::ToolResult(result) => return Err(format!("the result of {} has no call before it", result.call)),
-            Body::User(_) | Body::Custom(_) => {}
+            MessageKind::ToolResult(result) => {
+                return Err(format!("the result of {} has no call before it", result.call));
+            }
+            MessageKind::User(_) | MessageKind::Custom(_) => {}
         }
     }
     Ok(())
 }
 
 /// Whether events nest, their numbers have no gaps, every tool call that started ended, and deltas
-/// belong to messages that stream. For the events of a session from its first one, or from the start
-/// of a run on.
+/// belong to messages that stream. For the events of a session from its first one, or from the
+/// start of a run on.
 pub fn check_events(events: &[Arc<Envelope>]) -> Result<(), String> {
     let mut state = Nesting::default();
     for (at, event) in events.iter().enumerate() {
@@ -77,12 +86,12 @@ struct Nesting {
     seq: Option<u64>,
     run: bool,
     turn: bool,
-    message: Option<crate::MessageId>,
+    message: Option<crate::message::MessageId>,
     /// The message that streams was withdrawn: it may go on, or nothing of it comes.
     void: bool,
     text: HashMap<u32, String>,
-    tools: HashSet<crate::CallId>,
-    suspended: HashSet<crate::CallId>,
+    tools: HashSet<crate::message::CallId>,
+    suspended: HashSet<crate::message::CallId>,
 }
 
 impl Nesting {
@@ -93,9 +102,14 @@ impl Nesting {
         }
         self.seq = Some(envelope.seq);
         match &envelope.event {
-            AgentEvent::AgentStart { .. } => ensure(!std::mem::replace(&mut self.run, true), "a run in a run"),
+            AgentEvent::AgentStart { .. } => {
+                ensure(!std::mem::replace(&mut self.run, true), "a run in a run")
+            }
             AgentEvent::AgentEnd(_) => {
-                ensure(!self.turn && (self.message.is_none() || self.void), "the run ends with something open")?;
+                ensure(
+                    !self.turn && (self.message.is_none() || self.void),
+                    "the run ends with something open",
+                )?;
                 self.message = None;
                 ensure(self.tools.is_empty(), "the run ends while tools run")?;
                 self.run = false;
@@ -104,7 +118,9 @@ impl Nesting {
             AgentEvent::TurnStart { .. } => {
                 ensure(self.run && !std::mem::replace(&mut self.turn, true), "a turn out of place")
             }
-            AgentEvent::TurnEnd { .. } => ensure(std::mem::take(&mut self.turn), "a turn ends that had not begun"),
+            AgentEvent::TurnEnd { .. } => {
+                ensure(std::mem::take(&mut self.turn), "a turn ends that had not begun")
+            }
             AgentEvent::MessageStart { message_id, .. } => {
                 ensure(self.turn, "a message outside of a turn")?;
                 let free = self.message.is_none() || self.void;
@@ -113,16 +129,24 @@ impl Nesting {
                 ensure(free, "a message in a message")
             }
             AgentEvent::MessageUpdate { message_id, update } => {
-                ensure(self.message == Some(*message_id), "a delta of a message that does not stream")?;
+                ensure(
+                    self.message == Some(*message_id),
+                    "a delta of a message that does not stream",
+                )?;
                 match update {
                     Update::Withdrawn => self.withdraw(true),
-                    Update::Text { block, delta } => self.text.entry(*block).or_default().push_str(delta),
+                    Update::Text { block, delta } => {
+                        self.text.entry(*block).or_default().push_str(delta)
+                    }
                     _ => {}
                 }
                 Ok(())
             }
             AgentEvent::MessageEnd { message } => {
-                ensure(self.message.take() == Some(message.id), "a message ends that had not begun")?;
+                ensure(
+                    self.message.take() == Some(message.id),
+                    "a message ends that had not begun",
+                )?;
                 let said: usize = self.text.values().map(String::len).sum();
                 ensure(
                     message.role() != Role::Assistant || said == message.text().len(),
@@ -135,10 +159,12 @@ impl Nesting {
             AgentEvent::ToolExecutionUpdate { call, .. } => {
                 ensure(self.tools.contains(call), "an update of a call that does not run")
             }
-            AgentEvent::ToolExecutionEnd { call, .. } => {
-                ensure(self.tools.remove(call) || self.suspended.remove(call), "a call ends that had not started")
-            }
-            // A call that had started and suspended goes on with the answer, perhaps in another run.
+            AgentEvent::ToolExecutionEnd { call, .. } => ensure(
+                self.tools.remove(call) || self.suspended.remove(call),
+                "a call ends that had not started",
+            ),
+            // A call that had started and suspended goes on with the answer, perhaps in another
+            // run.
             AgentEvent::ExternalAction(action) => {
                 self.suspended.extend(self.tools.take(&action.call));
                 Ok(())
@@ -148,10 +174,15 @@ impl Nesting {
                 Ok(())
             }
             AgentEvent::Compaction(_) => {
-                ensure(self.run && (self.message.is_none() || self.void), "a compaction out of place")?;
+                ensure(
+                    self.run && (self.message.is_none() || self.void),
+                    "a compaction out of place",
+                )?;
                 ensure(self.tools.is_empty(), "a compaction while tools run")
             }
-            AgentEvent::QueueUpdate { .. } | AgentEvent::Custom { .. } | AgentEvent::Reset => Ok(()),
+            AgentEvent::QueueUpdate { .. } | AgentEvent::Custom { .. } | AgentEvent::Reset => {
+                Ok(())
+            }
         }
     }
 
@@ -167,26 +198,30 @@ pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
 }
 
 /// Whether a log keeps its rules: runs do not nest and end once, no message is delivered twice or
-/// after it was taken back, every call has at most one result, nothing is asked while a batch is open,
-/// no call is compacted without its results.
-pub fn check_log(items: &[Item]) -> Result<(), String> {
+/// after it was taken back, every call has at most one result, nothing is asked while a batch is
+/// open, no call is compacted without its results.
+pub fn check_log(items: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut waiting, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
     for (at, item) in items.iter().enumerate() {
         let fine = match item {
-            Item::RunStarted { run: new, .. } => run.replace(*new).is_none(),
-            Item::RunEnded { run: old, handed_back, .. } => {
+            LogEntry::RunStarted { run: new, .. } => run.replace(*new).is_none(),
+            LogEntry::RunEnded { run: old, handed_back, .. } => {
                 handed_back.iter().all(|input| waiting.remove(input)) && run.take() == Some(*old)
             }
-            Item::Queued { input, .. } => waiting.insert(input),
-            Item::Delivered { input } => waiting.remove(input) && fold.batch.is_none(),
-            Item::Withdrawn { inputs } => inputs.iter().all(|input| waiting.remove(input)),
-            Item::RequestStarted { .. } | Item::Replied { .. } | Item::Remembered { .. } => fold.batch.is_none(),
-            Item::Compacted { first, last, .. } => {
+            LogEntry::Queued { input, .. } => waiting.insert(input),
+            LogEntry::Delivered { input } => waiting.remove(input) && fold.batch.is_none(),
+            LogEntry::Withdrawn { inputs } => inputs.iter().all(|input| waiting.remove(input)),
+            LogEntry::RequestStarted { .. }
+            | LogEntry::Replied { .. }
+            | LogEntry::Remembered { .. } => fold.batch.is_none(),
+            LogEntry::Compacted { first, last, .. } => {
                 run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
             }
-            Item::CallFinished { result } => result.as_tool_result().is_some_and(|r| finished.insert(&r.call)),
-            Item::Reset => {
+            LogEntry::CallFinished { result } => {
+                result.as_tool_result().is_some_and(|r| finished.insert(&r.call))
+            }
+            LogEntry::Reset => {
                 waiting.clear();
                 true
             }
@@ -199,7 +234,7 @@ pub fn check_log(items: &[Item]) -> Result<(), String> {
 }
 
 /// The messages of the conversation that a log tells of.
-pub fn replay_messages(items: &[Item]) -> Vec<Arc<Message>> {
+pub fn replay_messages(items: &[LogEntry]) -> Vec<Arc<Message>> {
     let mut fold = Fold::default();
     items.iter().for_each(|item| fold.apply(item, &mut |_| {}));
     fold.history.to_vec()

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::error::{MemoryError, Need, ToolError};
-use crate::item::Item;
-use crate::memory::Memory;
+use crate::error::{ActionRequest, MemoryError, ToolError};
+use crate::log::entry::LogEntry;
+use crate::log::memory::Memory;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// Something that waits until a test says go. Clones are the same gate.
@@ -28,10 +28,12 @@ impl Gate {
     pub fn new() -> Self {
         Self::default()
     }
+
     /// Lets through who waits and who comes.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
+
     /// Waits until it is open.
     pub async fn wait(&self) {
         let _ = self.0.subscribe().wait_for(|open| *open).await;
@@ -50,11 +52,13 @@ impl FaultyMemory {
     pub fn new(inner: impl Memory + 'static) -> Self {
         FaultyMemory { inner: Arc::new(inner), full_after: None, slow: Duration::ZERO }
     }
+
     /// Appends fail that would make the log longer than this many items.
     pub fn full_after(mut self, items: u64) -> Self {
         self.full_after = Some(items);
         self
     }
+
     /// Each append takes this long; as with a real store it goes on even if nobody waits for it.
     pub fn slow(mut self, time: Duration) -> Self {
         self.slow = time;
@@ -64,7 +68,7 @@ impl FaultyMemory {
 
 #[async_trait]
 impl Memory for FaultyMemory {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         if self.full_after.is_some_and(|most| at + items.len() as u64 > most) {
             return Err(MemoryError::Failed("the disk is full".into()));
         }
@@ -78,7 +82,8 @@ impl Memory for FaultyMemory {
         });
         write.await.unwrap_or_else(|e| Err(MemoryError::Failed(e.to_string())))
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.inner.load(from).await
     }
 }
@@ -100,69 +105,82 @@ enum Act {
     Panic,
     Fail(String),
     Chatter(usize, Duration),
-    Suspend(Need),
+    Suspend(ActionRequest),
 }
 
 impl TestTool {
     /// A read-only tool that answers at once.
     pub fn new(name: &str) -> Self {
-        let spec = ToolSpec::with_schema(name, "A tool of a test.", json!({"type": "object"})).effect(Effect::ReadOnly);
+        let spec = ToolSpec::with_schema(name, "A tool of a test.", json!({"type": "object"}))
+            .effect(Effect::ReadOnly);
         let done = ToolOutput::text(format!("{name} done"));
         TestTool { spec: Arc::new(spec), act: Act::Answer(done), ran: Arc::default() }
     }
+
     /// With any change to its spec.
     pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = Arc::new(change((*self.spec).clone()));
         self
     }
+
     /// With this effect: one that is not read-only asks for confirmation.
     pub fn effect(self, effect: Effect) -> Self {
         self.spec(|spec| spec.effect(effect))
     }
+
     /// Answers this.
     pub fn answers(mut self, output: impl Into<ToolOutput>) -> Self {
         self.act = Act::Answer(output.into());
         self
     }
+
     /// Takes this long, and heeds a cancellation.
     pub fn takes(mut self, time: Duration) -> Self {
         self.act = Act::Take { time, heeds_cancel: true };
         self
     }
+
     /// Takes this long, whatever anybody says.
     pub fn takes_stubbornly(mut self, time: Duration) -> Self {
         self.act = Act::Take { time, heeds_cancel: false };
         self
     }
+
     /// Waits for the gate.
     pub fn waits(mut self, gate: &Gate) -> Self {
         self.act = Act::Gate(gate.clone());
         self
     }
+
     /// Never ends and heeds nothing.
     pub fn hangs(self) -> Self {
         self.takes_stubbornly(Duration::from_secs(1 << 32))
     }
+
     /// Panics.
     pub fn panics(mut self) -> Self {
         self.act = Act::Panic;
         self
     }
+
     /// Fails with this text.
     pub fn fails(mut self, why: &str) -> Self {
         self.act = Act::Fail(why.into());
         self
     }
+
     /// Sends so many updates, each after a pause.
     pub fn chatters(mut self, updates: usize, pause: Duration) -> Self {
         self.act = Act::Chatter(updates, pause);
         self
     }
+
     /// Suspends until it is answered; then its text is the answer.
     pub fn suspends(mut self, kind: &str) -> Self {
-        self.act = Act::Suspend(Need { kind: kind.into(), data: Value::Null });
+        self.act = Act::Suspend(ActionRequest { kind: kind.into(), data: Value::Null });
         self
     }
+
     /// How often it ran.
     pub fn ran(&self) -> usize {
         self.ran.load(Ordering::SeqCst)
@@ -174,6 +192,7 @@ impl Tool for TestTool {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
+
     async fn call(&self, _: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         let done = || ToolOutput::text(format!("{} done", self.spec.name));
         match (&self.act, cx.answer()) {

@@ -1,4 +1,5 @@
-//! [`Replay`]: a session's log as a fixture. It answers models and tools from the log and shows the first difference.
+//! [`Replay`]: a session's log as a fixture. It answers models and tools from the log and shows the
+//! first difference.
 
 mod actors;
 mod compaction;
@@ -16,8 +17,8 @@ use tokio::sync::Mutex;
 pub use difference::Difference;
 
 use crate::agent::{GenericAgent, RunContext};
-use crate::compact::Compact;
-use crate::item::Item;
+use crate::log::compaction::CompactionPolicy;
+use crate::log::entry::LogEntry;
 use crate::model::ChatModel;
 use crate::tool::Tool;
 use actors::{Actor, Kept, StandIn};
@@ -25,13 +26,16 @@ use compaction::AsLogged;
 use progress::{Against, Sent};
 use stage::{Stage, Status};
 
-/// A session's log as a fixture: it answers models and tools from the log, says again what was said to the agent, each
-/// at the place at which the log has it, and shows the first request that differs.
+/// A session's log as a fixture: it answers models and tools from the log, says again what was said
+/// to the agent, each at the place at which the log has it, and shows the first request that
+/// differs.
 ///
-/// So a log of production is a test: change a pattern, a hook, a tool list, and see where the agent behaves otherwise.
+/// So a log of production is a test: change a pattern, a hook, a tool list, and see where the agent
+/// behaves otherwise.
 ///
 /// ```
-/// # use loopwright::*;
+/// # use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
+/// # use loopwright_core::message::{MessageId, UserMessage};
 /// # struct Once;
 /// # #[async_trait::async_trait]
 /// # impl BehaviorPattern for Once {
@@ -41,7 +45,7 @@ use stage::{Stage, Status};
 /// #         Ok(StepEnd::Done)
 /// #     }
 /// # }
-/// use loopwright::testing::Replay;
+/// use loopwright_core::testing::Replay;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let log = r#"
@@ -71,28 +75,33 @@ use stage::{Stage, Status};
 ///
 /// # What a log does not have
 ///
-/// - System prompts, and what `transform_context`, `convert_to_llm` and [`Ask`](crate::Ask) make of a request: the log has
-///   the conversation before them. [`Replay::run`] compares with that conversation; [`Replay::compare`] compares what two
-///   agents send, in full. What an aside was sent is in no log either: `run` knows only that it was asked.
-/// - Schemas of tools. [`Replay::tools`] take any object. Where calls were refused before they ran, as the model's
-///   arguments did not fit, give the agent a [`Replay::stand_in`] of each of its tools instead.
-/// - What a hook was given. A log has replies after `on_text_part` and results after `after_tool_call`, and the hooks of
-///   the agent see these once more.
-/// - The whole of a result that was too long: it is shortened once more, unless the agent's limit is a little higher.
-/// - Extensions of inputs, time and chance; progress of tools; how long anything took. A budget of time never ends a
-///   run here.
-/// - What a summary was asked for with, why it was not even asked for (the limits of the agent have to be the same), and
-///   that somebody asked for a compaction that came to nothing, unless its summary failed in a run and
-///   [`Replay::compaction`] compacts. Why a request failed that the pattern, and not its run, came to terms with.
+/// - System prompts, and what `transform_context`, `convert_to_llm` and [`Ask`](crate::Ask) make of
+///   a request: the log has the conversation before them. [`Replay::run`] compares with that
+///   conversation; [`Replay::compare`] compares what two agents send, in full. What an aside was
+///   sent is in no log either: `run` knows only that it was asked.
+/// - Schemas of tools. [`Replay::tools`] take any object. Where calls were refused before they ran,
+///   as the model's arguments did not fit, give the agent a [`Replay::stand_in`] of each of its
+///   tools instead.
+/// - What a hook was given. A log has replies after `on_text_part` and results after
+///   `after_tool_call`, and the hooks of the agent see these once more.
+/// - The whole of a result that was too long: it is shortened once more, unless the agent's limit
+///   is a little higher.
+/// - Extensions of inputs, time and chance; progress of tools; how long anything took. A budget of
+///   time never ends a run here.
+/// - What a summary was asked for with, why it was not even asked for (the limits of the agent have
+///   to be the same), and that somebody asked for a compaction that came to nothing, unless its
+///   summary failed in a run and [`Replay::compaction`] compacts. Why a request failed that the
+///   pattern, and not its run, came to terms with.
 /// - The windows of models: see [`Replay::window`].
-/// - When precisely a message came. It is said directly after the item that it follows in the log (to a model or a tool
-///   that works, once all of it was said or begun), which is early: a message that came in the instant between two verbs
-///   of a pattern may be heard by the first of them.
+/// - When precisely a message came. It is said directly after the item that it follows in the log
+///   (to a model or a tool that works, once all of it was said or begun), which is early: a message
+///   that came in the instant between two verbs of a pattern may be heard by the first of them.
 ///
 /// # Several processes
 ///
-/// Where the log says that a process opened the session, the replay opens it too, over the log as it was then: so runs that
-/// a crash cut off, and what a later process did about them, are replayed as they were. A fork is such a place.
+/// Where the log says that a process opened the session, the replay opens it too, over the log as
+/// it was then: so runs that a crash cut off, and what a later process did about them, are replayed
+/// as they were. A fork is such a place.
 pub struct Replay {
     stage: Arc<Stage>,
     patience: Duration,
@@ -102,13 +111,14 @@ pub struct Replay {
 
 impl Replay {
     /// Of these items, from a log's first one on.
-    pub fn from_items(items: impl IntoIterator<Item = Item>) -> Self {
+    pub fn from_items(items: impl IntoIterator<Item = LogEntry>) -> Self {
         let stage = Arc::new(Stage::new(items.into_iter().collect()));
         Replay { stage, patience: Duration::from_secs(10), window: None, alone: Mutex::new(()) }
     }
 
-    /// Of a log as text, one [`Item`] as JSON a line. Empty lines are skipped, and so is a first line that is an object with
-    /// the key `loopwright`, the header of an export. The error names the line that is no item, counted from one.
+    /// Of a log as text, one [`LogEntry`] as JSON a line. Empty lines are skipped, and so is a
+    /// first line that is an object with the key `loopwright`, the header of an export. The error
+    /// names the line that is no item, counted from one.
     pub fn from_jsonl(text: &str) -> Result<Self, String> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let mut items = Vec::new();
@@ -118,20 +128,22 @@ impl Replay {
                 continue;
             }
             let item = serde_json::from_str(line);
-            items.push(item.map_err(|why| format!("line {} is not an item of a session's log: {why}", at + 1))?);
+            items.push(item.map_err(|why| {
+                format!("line {} is not an item of a session's log: {why}", at + 1)
+            })?);
         }
         Ok(Self::from_items(items))
     }
 
-    /// How long nothing at all may happen before the replay is given up; ten seconds by default. Under tokio's paused time
-    /// nobody waits for that.
+    /// How long nothing at all may happen before the replay is given up; ten seconds by default.
+    /// Under tokio's paused time nobody waits for that.
     pub fn patience(mut self, time: Duration) -> Self {
         self.patience = time;
         self
     }
 
-    /// The context window, in tokens, of the models that are made from here on: for a policy of compaction other than
-    /// [`Replay::compaction`], as no log has it.
+    /// The context window, in tokens, of the models that are made from here on: for a policy of
+    /// compaction other than [`Replay::compaction`], as no log has it.
     pub fn window(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
         self
@@ -147,37 +159,47 @@ impl Replay {
         Actor::new(self.stage.clone(), id.into(), self.window)
     }
 
-    /// A tool for each name that the log tells of, which takes any object and gives the log's results by call id. The same
-    /// calls wait for a confirmation, or suspend, as in the log.
+    /// A tool for each name that the log tells of, which takes any object and gives the log's
+    /// results by call id. The same calls wait for a confirmation, or suspend, as in the log.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let specs = known::tools(&self.stage.log);
-        let stand_in = |spec| Arc::new(StandIn::new(self.stage.clone(), Arc::new(spec))) as Arc<dyn Tool>;
+        let stand_in =
+            |spec| Arc::new(StandIn::new(self.stage.clone(), Arc::new(spec))) as Arc<dyn Tool>;
         specs.into_iter().map(stand_in).collect()
     }
 
-    /// A tool like this one, with its schema and rules, that gives the log's results instead of doing anything.
+    /// A tool like this one, with its schema and rules, that gives the log's results instead of
+    /// doing anything.
     pub fn stand_in(&self, tool: &dyn Tool) -> impl Tool + use<> {
         StandIn::new(self.stage.clone(), tool.spec().clone())
     }
 
-    /// A policy that compacts where the log does, and into what the log has. An agent that follows a log with compactions
-    /// needs one: this, or the one that is to be tried, which then is a difference where it does otherwise.
-    pub fn compaction(&self) -> impl Compact + use<> {
+    /// A policy that compacts where the log does, and into what the log has. An agent that follows
+    /// a log with compactions needs one: this, or the one that is to be tried, which then is a
+    /// difference where it does otherwise.
+    pub fn compaction(&self) -> impl CompactionPolicy + use<> {
         AsLogged::new(self.stage.clone())
     }
 
-    /// Drives an agent, made with [`Replay::model`] and [`Replay::tools`], through the log in a session in RAM.
+    /// Drives an agent, made with [`Replay::model`] and [`Replay::tools`], through the log in a
+    /// session in RAM.
     ///
-    /// The error is the first request that is not as the log has it, that the log does not have, or that never came; where
-    /// all requests are the same, the first item that differs, whatever the times.
+    /// The error is the first request that is not as the log has it, that the log does not have, or
+    /// that never came; where all requests are the same, the first item that differs, whatever the
+    /// times.
     pub async fn run(&self, agent: &GenericAgent) -> Result<(), Difference> {
         self.play(agent, Against::Log).await.map(drop)
     }
 
-    /// Drives two agents through the log, one after the other, and compares what each sends to its models: the system
-    /// prompt, messages, tools and everything else. The error is the first request of `after` that is not as `before` sent
-    /// it, or says where one of them does not follow the log.
-    pub async fn compare(&self, before: &GenericAgent, after: &GenericAgent) -> Result<(), Difference> {
+    /// Drives two agents through the log, one after the other, and compares what each sends to its
+    /// models: the system prompt, messages, tools and everything else. The error is the first
+    /// request of `after` that is not as `before` sent it, or says where one of them does not
+    /// follow the log.
+    pub async fn compare(
+        &self,
+        before: &GenericAgent,
+        after: &GenericAgent,
+    ) -> Result<(), Difference> {
         let sent = self.play(before, Against::Nothing).await?;
         self.play(after, Against::Sent(sent)).await.map(drop)
     }

@@ -38,14 +38,19 @@ impl Script {
     pub fn new() -> Self {
         Self::default()
     }
+
     /// A reply of this text.
     pub fn text(text: &str) -> Self {
         Self::new().say(text)
     }
+
     /// A reply that makes these calls: id, name, arguments.
     pub fn calls<'a>(calls: impl IntoIterator<Item = (&'a str, &'a str, Value)>) -> Self {
-        calls.into_iter().fold(Self::new(), |script, (id, name, args)| script.call(id, name, &args.to_string()))
+        calls
+            .into_iter()
+            .fold(Self::new(), |script, (id, name, args)| script.call(id, name, &args.to_string()))
     }
+
     /// A request that fails.
     pub fn error(kind: ModelErrorKind, message: &str) -> Self {
         Self::new().fail(kind, message)
@@ -55,8 +60,13 @@ impl Script {
     pub fn say(self, text: &str) -> Self {
         self.block(BlockKind::Text, [text.to_owned()], None)
     }
+
     /// Text in a block of many deltas, each after a pause.
-    pub fn stream(mut self, deltas: impl IntoIterator<Item = impl Into<String>>, pause: Duration) -> Self {
+    pub fn stream(
+        mut self,
+        deltas: impl IntoIterator<Item = impl Into<String>>,
+        pause: Duration,
+    ) -> Self {
         let block = self.blocks;
         self.blocks += 1;
         self.push(ModelEvent::BlockStart { block, kind: BlockKind::Text });
@@ -67,16 +77,19 @@ impl Script {
         self.push(ModelEvent::BlockEnd { block, signature: None });
         self
     }
+
     /// Thinking, signed or not.
     pub fn think(self, text: &str, signature: Option<&str>) -> Self {
         self.block(BlockKind::Thinking, [text.to_owned()], signature)
     }
+
     /// A call with raw arguments, in two fragments.
     pub fn call(self, id: &str, name: &str, raw: &str) -> Self {
         let half = raw.floor_char_boundary(raw.len() / 2);
         let fragments = [raw[..half].to_owned(), raw[half..].to_owned()];
         self.block(BlockKind::ToolCall { id: id.into(), name: name.into() }, fragments, None)
     }
+
     /// Waits.
     pub fn wait(mut self, time: Duration) -> Self {
         if !time.is_zero() {
@@ -84,41 +97,49 @@ impl Script {
         }
         self
     }
+
     /// Waits until the gate opens.
     pub fn gate(mut self, gate: &Gate) -> Self {
         self.beats.push(Beat::Gate(gate.clone()));
         self
     }
+
     /// Any event.
     pub fn event(mut self, event: ModelEvent) -> Self {
         self.push(event);
         self
     }
+
     /// The attempt is withdrawn: what was said so far is void.
     pub fn withdraw(self) -> Self {
         self.event(ModelEvent::Withdrawn)
     }
+
     /// Ends for this reason.
     pub fn stop(mut self, stop: StopReason) -> Self {
         self.stop = Some(stop);
         self
     }
+
     /// Reports these tokens.
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
+
     /// Fails here.
     pub fn fail(mut self, kind: ModelErrorKind, message: &str) -> Self {
         self.push(ModelEvent::Error(ModelError::new(kind, message)));
         self.open = true;
         self
     }
+
     /// The connection is cut here: the stream ends without a word.
     pub fn cut(mut self) -> Self {
         self.open = true;
         self
     }
+
     /// The connection is cut after so many events.
     pub fn cut_after(mut self, events: usize) -> Self {
         let mut left = events;
@@ -130,21 +151,29 @@ impl Script {
         });
         self.cut()
     }
+
     /// Nothing comes any more.
     pub fn hang(mut self) -> Self {
         self.beats.push(Beat::Hang);
         self.cut()
     }
+
     /// How many events it has, the last one not counted.
     pub fn len(&self) -> usize {
         self.beats.iter().filter(|beat| matches!(beat, Beat::Say(_))).count()
     }
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn block(mut self, kind: BlockKind, deltas: impl IntoIterator<Item = String>, signature: Option<&str>) -> Self {
+    fn block(
+        mut self,
+        kind: BlockKind,
+        deltas: impl IntoIterator<Item = String>,
+        signature: Option<&str>,
+    ) -> Self {
         let block = self.blocks;
         self.blocks += 1;
         if matches!(kind, BlockKind::ToolCall { .. }) {
@@ -203,42 +232,54 @@ impl ScriptedModel {
     /// A model with these replies. When they are used up it fails.
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
         let shared = Shared { scripts: replies.into_iter().collect(), ..Shared::default() };
-        ScriptedModel { info: ModelInfo::new("test/scripted"), shared: Arc::new(Mutex::new(shared)) }
+        ScriptedModel {
+            info: ModelInfo::new("test/scripted"),
+            shared: Arc::new(Mutex::new(shared)),
+        }
     }
+
     /// With this information: a name, prices.
     pub fn info(mut self, info: ModelInfo) -> Self {
         self.info = info;
         self
     }
+
     /// Does not keep its requests, so that long sessions stay small.
     pub fn forgetful(self) -> Self {
         self.shared().forgetful = true;
         self
     }
+
     /// Plays this when its replies are used up, instead of failing.
     pub fn otherwise(self, script: Script) -> Self {
         self.shared().otherwise = Some(script);
         self
     }
+
     /// One more reply at the end.
     pub fn push(&self, script: Script) {
         self.shared().scripts.push_back(script);
     }
+
     /// The requests so far, but for those that were refused.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.shared().requests.clone()
     }
+
     /// Why requests were refused.
     pub fn refused(&self) -> Vec<String> {
         self.shared().refused.clone()
     }
+
     /// Whether it was asked for more replies than it has.
     pub(super) fn ran_out(&self) -> bool {
         self.shared().ran_out
     }
+
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
     fn next(&self, request: ChatRequest) -> Result<Script, String> {
         let mut shared = self.shared();
         if let Err(why) = check_request(&request) {
@@ -258,6 +299,7 @@ impl ChatModel for ScriptedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         match self.next(request) {
             Ok(script) => script.play(),

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::event::{AgentEvent, Envelope, Update};
-use crate::message::{Body, Message, Part};
+use crate::log::event::{AgentEvent, Envelope};
+use crate::message::{ContentPart, Message, MessageKind};
+use crate::model::Update;
 
 /// Events as text, a line each; deltas of a message are joined into one line.
 pub fn trace(events: &[Arc<Envelope>]) -> String {
@@ -12,11 +13,16 @@ pub fn trace(events: &[Arc<Envelope>]) -> String {
     let mut streaming = None;
     for event in events {
         if let AgentEvent::MessageUpdate { message_id, update } = &event.event
-            && let Update::Text { block, delta } | Update::Thinking { block, delta } | Update::ToolCall { block, delta } =
-                update
+            && let Update::Text { block, delta }
+            | Update::Thinking { block, delta }
+            | Update::ToolCall { block, delta } = update
         {
             if streaming != Some((*message_id, *block)) {
-                let _ = write!(out, "{}  {message_id}/{block}: ", if streaming.is_some() { "\n" } else { "" });
+                let _ = write!(
+                    out,
+                    "{}  {message_id}/{block}: ",
+                    if streaming.is_some() { "\n" } else { "" }
+                );
             }
             streaming = Some((*message_id, *block));
             out.push_str(delta);
@@ -34,27 +40,41 @@ fn describe(event: &AgentEvent) -> String {
     match event {
         AgentEvent::AgentStart { cause } => format!("agent_start {cause:?}"),
         AgentEvent::TurnStart { turn } => format!("turn_start {turn}"),
-        AgentEvent::MessageStart { message_id, role } => format!("message_start {message_id} {role:?}"),
-        AgentEvent::MessageUpdate { message_id, update } => format!("message_update {message_id} {update:?}"),
-        AgentEvent::MessageEnd { message } => format!("message_end {} {}", message.id, line(message)),
+        AgentEvent::MessageStart { message_id, role } => {
+            format!("message_start {message_id} {role:?}")
+        }
+        AgentEvent::MessageUpdate { message_id, update } => {
+            format!("message_update {message_id} {update:?}")
+        }
+        AgentEvent::MessageEnd { message } => {
+            format!("message_end {} {}", message.id, line(message))
+        }
         AgentEvent::ToolExecutionStart { call, name, arguments } => {
             format!("tool_execution_start {call} {name} {arguments}")
         }
-        AgentEvent::ToolExecutionUpdate { call, update } => format!("tool_execution_update {call} {update:?}"),
-        AgentEvent::ToolExecutionEnd { call, status, .. } => format!("tool_execution_end {call} {status:?}"),
+        AgentEvent::ToolExecutionUpdate { call, update } => {
+            format!("tool_execution_update {call} {update:?}")
+        }
+        AgentEvent::ToolExecutionEnd { call, status, .. } => {
+            format!("tool_execution_end {call} {status:?}")
+        }
         AgentEvent::ExternalAction(action) => {
             format!("external_action {} {} {}", action.call, action.name, action.arguments)
         }
         AgentEvent::ExternalActionEnd { call, decision, .. } => {
             format!("external_action_end {call} {}", decision.name())
         }
-        AgentEvent::QueueUpdate { steering, follow_up } => format!("queue_update {steering:?} {follow_up:?}"),
+        AgentEvent::QueueUpdate { steering, follow_up } => {
+            format!("queue_update {steering:?} {follow_up:?}")
+        }
         AgentEvent::Compaction(done) => {
             let how = if done.summarised { "summarised" } else { "left out" };
             format!("compaction {}..{} {how} {}", done.first, done.last, done.message.id)
         }
         AgentEvent::Custom { kind, data } => format!("custom {kind} {data}"),
-        AgentEvent::TurnEnd { turn, tool_results, .. } => format!("turn_end {turn} {}", tool_results.len()),
+        AgentEvent::TurnEnd { turn, tool_results, .. } => {
+            format!("turn_end {turn} {}", tool_results.len())
+        }
         AgentEvent::Reset => "reset".into(),
         AgentEvent::AgentEnd(outcome) => format!(
             "agent_end {:?}{}",
@@ -67,19 +87,19 @@ fn describe(event: &AgentEvent) -> String {
 /// A message as a line: `U:text`, `A:text[calls]/Stop`, `R:call/Status` or `C:kind`.
 pub(crate) fn line(message: &Message) -> String {
     match &message.body {
-        Body::User(m) => format!("U:{}", m.text()),
-        Body::Assistant(m) => {
+        MessageKind::User(m) => format!("U:{}", m.text()),
+        MessageKind::Assistant(m) => {
             let mut out = String::from("A:");
             for part in &m.parts {
                 match part {
-                    Part::Text { text, .. } => out.push_str(text),
-                    Part::Thinking { text, .. } => drop(write!(out, "<{text}>")),
-                    Part::ToolCall(call) => drop(write!(out, "[{}]", call.id)),
+                    ContentPart::Text { text, .. } => out.push_str(text),
+                    ContentPart::Thinking { text, .. } => drop(write!(out, "<{text}>")),
+                    ContentPart::ToolCall(call) => drop(write!(out, "[{}]", call.id)),
                 }
             }
             format!("{out}/{:?}", m.stop)
         }
-        Body::ToolResult(m) => format!("R:{}/{:?}", m.call, m.status),
-        Body::Custom(m) => format!("C:{}", m.kind),
+        MessageKind::ToolResult(m) => format!("R:{}/{:?}", m.call, m.status),
+        MessageKind::Custom(m) => format!("C:{}", m.kind),
     }
 }

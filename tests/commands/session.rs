@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{
-    AgentEvent, AgentHandle, Decision, EndKind, EventStream, GenericAgent, ResultStatus, RunContext, ToolResult,
-};
+use loopwright_core::event::{Decision, RunStatus};
+use loopwright_core::message::{ResultStatus, ToolResult};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Commands, Workspace, coding_tools_with};
 use serde_json::Value;
@@ -32,23 +32,35 @@ impl Session {
         Session { handle, model, events, asked: Vec::new() }
     }
 
-    /// The model makes these calls, one a turn, and then says that it is done; the user approves each.
+    /// The model makes these calls, one a turn, and then says that it is done; the user approves
+    /// each.
     pub(crate) async fn works(&mut self, calls: &[(&str, Value)]) -> Vec<ToolResult> {
         let before = self.results().await.len();
         for (n, (tool, arguments)) in calls.iter().enumerate() {
-            self.model.push(Script::calls([(format!("{before}-{n}").as_str(), *tool, arguments.clone())]));
+            self.model.push(Script::calls([(
+                format!("{before}-{n}").as_str(),
+                *tool,
+                arguments.clone(),
+            )]));
         }
         self.model.push(Script::text("Done."));
         let mut outcome = self.handle.prompt("Go on.").await.unwrap().end;
-        while outcome == EndKind::AwaitingAction {
+        while outcome == RunStatus::AwaitingAction {
             for action in self.handle.pending().await.unwrap() {
                 self.asked.push((*action.name).into());
-                self.handle.answer(&action, Decision::Approve).await.unwrap();
+                self.handle
+                    .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
+                    .await
+                    .unwrap();
             }
             self.handle.wait_for_idle().await;
-            outcome = if self.handle.pending().await.unwrap().is_empty() { EndKind::Done } else { outcome };
+            outcome = if self.handle.pending().await.unwrap().is_empty() {
+                RunStatus::Done
+            } else {
+                outcome
+            };
         }
-        assert_eq!(outcome, EndKind::Done, "{:?}", self.model.refused());
+        assert_eq!(outcome, RunStatus::Done, "{:?}", self.model.refused());
         let state = self.handle.state().await.unwrap();
         assert_eq!(state.messages.last().unwrap().text(), "Done.");
         self.results().await.split_off(before)
@@ -63,7 +75,10 @@ impl Session {
     pub(crate) fn streamed(&mut self) -> String {
         let mut text = String::new();
         while let Some(event) = self.events.try_next() {
-            if let AgentEvent::ToolExecutionUpdate { update: loopwright::ToolUpdate::Output(output), .. } = &event.event
+            if let AgentEvent::ToolExecutionUpdate {
+                update: loopwright_core::tool::ToolUpdate::Output(output),
+                ..
+            } = &event.event
             {
                 text.push_str(output);
             }

@@ -1,10 +1,11 @@
-//! Commands that mean no good: each ends in time, leaves no process and little memory, and the session goes on.
+//! Commands that mean no good: each ends in time, leaves no process and little memory, and the
+//! session goes on.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loopwright::{ResultStatus, ToolResult};
+use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_tools::Commands;
 use serde_json::json;
 
@@ -48,7 +49,8 @@ impl Place {
         Place { dir, session }
     }
 
-    /// Runs it and sees that it ends in time, with nothing left that has the marker, and the session answers.
+    /// Runs it and sees that it ends in time, with nothing left that has the marker, and the
+    /// session answers.
     async fn run(&mut self, command: &str, seconds: u64, marker: &str) -> ToolResult {
         let start = Instant::now();
         let call = ("execute_command", json!({ "command": command, "timeout": seconds }));
@@ -57,24 +59,34 @@ impl Place {
         assert_eq!(alive(marker), 0, "{command}");
         assert!(took < Duration::from_secs(seconds) + BEYOND, "{took:?}: {command}");
         eprintln!("{took:>10.2?}  {}", result.text().lines().next().unwrap_or_default());
-        let next = self.session.works(&[("execute_command", json!({ "command": "echo still here" }))]).await;
+        let next = self
+            .session
+            .works(&[("execute_command", json!({ "command": "echo still here" }))])
+            .await;
         assert_eq!(ok(&next[0]), "Exit code 0.\nstill here\n");
         result
     }
 }
 
-/// Every process starts two more, down to a bounded depth: 1,023 of them and as many `sleep` if nothing ends it.
+/// Every process starts two more, down to a bounded depth: 1,023 of them and as many `sleep` if
+/// nothing ends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fork_bombs() {
     let mut place = Place::new(Commands::new()).await;
     // In one process group, and each in a session of its own.
     for (name, starts) in [("bomb", "sh"), ("sessions", "setsid sh")] {
         let script = format!("{}.sh", marker(name));
-        let text = format!("[ $1 = 0 ] || for n in 1 2; do {starts} {script} $(($1-1)) & done\nsleep 1000\n");
+        let text = format!(
+            "[ $1 = 0 ] || for n in 1 2; do {starts} {script} $(($1-1)) & done\nsleep 1000\n"
+        );
         fs::write(place.dir.path().join(&script), text).unwrap();
         let result = place.run(&format!("{starts} {script} 9; wait"), 20, &script).await;
         assert_eq!(result.status, ResultStatus::Error);
-        assert!(result.text().contains("processes at the same time, which are too many"), "{}", result.text());
+        assert!(
+            result.text().contains("processes at the same time, which are too many"),
+            "{}",
+            result.text()
+        );
     }
     // As many as may be, each of which starts another as soon as one is ended.
     let mut place = Place::new(Commands::new().max_processes(2_000)).await;
@@ -95,7 +107,11 @@ async fn a_gigabyte_of_output() {
     forget_peak();
     let before = peak();
     let result = place.run(&format!("yes {marker} | head -c 1000000000"), 60, &marker).await;
-    assert!(ok(&result).contains("of 1000000000 bytes are left out here"), "{}", &result.text()[..200]);
+    assert!(
+        ok(&result).contains("of 1000000000 bytes are left out here"),
+        "{}",
+        &result.text()[..200]
+    );
     assert!(result.text().len() < 40_000);
     let result = place.run(&format!("yes {marker}"), 2, &marker).await;
     assert!(result.text().contains("its time of 2 s was up"), "{}", &result.text()[..200]);
@@ -118,7 +134,12 @@ async fn what_does_not_want_to_end() {
         (format!("setsid nohup {sleep} >/dev/null 2>&1 &"), done),
         (format!("(setsid env -i {sleep} <&- >&- 2>&- &) ; sleep 0.1"), done),
         (format!("trap '' TERM HUP INT; {sleep}"), late),
-        (format!("setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {marker}' & wait"), late),
+        (
+            format!(
+                "setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {marker}' & wait"
+            ),
+            late,
+        ),
         (format!("exec >&- 2>&-; {sleep}"), late),
         (format!("{sleep} & kill -STOP $$"), late),
         (format!("{sleep} & kill -KILL $$"), "Ended by signal 9 (SIGKILL)."),
@@ -133,12 +154,17 @@ async fn what_does_not_want_to_end() {
 #[test]
 fn an_abort_and_a_dropped_run_end_it_all() {
     let marker = marker("aborted");
-    let command = format!("setsid env -i sh -c 'sleep 1000; : {marker}' & sh -c 'sleep 1000; : {marker}'");
+    let command =
+        format!("setsid env -i sh -c 'sleep 1000; : {marker}' & sh -c 'sleep 1000; : {marker}'");
     for abort in [true, false] {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let place = runtime.block_on(Place::new(Commands::new()));
         let calls = [("a", "execute_command", json!({ "command": command }))];
-        place.session.model.push(loopwright::testing::Script::calls(calls));
+        place.session.model.push(loopwright_core::testing::Script::calls(calls));
         let events = runtime.block_on(place.session.handle.prompt_stream("Go.")).unwrap();
         until("it begins", || alive(&marker) >= 3);
         if abort {

@@ -1,5 +1,5 @@
-//! Real work: in a copy of this repository a session finds a function, changes it, lets the compiler find
-//! what is wrong with the change, mends it, and runs the test.
+//! Real work: in a copy of this repository a session finds a function, changes it, lets the
+//! compiler find what is wrong with the change, mends it, and runs the test.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::session::{Session, ok};
 
-const MANIFEST: &str = "[package]\nname = \"flock\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+const MANIFEST: &str =
+    "[package]\nname = \"flock\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
 const LIB: &str = r#"//! Counts sheep.
 
 /// How many sheep there are on a meadow, on average.
@@ -32,7 +33,9 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (name, target) = (entry.file_name(), to.join(entry.file_name()));
         match entry.file_type().unwrap() {
-            kind if kind.is_dir() && name != "target" && name != ".git" => copy(&entry.path(), &target),
+            kind if kind.is_dir() && name != "target" && name != ".git" => {
+                copy(&entry.path(), &target)
+            }
             kind if kind.is_file() => drop(fs::copy(entry.path(), target).unwrap()),
             _ => {}
         }
@@ -50,8 +53,12 @@ async fn a_session_finds_changes_checks_mends_and_tests() {
 
     let mut session = Session::new(&root, Commands::new(), false).await;
     let file = "flock/src/lib.rs";
-    let run = |command: &str| ("execute_command", json!({ "command": command, "cwd": "flock", "timeout": 120 }));
-    let edit = |old: &str, new: &str| ("edit_file", json!({ "path": file, "old_string": old, "new_string": new }));
+    let run = |command: &str| {
+        ("execute_command", json!({ "command": command, "cwd": "flock", "timeout": 120 }))
+    };
+    let edit = |old: &str, new: &str| {
+        ("edit_file", json!({ "path": file, "old_string": old, "new_string": new }))
+    };
     let results = session
         .works(&[
             ("search_files", json!({ "pattern": r"^pub fn sheep_per_meadow\(" })),
@@ -64,10 +71,15 @@ async fn a_session_finds_changes_checks_mends_and_tests() {
             run("cargo test --offline"),
         ])
         .await;
-    let [found, read, failed, _, wrong, _, right, tested] = &results[..] else { panic!("{results:?}") };
+    let [found, read, failed, _, wrong, _, right, tested] = &results[..] else {
+        panic!("{results:?}")
+    };
     assert!(ok(found).contains("flock/src/lib.rs:4:pub fn sheep_per_meadow("), "{}", found.text());
     assert!(ok(read).contains("     4\tpub fn sheep_per_meadow"), "{}", read.text());
-    assert!(ok(failed).starts_with("Exit code 101.") && failed.text().contains("three_meadows ... FAILED"));
+    assert!(
+        ok(failed).starts_with("Exit code 101.")
+            && failed.text().contains("three_meadows ... FAILED")
+    );
     assert!(ok(wrong).starts_with("Exit code 101."), "{}", wrong.text());
     assert!(wrong.text().contains("cannot divide `u32` by `usize`"), "{}", wrong.text());
     assert!(ok(right).starts_with("Exit code 0."), "{}", right.text());
@@ -79,7 +91,11 @@ async fn a_session_finds_changes_checks_mends_and_tests() {
 
     let asked: Vec<&str> = session.asked.iter().map(|name| &**name).collect();
     let (run, edit) = ("execute_command", "edit_file");
-    assert_eq!(asked, [run, edit, run, edit, run, run], "what reads is not asked about, all else is");
+    assert_eq!(
+        asked,
+        [run, edit, run, edit, run, run],
+        "what reads is not asked about, all else is"
+    );
     assert!(session.streamed().contains("Compiling flock"), "output is told while it comes");
     assert!(session.model.refused().is_empty());
     assert!(fs::read_to_string(root.join(file)).unwrap().contains("/ sheep.len() as u32"));

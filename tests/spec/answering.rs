@@ -6,7 +6,13 @@ use crate::kit::*;
 
 /// One whose million tokens, of whatever kind, cost `dollars`.
 fn priced(id: &str, dollars: f64, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
-    let prices = Prices { input: dollars, output: dollars, cache_read: dollars, cache_write: dollars, long: None };
+    let prices = Prices {
+        input: dollars,
+        output: dollars,
+        cache_read: dollars,
+        cache_write: dollars,
+        long: None,
+    };
     ScriptedModel::new(replies).info(ModelInfo::new(id).with_prices(prices))
 }
 
@@ -18,12 +24,15 @@ fn broken() -> Script {
     Script::new().think("hm", Some("of a")).fail(ModelErrorKind::Overloaded, "busy")
 }
 
-/// C68: a reply names the model that gave it, on which the way of its signatures depends, and costs what that one costs.
+/// C68: a reply names the model that gave it, on which the way of its signatures depends, and costs
+/// what that one costs.
 #[tokio::test(start_paused = true)]
 async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let first = priced("a/1", 1.0, [broken(), tokens(Script::text("from a"))]);
-    let second = priced("b/2", 5.0, [tokens(Script::new().think("well", Some("of b")).say("from b"))]);
-    let agent = GenericAgent::builder(Fallback::new(first.clone()).or(second), PiPattern).build().unwrap();
+    let second =
+        priced("b/2", 5.0, [tokens(Script::new().think("well", Some("of b")).say("from b"))]);
+    let agent =
+        GenericAgent::builder(Fallback::new(first.clone()).or(second), PiPattern).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     for (text, cost) in [("from b", 5.0), ("from a", 1.0)] {
         let outcome = handle.prompt("go").await.unwrap();
@@ -32,9 +41,15 @@ async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let messages = handle.state().await.unwrap().messages;
     let replies: Vec<_> = messages.iter().filter_map(|m| m.as_assistant()).collect();
     assert_eq!(replies.iter().map(|m| &*m.model).collect::<Vec<_>>(), ["b/2", "a/1"]);
-    assert!(matches!(&replies[0].parts[..], [Part::Thinking { signature: Some(s), .. }, _] if &**s == "of b"));
+    assert!(
+        matches!(&replies[0].parts[..], [ContentPart::Thinking { signature: Some(s), .. }, _] if &**s == "of b")
+    );
     let seen = &first.requests()[1].messages;
-    assert_eq!(&*seen[1].as_assistant().unwrap().model, "b/2", "so the first model can tell what is not its own");
+    assert_eq!(
+        &*seen[1].as_assistant().unwrap().model,
+        "b/2",
+        "so the first model can tell what is not its own"
+    );
 }
 
 /// C68: a reply that is cut off, and what is shown while it streams, name the model that speaks.
@@ -42,28 +57,33 @@ async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
 async fn a_reply_that_streams_or_is_cut_off_names_the_model_that_speaks() {
     let gate = Gate::new();
     let second = priced("b/2", 5.0, [Script::text("half").gate(&gate)]);
-    let agent = GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), PiPattern);
+    let agent =
+        GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), PiPattern);
     let (handle, mut events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
     handle.send(InputEvent::UserRequest("go".into())).await.unwrap();
-    while !matches!(&events.next().await.unwrap().event, AgentEvent::MessageUpdate { update: Update::Text { .. }, .. })
-    {
-    }
+    while !matches!(
+        &events.next().await.unwrap().event,
+        AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }
+    ) {}
     assert_eq!(&*handle.state().await.unwrap().streaming_message.unwrap().model, "b/2");
     handle.abort().await.unwrap();
     handle.wait_for_idle().await;
     let messages = handle.state().await.unwrap().messages;
     let last = messages.last().and_then(|m| m.as_assistant()).unwrap();
-    assert_eq!((&*last.model, last.stop, last.text()), ("b/2", StopReason::Aborted, "half".to_owned()));
+    assert_eq!(
+        (&*last.model, last.stop, last.text()),
+        ("b/2", StopReason::Aborted, "half".to_owned())
+    );
 }
 
 /// Asks aside, and is done.
-struct Aside;
+struct Detached;
 
 #[async_trait::async_trait]
-impl BehaviorPattern for Aside {
+impl BehaviorPattern for Detached {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        let reply = step.ask_with(Ask::aside()).await?;
+        let reply = step.ask_with(Ask::detached()).await?;
         assert_eq!(&*reply.message().unwrap().as_assistant().unwrap().model, "b/2");
         Ok(StepEnd::Done)
     }
@@ -73,8 +93,9 @@ impl BehaviorPattern for Aside {
 #[tokio::test(start_paused = true)]
 async fn an_aside_names_the_model_that_gave_it_and_costs_its_price() {
     let second = priced("b/2", 5.0, [tokens(Script::text("well"))]);
-    let agent = GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), Aside);
+    let agent =
+        GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), Detached);
     let (handle, _events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
     let outcome = handle.prompt("go").await.unwrap();
-    assert_eq!((outcome.end, outcome.cost), (EndKind::Done, 5.0), "{outcome:?}");
+    assert_eq!((outcome.end, outcome.cost), (RunStatus::Done, 5.0), "{outcome:?}");
 }

@@ -9,44 +9,61 @@ struct Bad(InMemory, Arc<AtomicBool>, bool);
 
 #[async_trait::async_trait]
 impl Memory for Bad {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         if self.1.load(Ordering::SeqCst) {
             assert!(!self.2, "no memory");
             return Err(MemoryError::Failed("no memory".into()));
         }
         self.0.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.load(from).await
     }
 }
 
-async fn bad_memory(replies: Vec<Script>, panics: bool) -> (Rig, Arc<AtomicBool>) {
+async fn bad_memory(replies: Vec<Script>, panics: bool) -> (Harness, Arc<AtomicBool>) {
     let bad = Arc::new(AtomicBool::new(false));
     let (switch, memory) = (bad.clone(), InMemory::new());
     let wrap = move |memory| Arc::new(Bad(memory, switch, panics)) as Arc<dyn Memory>;
-    (Rig::with_memory(PiPattern, replies, |a| a.tool(TestTool::new("x").takes(ms(50))), memory, wrap).await, bad)
+    (
+        Harness::with_memory(
+            PiPattern,
+            replies,
+            |a| a.tool(TestTool::new("x").takes(ms(50))),
+            memory,
+            wrap,
+        )
+        .await,
+        bad,
+    )
 }
 
 /// C45 C53: a memory that panics fails, at rest and in a run; the session lives.
 #[tokio::test(start_paused = true)]
 async fn a_memory_that_panics_fails() {
-    let (rig, bad) = bad_memory(vec![Script::text("ok")], true).await;
+    let (harness, bad) = bad_memory(vec![Script::text("ok")], true).await;
     bad.store(true, Ordering::SeqCst);
-    assert!(matches!(rig.handle.prompt("go").await, Err(InputError::Memory(_))));
+    assert!(matches!(harness.handle.prompt("go").await, Err(InputError::Memory(_))));
     bad.store(false, Ordering::SeqCst);
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "ok");
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }
 
 /// C40 C53: whoever asked something of a session whose memory fails is answered.
 #[tokio::test(start_paused = true)]
 async fn everyone_is_answered_when_the_memory_fails() {
-    let (rig, bad) = bad_memory(vec![calls(&["x"])], false).await;
-    send(&rig, "go").await;
+    let (harness, bad) = bad_memory(vec![calls(&["x"])], false).await;
+    send(&harness, "go").await;
     sleep(ms(10)).await;
     bad.store(true, Ordering::SeqCst);
-    let all =
-        async { tokio::join!(rig.handle.steer("a"), rig.handle.steer("b"), rig.handle.steer("c"), rig.handle.state()) };
+    let all = async {
+        tokio::join!(
+            harness.handle.steer("a"),
+            harness.handle.steer("b"),
+            harness.handle.steer("c"),
+            harness.handle.state()
+        )
+    };
     let (a, b, c, state) = tokio::time::timeout(ms(5000), all).await.expect("everyone is answered");
     assert!(a.is_err() && b.is_err() && c.is_err() && state.is_ok());
 }
@@ -55,17 +72,18 @@ async fn everyone_is_answered_when_the_memory_fails() {
 #[tokio::test(start_paused = true)]
 async fn looking_does_not_start_a_run_that_could_not_be_written() {
     let wrap = |memory| Arc::new(FaultyMemory::new(memory).full_after(2)) as Arc<dyn Memory>;
-    let mut rig = Rig::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
+    let mut harness = Harness::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
     for _ in 0..3 {
-        rig.handle.state().await.unwrap();
-        rig.handle.wait_for_idle().await;
+        harness.handle.state().await.unwrap();
+        harness.handle.wait_for_idle().await;
     }
-    let ends = rig.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
+    let ends = harness.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
     assert_eq!(ends, 1);
 }
 
-/// C44 C53: a write that fails while a run is put in order leaves a session that goes on, also with `Hold`.
+/// C44 C53: a write that fails while a run is put in order leaves a session that goes on, also with
+/// `Hold`.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_while_a_run_is_put_in_order_leaves_a_session_that_goes_on() {
     for rule in [WhileAwaiting::Supersede, WhileAwaiting::Hold] {
@@ -73,14 +91,17 @@ async fn a_write_that_fails_while_a_run_is_put_in_order_leaves_a_session_that_go
         let wrap = |memory| Arc::new(FailsOnce(memory, AtomicBool::new(false))) as Arc<dyn Memory>;
         let tool = TestTool::new("x").hangs();
         let options = |a: AgentBuilder| a.tool(tool).while_awaiting(rule);
-        let mut rig = Rig::with_memory(PiPattern, replies, options, InMemory::new(), wrap).await;
-        send(&rig, "go").await;
-        rig.until(starts).await;
-        rig.handle.abort().await.unwrap();
-        rig.handle.wait_for_idle().await;
-        let again = tokio::time::timeout(ms(60_000), rig.handle.prompt("again")).await.expect("it goes on");
+        let mut harness =
+            Harness::with_memory(PiPattern, replies, options, InMemory::new(), wrap).await;
+        send(&harness, "go").await;
+        harness.until(starts).await;
+        harness.handle.abort().await.unwrap();
+        harness.handle.wait_for_idle().await;
+        let again = tokio::time::timeout(ms(60_000), harness.handle.prompt("again"))
+            .await
+            .expect("it goes on");
         assert_eq!(again.unwrap().text, "ok");
-        rig.check().await;
+        harness.check().await;
     }
 }
 
@@ -89,14 +110,15 @@ struct FailsOnce(InMemory, AtomicBool);
 
 #[async_trait::async_trait]
 impl Memory for FailsOnce {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
-        let result = items.iter().any(|i| matches!(i, Item::CallFinished { .. }));
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let result = items.iter().any(|i| matches!(i, LogEntry::CallFinished { .. }));
         if result && !self.1.swap(true, Ordering::SeqCst) {
             return Err(MemoryError::Failed("once".into()));
         }
         self.0.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.load(from).await
     }
 }

@@ -6,15 +6,24 @@ use crate::kit::*;
 #[tokio::test(start_paused = true)]
 async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_order() {
     let tools = [TestTool::new("slow").takes(ms(100)), TestTool::new("fast").takes(ms(10))];
-    let mut rig = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    let mut harness = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     let ends: Vec<_> = events
         .iter()
-        .filter_map(|e| if let AgentEvent::ToolExecutionEnd { call, .. } = &e.event { Some(&**call) } else { None })
+        .filter_map(|e| {
+            if let AgentEvent::ToolExecutionEnd { call, .. } = &e.event {
+                Some(&**call)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(ends, ["b", "a"]);
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "A:ok/Stop"]);
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "A:ok/Stop"]
+    );
     check_events(&events).unwrap();
 }
 
@@ -22,14 +31,20 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
 #[tokio::test(start_paused = true)]
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {
-        let tool = TestTool::new("x").takes(ms(100)).spec(|s| if sequential { s.sequential() } else { s });
-        let rig = pi_with([calls(&["x"; 10]), Script::text("ok")], std::slice::from_ref(&tool), |a| {
-            a.limits(Limits::default().parallel_calls(most))
-        })
-        .await;
+        let tool =
+            TestTool::new("x").takes(ms(100)).spec(|s| if sequential { s.sequential() } else { s });
+        let harness =
+            pi_with([calls(&["x"; 10]), Script::text("ok")], std::slice::from_ref(&tool), |a| {
+                a.limits(Limits::default().parallel_calls(most))
+            })
+            .await;
         let t = Instant::now();
-        rig.handle.prompt("go").await.unwrap();
-        assert_eq!((t.elapsed().as_millis(), tool.ran()), (takes, 10), "sequential {sequential}, at most {most}");
+        harness.handle.prompt("go").await.unwrap();
+        assert_eq!(
+            (t.elapsed().as_millis(), tool.ran()),
+            (takes, 10),
+            "sequential {sequential}, at most {most}"
+        );
     }
 }
 
@@ -42,12 +57,14 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
         TestTool::new("chat").chatters(100, ms(0)),
         TestTool::new("fail").fails("no such city"),
     ];
-    let mut rig = pi([calls(&["panic", "hang", "chat", "fail", "unknown"]), Script::text("ok")], &tools).await;
+    let mut harness =
+        pi([calls(&["panic", "hang", "chat", "fail", "unknown"]), Script::text("ok")], &tools)
+            .await;
     let t = Instant::now();
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     use ResultStatus::{Error, Ok as Fine};
-    assert_eq!(statuses(&rig).await, [Error, Error, Fine, Error, Error]);
+    assert_eq!(statuses(&harness).await, [Error, Error, Fine, Error, Error]);
     assert_eq!(t.elapsed().as_secs(), 120, "the default limit of a tool call");
     for (call, says) in [
         ("a", "panicked: boom"),
@@ -55,12 +72,17 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
         ("d", "no such city"),
         ("e", "There is no tool `unknown`; the tools are: chat, fail"),
     ] {
-        assert!(result_of(&rig, call).await.contains(says), "{}", result_of(&rig, call).await);
+        assert!(
+            result_of(&harness, call).await.contains(says),
+            "{}",
+            result_of(&harness, call).await
+        );
     }
-    let updates = events.iter().filter(|e| matches!(e.event, AgentEvent::ToolExecutionUpdate { .. })).count();
+    let updates =
+        events.iter().filter(|e| matches!(e.event, AgentEvent::ToolExecutionUpdate { .. })).count();
     assert_eq!(updates, 100);
     check_events(&events).unwrap();
-    rig.check().await;
+    harness.check().await;
 }
 
 /// C47: a timeout of the tool's own, and one without a sign of life.
@@ -69,20 +91,25 @@ async fn a_tool_has_a_total_and_an_idle_timeout() {
     let total = TestTool::new("total").chatters(1000, ms(10)).spec(|s| s.timeout(ms(300)));
     let idle = TestTool::new("idle").hangs().spec(|s| s.idle_timeout(ms(200)));
     let alive = TestTool::new("alive").chatters(50, ms(100)).spec(|s| s.idle_timeout(ms(200)));
-    let rig = pi([calls(&["total", "idle", "alive"]), Script::text("ok")], &[total, idle, alive]).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(statuses(&rig).await, [ResultStatus::Error, ResultStatus::Error, ResultStatus::Ok]);
-    assert!(result_of(&rig, "a").await.contains("300ms without an end"));
-    assert!(result_of(&rig, "b").await.contains("200ms without an update"));
+    let harness =
+        pi([calls(&["total", "idle", "alive"]), Script::text("ok")], &[total, idle, alive]).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(
+        statuses(&harness).await,
+        [ResultStatus::Error, ResultStatus::Error, ResultStatus::Ok]
+    );
+    assert!(result_of(&harness, "a").await.contains("300ms without an end"));
+    assert!(result_of(&harness, "b").await.contains("200ms without an update"));
 }
 
 /// C14: a result of 10 MB is cut, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_too_long_loses_its_middle_and_says_so() {
     let long = format!("HEAD{}TAIL", "é".repeat(5_000_000));
-    let rig = pi([calls(&["long"]), Script::text("ok")], &[TestTool::new("long").answers(long)]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let text = result_of(&rig, "a").await;
+    let harness =
+        pi([calls(&["long"]), Script::text("ok")], &[TestTool::new("long").answers(long)]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let text = result_of(&harness, "a").await;
     assert!(text.len() < 66_000 && text.starts_with("HEAD") && text.ends_with("TAIL"));
     assert!(text.contains("truncated: ") && text.contains("of 10000008 bytes"));
 }
@@ -96,7 +123,8 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
         b: i64,
     }
     let add = || {
-        tool_fn("add", "Adds.", async |x: Add, _| Ok::<_, ToolError>((x.a + x.b).to_string())).effect(Effect::ReadOnly)
+        tool_fn("add", "Adds.", async |x: Add, _| Ok::<_, ToolError>((x.a + x.b).to_string()))
+            .effect(Effect::ReadOnly)
     };
     let replies = [
         Script::new().call("a", "add", r#"{"a": "x"}"#).call("b", "add", r#"{"a": 1"#).call(
@@ -104,31 +132,38 @@ async fn wrong_malformed_and_cut_arguments_are_errors_that_can_be_mended() {
             "add",
             r#"{"a": "1", "b": 2.0}"#,
         ),
-        Script::new().call("d", "add", r#"{"a": 1, "b": 2}"#).call("e", "add", r#"{"a": 1"#).stop(StopReason::Length),
+        Script::new()
+            .call("d", "add", r#"{"a": 1, "b": 2}"#)
+            .call("e", "add", r#"{"a": 1"#)
+            .stop(StopReason::Length),
         Script::text("ok"),
     ];
-    let rig = Rig::new(PiPattern, replies, |agent| agent.tool(add())).await;
-    rig.handle.prompt("go").await.unwrap();
-    let wrong = result_of(&rig, "a").await;
-    assert!(wrong.contains("/a") && wrong.contains("\"x\"") && wrong.contains("/b: is required"), "{wrong}");
-    assert!(result_of(&rig, "b").await.contains(r#"{"a": 1"#));
-    assert_eq!(result_of(&rig, "c").await, "3");
+    let harness = Harness::new(PiPattern, replies, |agent| agent.tool(add())).await;
+    harness.handle.prompt("go").await.unwrap();
+    let wrong = result_of(&harness, "a").await;
     assert!(
-        result_of(&rig, "d").await.contains("cut off"),
+        wrong.contains("/a") && wrong.contains("\"x\"") && wrong.contains("/b: is required"),
+        "{wrong}"
+    );
+    assert!(result_of(&harness, "b").await.contains(r#"{"a": 1"#));
+    assert_eq!(result_of(&harness, "c").await, "3");
+    assert!(
+        result_of(&harness, "d").await.contains("cut off"),
         "a reply cut off at the length limit runs none of its calls"
     );
     use ResultStatus::{Error, Ok as Fine};
-    assert_eq!(statuses(&rig).await, [Error, Error, Fine, Error, Error]);
+    assert_eq!(statuses(&harness).await, [Error, Error, Fine, Error, Error]);
 }
 
 /// C2: ids that a model uses again, or leaves out, are made unique.
 #[tokio::test(start_paused = true)]
 async fn call_ids_are_unique_in_the_session() {
     let x = TestTool::new("x");
-    let twice = || Script::calls([("a", "x", json!({})), ("a", "x", json!({})), ("", "x", json!({}))]);
-    let rig = pi([twice(), twice(), Script::text("ok")], std::slice::from_ref(&x)).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.check().await; // unique ids, each with its result
+    let twice =
+        || Script::calls([("a", "x", json!({})), ("a", "x", json!({})), ("", "x", json!({}))]);
+    let harness = pi([twice(), twice(), Script::text("ok")], std::slice::from_ref(&x)).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.check().await; // unique ids, each with its result
     assert_eq!(x.ran(), 6);
 }
 
@@ -137,10 +172,10 @@ async fn call_ids_are_unique_in_the_session() {
 async fn results_that_all_ask_for_the_end_end_the_run() {
     let fin = TestTool::new("fin").answers(ToolOutput::text("bye").terminate());
     let other = TestTool::new("other");
-    let rig = pi([calls(&["fin", "other"]), calls(&["fin", "fin"])], &[fin, other]).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
-    assert_eq!(rig.model.requests().len(), 2);
-    rig.check().await;
+    let harness = pi([calls(&["fin", "other"]), calls(&["fin", "fin"])], &[fin, other]).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+    assert_eq!(harness.model.requests().len(), 2);
+    harness.check().await;
 }
 
 /// C6: extensions reach tools, an input's over the run context's; details do not reach the model.
@@ -153,13 +188,22 @@ async fn tools_see_the_hosts_values_and_the_inputs_win() {
         let user = cx.get::<User>().map_or("nobody", |u| u.0);
         Ok::<_, ToolError>(ToolOutput::text(user).details(json!({"secret": 1})))
     });
-    let model = ScriptedModel::new([calls(&["who"]), Script::text("1"), calls(&["who"]), Script::text("2")]);
-    let agent = GenericAgent::builder(model.clone(), PiPattern).tool(who.effect(Effect::ReadOnly)).build().unwrap();
+    let model = ScriptedModel::new([
+        calls(&["who"]),
+        Script::text("1"),
+        calls(&["who"]),
+        Script::text("2"),
+    ]);
+    let agent = GenericAgent::builder(model.clone(), PiPattern)
+        .tool(who.effect(Effect::ReadOnly))
+        .build()
+        .unwrap();
     let (handle, _events) = agent.run(RunContext::new().with(User("host"))).await.unwrap();
     handle.prompt(Prompt::from("go").with(User("input"))).await.unwrap();
     handle.prompt("go").await.unwrap();
     let state = handle.state().await.unwrap();
-    let said: Vec<String> = state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.text()).collect();
+    let said: Vec<String> =
+        state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.text()).collect();
     assert_eq!(said, ["input", "host"]);
     assert!(state.messages.iter().any(|m| m.as_tool_result().is_some_and(|r| r.details.is_some())));
 }
@@ -168,12 +212,18 @@ async fn tools_see_the_hosts_values_and_the_inputs_win() {
 #[tokio::test(start_paused = true)]
 async fn the_details_of_a_failure_reach_the_result() {
     let failing = tool_fn("look", "Looks.", async |_: serde_json::Value, _cx| {
-        Err::<String, _>(ToolError::FailedWith { why: "Too late.".into(), details: json!({ "seconds": 30 }) })
+        Err::<String, _>(ToolError::FailedWith {
+            why: "Too late.".into(),
+            details: json!({ "seconds": 30 }),
+        })
     });
     let failing = failing.effect(Effect::ReadOnly);
-    let rig = Rig::new(PiPattern, [calls(&["look"]), Script::text("ok")], |agent| agent.tool(failing)).await;
-    rig.handle.prompt("go").await.unwrap();
-    let state = rig.handle.state().await.unwrap();
+    let harness = Harness::new(PiPattern, [calls(&["look"]), Script::text("ok")], |agent| {
+        agent.tool(failing)
+    })
+    .await;
+    harness.handle.prompt("go").await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
     assert_eq!((result.status, result.text().as_str()), (ResultStatus::Error, "Too late."));
     assert_eq!(result.details.as_deref(), Some(&json!({ "seconds": 30 })));

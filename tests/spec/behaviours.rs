@@ -1,4 +1,5 @@
-//! What the tests of other agent frameworks assert, line by line (`B1` to `B43`), and what loopwright does there.
+//! What the tests of other agent frameworks assert, line by line (`B1` to `B43`), and what
+//! loopwright does there.
 
 mod agent;
 mod agent_loop;
@@ -12,8 +13,13 @@ fn every_line_is_shown() {
         include_str!("behaviours/agent.rs"),
         include_str!("behaviours/replay.rs"),
     ];
-    let shown =
-        |n: u32| sources.iter().flat_map(|s| s.lines()).filter(|l| l.starts_with(&format!("/// B{n}: "))).count();
+    let shown = |n: u32| {
+        sources
+            .iter()
+            .flat_map(|s| s.lines())
+            .filter(|l| l.starts_with(&format!("/// B{n}: ")))
+            .count()
+    };
     for n in 1..=43 {
         assert_eq!(shown(n), 1, "line {n} has {} tests", shown(n));
     }

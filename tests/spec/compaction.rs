@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::kit::*;
 
-/// Keeps the first message and the last `keep`; what is between is replaced from `at` messages on. A summary is asked for
-/// by the texts that it replaces.
+/// Keeps the first message and the last `keep`; what is between is replaced from `at` messages on.
+/// A summary is asked for by the texts that it replaces.
 pub(crate) struct Keep {
     pub(crate) at: usize,
     pub(crate) keep: usize,
@@ -17,10 +17,11 @@ pub(crate) struct Keep {
 
 pub(crate) const KEEP: Keep = Keep { at: 7, keep: 2, full: 0 };
 
-impl Compact for Keep {
-    fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
+impl CompactionPolicy for Keep {
+    fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
         let len = context.messages.len();
-        if matches!(context.why, CompactCause::Threshold) && len < self.at || len < self.keep + 3 {
+        if matches!(context.why, CompactionCause::Threshold) && len < self.at || len < self.keep + 3
+        {
             return None;
         }
         let mut end = len - self.keep;
@@ -29,28 +30,36 @@ impl Compact for Keep {
         }
         let texts: Vec<String> = context.messages[1..end].iter().map(|m| m.text()).collect();
         let mut message = texts.join("|");
-        if let CompactCause::Asked { instructions: Some(instructions) } = context.why {
+        if let CompactionCause::Asked { instructions: Some(instructions) } = context.why {
             message = format!("{message} ({instructions})");
         }
         let summary = SummaryRequest::new("Summarise.", message).max_tokens(100);
-        Some(CompactPlan::new(1..end).summary(summary).fits(len < self.full))
+        Some(CompactionPlan::new(1..end).summary(summary).fits(len < self.full))
     }
-    fn finish(&self, context: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
+
+    fn finish(
+        &self,
+        context: &CompactionContext<'_>,
+        plan: &CompactionPlan,
+        summary: Option<&str>,
+    ) -> Replacement {
         let before = context.last.map_or(0, |(_, details)| details["replaced"].as_u64().unwrap());
         let replaced = before + plan.replaces.len() as u64;
-        let text = summary.map_or(format!("({} left out)", plan.replaces.len()), |text| format!("Before: {text}"));
+        let text = summary.map_or(format!("({} left out)", plan.replaces.len()), |text| {
+            format!("Before: {text}")
+        });
         Replacement::new(text).details(json!({ "replaced": replaced }))
     }
 }
 
-pub(crate) async fn rig(replies: impl IntoIterator<Item = Script>) -> Rig {
+pub(crate) async fn harness(replies: impl IntoIterator<Item = Script>) -> Harness {
     rig_with(replies, |agent| agent).await
 }
 
 pub(crate) async fn rig_with(
     replies: impl IntoIterator<Item = Script>,
     options: impl FnOnce(AgentBuilder) -> AgentBuilder,
-) -> Rig {
+) -> Harness {
     let tools = [TestTool::new("read"), TestTool::new("mutate").effect(Effect::AtMostOnce)];
     pi_with(replies, &tools, |agent| options(agent.compaction(KEEP))).await
 }
@@ -60,18 +69,20 @@ fn is_compaction(event: &AgentEvent) -> bool {
 }
 
 fn compactions(events: &[Arc<Envelope>]) -> Vec<Arc<Compaction>> {
-    let of = |e: &Arc<Envelope>| if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None };
+    let of = |e: &Arc<Envelope>| {
+        if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None }
+    };
     events.iter().filter_map(of).collect()
 }
 
-fn asides(rig: &Rig) -> usize {
-    rig.memory.items().iter().filter(|item| matches!(item, Item::Aside { .. })).count()
+fn detached(harness: &Harness) -> usize {
+    harness.memory.items().iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count()
 }
 
 /// Prompts that are answered without being compacted: U:p1 A:r1 U:p2 A:r2 …
-pub(crate) async fn talk(rig: &Rig, prompts: Range<usize>) {
+pub(crate) async fn talk(harness: &Harness, prompts: Range<usize>) {
     for n in prompts {
-        assert_eq!(rig.handle.prompt(format!("p{n}")).await.unwrap().text, format!("r{n}"));
+        assert_eq!(harness.handle.prompt(format!("p{n}")).await.unwrap().text, format!("r{n}"));
     }
 }
 
@@ -79,44 +90,62 @@ pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
-/// C80: before a request that would be too long the older messages are summarised; the summary stands for them in the
-/// requests, and the history keeps them.
+/// C80: before a request that would be too long the older messages are summarised; the summary
+/// stands for them in the requests, and the history keeps them.
 #[tokio::test(start_paused = true)]
 async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
     let mut script = replies(1..4);
     script.extend([Script::text("r1 to p3"), Script::text("r4"), Script::text("r5")]);
-    let mut rig = rig(script).await;
-    talk(&rig, 1..4).await;
-    rig.told();
-    rig.handle.prompt("p4").await.unwrap();
-    let told = rig.told();
+    let mut harness = harness(script).await;
+    talk(&harness, 1..4).await;
+    harness.told();
+    harness.handle.prompt("p4").await.unwrap();
+    let told = harness.told();
     let [done] = &compactions(&told)[..] else { panic!("{}", trace(&told)) };
     assert_eq!((done.messages, done.summarised, &done.error), (4, true, &None));
     assert!(done.tokens_after < done.tokens_before, "{done:?}");
-    assert_eq!(sent(&rig, 3), ["r1|p2|r2|p3"], "the summary is asked for with what it replaces");
-    assert!(rig.model.requests()[3].tools.is_empty());
-    assert_eq!(sent(&rig, 4), ["p1", "Before: r1 to p3", "r3", "p4"]);
-    assert_eq!(rig.model.requests()[4].compacted, Some(done.message.id));
-    talk(&rig, 5..6).await;
-    assert_eq!(sent(&rig, 5), ["p1", "Before: r1 to p3", "r3", "p4", "r4", "p5"]);
-    let lines = rig.transcript().await;
-    assert_eq!((lines.len(), &*lines[3]), (10, "A:r2/Stop"), "the history has all of it: {lines:?}");
-    let log = rig.memory.items();
-    assert_eq!(Past::of(&log).context().iter().map(|m| m.text()).nth(1).unwrap(), "Before: r1 to p3");
-    rig.check().await;
+    assert_eq!(
+        sent(&harness, 3),
+        ["r1|p2|r2|p3"],
+        "the summary is asked for with what it replaces"
+    );
+    assert!(harness.model.requests()[3].tools.is_empty());
+    assert_eq!(sent(&harness, 4), ["p1", "Before: r1 to p3", "r3", "p4"]);
+    assert_eq!(harness.model.requests()[4].compacted, Some(done.message.id));
+    talk(&harness, 5..6).await;
+    assert_eq!(sent(&harness, 5), ["p1", "Before: r1 to p3", "r3", "p4", "r4", "p5"]);
+    let lines = harness.transcript().await;
+    assert_eq!(
+        (lines.len(), &*lines[3]),
+        (10, "A:r2/Stop"),
+        "the history has all of it: {lines:?}"
+    );
+    let log = harness.memory.items();
+    assert_eq!(
+        SessionLog::of(&log).context().iter().map(|m| m.text()).nth(1).unwrap(),
+        "Before: r1 to p3"
+    );
+    harness.check().await;
     check_events(&told).unwrap();
 }
 
-/// C80: a plan that takes a call from its result, or the last message, ends the run with an error and changes nothing.
+/// C80: a plan that takes a call from its result, or the last message, ends the run with an error
+/// and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_illegal_plan_is_refused() {
     struct Splits(Range<usize>);
-    impl Compact for Splits {
-        fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-            let plan = CompactPlan::new(self.0.clone());
+    impl CompactionPolicy for Splits {
+        fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
+            let plan = CompactionPlan::new(self.0.clone());
             (context.messages.len() > 2).then_some(plan)
         }
-        fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
+
+        fn finish(
+            &self,
+            _: &CompactionContext<'_>,
+            _: &CompactionPlan,
+            _: Option<&str>,
+        ) -> Replacement {
             Replacement::new("cut")
         }
     }
@@ -128,16 +157,24 @@ async fn an_illegal_plan_is_refused() {
         (1..9, "are not some of"),
     ] {
         let script = [calls(&["read", "read"]), Script::text("never")];
-        let mut rig = pi_with(script, &[TestTool::new("read")], |agent| agent.compaction(Splits(range.clone()))).await;
-        send(&rig, "go").await;
-        let outcome = outcome_of(&rig.run_end().await);
+        let mut harness = pi_with(script, &[TestTool::new("read")], |agent| {
+            agent.compaction(Splits(range.clone()))
+        })
+        .await;
+        send(&harness, "go").await;
+        let outcome = outcome_of(&harness.run_end().await);
         assert!(outcome.error.as_deref().unwrap().contains(why), "{range:?}: {outcome:?}");
-        assert_eq!((rig.model.requests().len(), rig.transcript().await.len()), (1, 4), "{range:?}");
-        rig.check().await;
+        assert_eq!(
+            (harness.model.requests().len(), harness.transcript().await.len()),
+            (1, 4),
+            "{range:?}"
+        );
+        harness.check().await;
     }
 }
 
-/// C80: hooks get the compacted history, with custom messages where they were; thoughts keep their number.
+/// C80: hooks get the compacted history, with custom messages where they were; thoughts keep their
+/// number.
 #[tokio::test(start_paused = true)]
 async fn hooks_get_the_compacted_history() {
     let mut script = replies(1..4);
@@ -154,13 +191,13 @@ async fn hooks_get_the_compacted_history() {
             Ok(StepEnd::Done)
         })
     });
-    let rig = Rig::new(pattern, script, |agent| {
+    let harness = Harness::new(pattern, script, |agent| {
         agent.compaction(KEEP).transform_context(move |messages| {
             record.lock().unwrap().push(
                 messages
                     .iter()
                     .map(|m| match &m.body {
-                        Body::Custom(custom) => custom.kind.clone(),
+                        MessageKind::Custom(custom) => custom.kind.clone(),
                         _ => m.text(),
                     })
                     .collect::<Vec<_>>(),
@@ -169,14 +206,15 @@ async fn hooks_get_the_compacted_history() {
         })
     })
     .await;
-    talk(&rig, 1..5).await;
+    talk(&harness, 1..5).await;
     let seen = seen.lock().unwrap();
     assert_eq!(seen[2], ["p1", "c1", "r1", "p2", "c4", "r2", "p3", "c7"]);
     assert_eq!(seen[3], ["p1", "Before: sum", "c1", "c4", "c7", "r3", "p4", "c10"]);
-    assert_eq!(sent(&rig, 4), ["p1", "Before: sum", "r3", "p4"]);
+    assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r3", "p4"]);
 }
 
-/// C81: where there is no summary the messages are left out, with a marker; the log says why, and the run goes on.
+/// C81: where there is no summary the messages are left out, with a marker; the log says why, and
+/// the run goes on.
 #[tokio::test(start_paused = true)]
 async fn without_a_summary_messages_are_left_out_with_a_marker() {
     let failures = [
@@ -188,45 +226,66 @@ async fn without_a_summary_messages_are_left_out_with_a_marker() {
     for (failure, why) in failures {
         let mut script = replies(1..4);
         script.extend([failure, Script::text("r4")]);
-        let mut rig = rig(script).await;
-        talk(&rig, 1..5).await;
-        let told = rig.told();
+        let mut harness = harness(script).await;
+        talk(&harness, 1..5).await;
+        let told = harness.told();
         let done = compactions(&told).remove(0);
         assert!(!done.summarised && done.error.as_deref().unwrap().contains(why), "{done:?}");
-        assert_eq!(sent(&rig, 4), ["p1", "(4 left out)", "r3", "p4"]);
-        assert_eq!((asides(&rig), rig.transcript().await.len()), (1, 8), "the call is counted, and nothing is lost");
-        rig.check().await;
+        assert_eq!(sent(&harness, 4), ["p1", "(4 left out)", "r3", "p4"]);
+        assert_eq!(
+            (detached(&harness), harness.transcript().await.len()),
+            (1, 8),
+            "the call is counted, and nothing is lost"
+        );
+        harness.check().await;
     }
 }
 
-/// C81: where there is no summary and the request fits as it is, it goes out as it is; another is asked for once the
-/// conversation has grown, and when it does not fit any more the messages are left out.
+/// C81: where there is no summary and the request fits as it is, it goes out as it is; another is
+/// asked for once the conversation has grown, and when it does not fit any more the messages are
+/// left out.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fits_goes_out_without_a_summary() {
     let busy = || Script::error(ModelErrorKind::Overloaded, "too busy");
     let long = "r5 ".repeat(99);
     let mut script = replies(1..4);
-    script.extend([busy(), Script::text("r4"), Script::text(&long), busy(), Script::text("r6"), busy()]);
+    script.extend([
+        busy(),
+        Script::text("r4"),
+        Script::text(&long),
+        busy(),
+        Script::text("r6"),
+        busy(),
+    ]);
     script.extend([Script::text("r7"), Script::text("r8")]);
     let keep = Keep { full: 13, ..KEEP };
-    let mut rig = pi_with(script, &[], |agent| agent.compaction(keep)).await;
-    rig.handle.prompt("p1 ".repeat(500)).await.unwrap();
-    talk(&rig, 2..5).await;
-    assert_eq!(sent(&rig, 4).len(), 7, "all of it");
-    rig.handle.prompt("a word").await.unwrap();
-    assert_eq!((asides(&rig), sent(&rig, 5).len()), (1, 9), "it has grown by too little to be asked for again");
-    talk(&rig, 6..7).await;
-    assert_eq!((asides(&rig), sent(&rig, 7).len()), (2, 11));
-    assert_eq!(compactions(&rig.told()).len(), 0);
-    talk(&rig, 7..8).await;
-    let done = compactions(&rig.told()).remove(0);
-    assert_eq!((asides(&rig), done.messages, done.summarised), (3, 10, false), "it does not fit");
-    assert_eq!(sent(&rig, 9)[1..], ["(10 left out)", "r6", "p7"]);
-    talk(&rig, 8..9).await;
-    rig.check().await;
+    let mut harness = pi_with(script, &[], |agent| agent.compaction(keep)).await;
+    harness.handle.prompt("p1 ".repeat(500)).await.unwrap();
+    talk(&harness, 2..5).await;
+    assert_eq!(sent(&harness, 4).len(), 7, "all of it");
+    harness.handle.prompt("a word").await.unwrap();
+    assert_eq!(
+        (detached(&harness), sent(&harness, 5).len()),
+        (1, 9),
+        "it has grown by too little to be asked for again"
+    );
+    talk(&harness, 6..7).await;
+    assert_eq!((detached(&harness), sent(&harness, 7).len()), (2, 11));
+    assert_eq!(compactions(&harness.told()).len(), 0);
+    talk(&harness, 7..8).await;
+    let done = compactions(&harness.told()).remove(0);
+    assert_eq!(
+        (detached(&harness), done.messages, done.summarised),
+        (3, 10, false),
+        "it does not fit"
+    );
+    assert_eq!(sent(&harness, 9)[1..], ["(10 left out)", "r6", "p7"]);
+    talk(&harness, 8..9).await;
+    harness.check().await;
 }
 
-/// C81: a summary that is cut off at its length is one, and says so; it may be as long as the model can say.
+/// C81: a summary that is cut off at its length is one, and says so; it may be as long as the model
+/// can say.
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_is_cut_off_says_so() {
     let info = ModelInfo::new("test/m").with_max_output(60);
@@ -239,107 +298,159 @@ async fn a_summary_that_is_cut_off_says_so() {
         handle.prompt(prompt).await.unwrap();
     }
     let requests = model.requests();
-    assert_eq!((requests[3].max_tokens, &*requests[4].messages[1].text()), (Some(60), "Before: half […]"));
+    assert_eq!(
+        (requests[3].max_tokens, &*requests[4].messages[1].text()),
+        (Some(60), "Before: half […]")
+    );
 }
 
-/// C81: a summary is counted against the limits, and never takes the last turn from the request it is for.
+/// C81: a summary is counted against the limits, and never takes the last turn from the request it
+/// is for.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
-    let batches =
-        |n: usize| (0..n).map(|i| Script::calls([(&*format!("c{i}"), "read", json!({}))])).collect::<Vec<_>>();
+    let batches = |n: usize| {
+        (0..n).map(|i| Script::calls([(&*format!("c{i}"), "read", json!({}))])).collect::<Vec<_>>()
+    };
     let mut script = batches(3);
     script.push(Script::text("done"));
-    let mut rig = rig_with(script, |agent| agent.max_turns(4)).await;
-    send(&rig, "go").await;
-    let told = rig.run_end().await;
-    assert_eq!(end_of(&told), EndKind::Done, "{}", trace(&told));
+    let mut harness = rig_with(script, |agent| agent.max_turns(4)).await;
+    send(&harness, "go").await;
+    let told = harness.run_end().await;
+    assert_eq!(end_of(&told), RunStatus::Done, "{}", trace(&told));
     assert!(compactions(&told)[0].error.as_deref().unwrap().contains("limit of turns"));
-    assert_eq!(asides(&rig), 0);
+    assert_eq!(detached(&harness), 0);
 
     let mut script = batches(3);
-    script.extend([Script::text("sum"), Script::calls([("d", "read", json!({}))]), Script::text("never")]);
-    let mut rig = rig_with(script, |agent| agent.max_turns(5)).await;
-    send(&rig, "go").await;
-    let outcome = outcome_of(&rig.run_end().await);
-    assert_eq!((outcome.limit, asides(&rig), rig.model.requests().len()), (Some(Limit::Turns), 1, 5));
+    script.extend([
+        Script::text("sum"),
+        Script::calls([("d", "read", json!({}))]),
+        Script::text("never"),
+    ]);
+    let mut harness = rig_with(script, |agent| agent.max_turns(5)).await;
+    send(&harness, "go").await;
+    let outcome = outcome_of(&harness.run_end().await);
+    assert_eq!(
+        (outcome.limit, detached(&harness), harness.model.requests().len()),
+        (Some(Limit::Turns), 1, 5)
+    );
 
     let usage = Usage { input: 600, ..Usage::default() };
     let mut script = replies(1..4);
     script.extend([Script::text("sum").usage(usage), Script::text("never")]);
-    let rig = rig_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
-    talk(&rig, 1..4).await;
-    let outcome = rig.handle.prompt("p4").await.unwrap();
-    assert_eq!((outcome.limit, rig.model.requests().len()), (Some(Limit::Tokens), 4), "{outcome:?}");
+    let harness = rig_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
+    talk(&harness, 1..4).await;
+    let outcome = harness.handle.prompt("p4").await.unwrap();
+    assert_eq!(
+        (outcome.limit, harness.model.requests().len()),
+        (Some(Limit::Tokens), 4),
+        "{outcome:?}"
+    );
     assert_eq!(outcome.usage.input, 600);
-    rig.check().await;
+    harness.check().await;
 }
 
-/// C82: a request that is refused as too large is withdrawn, compacted and sent again; at most twice in a row.
+/// C82: a request that is refused as too large is withdrawn, compacted and sent again; at most
+/// twice in a row.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
     let overflow = || Script::error(ModelErrorKind::ContextOverflow, "too many tokens");
     let mut script = replies(1..3);
     script.extend([overflow(), Script::text("sum"), Script::text("r3")]);
-    let mut rig = rig(script).await;
-    talk(&rig, 1..3).await;
-    rig.told();
-    rig.handle.prompt("p3").await.unwrap();
-    let told = rig.told();
+    let mut harness = harness(script).await;
+    talk(&harness, 1..3).await;
+    harness.told();
+    harness.handle.prompt("p3").await.unwrap();
+    let told = harness.told();
     let (withdrawn, done) = (kinds(&told), compactions(&told).remove(0));
-    assert!(withdrawn.contains(&"message_update".into()) && done.why == CompactCause::Overflow, "{withdrawn:?}");
-    assert_eq!(sent(&rig, 4), ["p1", "Before: sum", "r2", "p3"]);
+    assert!(
+        withdrawn.contains(&"message_update".into()) && done.why == CompactionCause::Overflow,
+        "{withdrawn:?}"
+    );
+    assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r2", "p3"]);
     check_events(&told).unwrap();
-    rig.check().await;
+    harness.check().await;
 
     struct Always;
-    impl Compact for Always {
-        fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-            let plan = CompactPlan::new(0..1);
-            (matches!(context.why, CompactCause::Overflow)).then_some(plan)
+    impl CompactionPolicy for Always {
+        fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
+            let plan = CompactionPlan::new(0..1);
+            (matches!(context.why, CompactionCause::Overflow)).then_some(plan)
         }
-        fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
+
+        fn finish(
+            &self,
+            _: &CompactionContext<'_>,
+            _: &CompactionPlan,
+            _: Option<&str>,
+        ) -> Replacement {
             Replacement::new("cut")
         }
     }
     let mut script = replies(1..2);
     script.extend([overflow(), overflow(), overflow(), Script::text("never")]);
-    let mut rig = pi_with(script, &[], |agent| agent.compaction(Always)).await;
-    talk(&rig, 1..2).await;
-    let outcome = rig.handle.prompt("p2").await.unwrap();
-    assert_eq!((outcome.model_error, rig.model.requests().len()), (Some(ModelErrorKind::ContextOverflow), 4));
-    assert_eq!(compactions(&rig.told()).len(), 2);
+    let mut harness = pi_with(script, &[], |agent| agent.compaction(Always)).await;
+    talk(&harness, 1..2).await;
+    let outcome = harness.handle.prompt("p2").await.unwrap();
+    assert_eq!(
+        (outcome.model_error, harness.model.requests().len()),
+        (Some(ModelErrorKind::ContextOverflow), 4)
+    );
+    assert_eq!(compactions(&harness.told()).len(), 2);
 
-    let script = [Script::text("r1"), Script::text("words").fail(ModelErrorKind::ContextOverflow, "full"), overflow()];
-    let mut rig = pi_with(script, &[], |agent| agent.compaction(Always)).await;
-    talk(&rig, 1..2).await;
-    assert_eq!(rig.handle.prompt("p2").await.unwrap().end, EndKind::Error, "something was said");
-    assert_eq!(compactions(&rig.told()).len(), 0);
+    let script = [
+        Script::text("r1"),
+        Script::text("words").fail(ModelErrorKind::ContextOverflow, "full"),
+        overflow(),
+    ];
+    let mut harness = pi_with(script, &[], |agent| agent.compaction(Always)).await;
+    talk(&harness, 1..2).await;
+    assert_eq!(
+        harness.handle.prompt("p2").await.unwrap().end,
+        RunStatus::Error,
+        "something was said"
+    );
+    assert_eq!(compactions(&harness.told()).len(), 0);
 }
 
-/// C80: how large a conversation is comes from what the provider has counted, and from an estimate of the rest.
+/// C80: how large a conversation is comes from what the provider has counted, and from an estimate
+/// of the rest.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest() {
     #[derive(Clone, Default)]
     struct Looks(Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
-    impl Compact for Looks {
-        fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
+    impl CompactionPolicy for Looks {
+        fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
             self.0.lock().unwrap().push((context.tokens, context.overhead));
-            assert_eq!((context.window(None), context.window(Some("other"))), (Some(1000), Some(77)));
+            assert_eq!(
+                (context.window(None), context.window(Some("other"))),
+                (Some(1000), Some(77))
+            );
             assert_eq!((context.window(Some("unknown")), context.max_output), (None, Some(50)));
             None
         }
-        fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, _: Option<&str>) -> Replacement {
+
+        fn finish(
+            &self,
+            _: &CompactionContext<'_>,
+            _: &CompactionPlan,
+            _: Option<&str>,
+        ) -> Replacement {
             unreachable!()
         }
     }
     let usage = |input, output| Usage { input, output, ..Usage::default() };
     let said = |text: &str, usage| Script::text(text).usage(usage);
-    let model = ScriptedModel::new([said("aaa", usage(300, 10)), said("bbb", usage(3, 1)), Script::text("ccc")])
-        .info(ModelInfo::new("test/m").with_context_window(1000).with_max_output(50));
+    let model = ScriptedModel::new([
+        said("aaa", usage(300, 10)),
+        said("bbb", usage(3, 1)),
+        Script::text("ccc"),
+    ])
+    .info(ModelInfo::new("test/m").with_context_window(1000).with_max_output(50));
     let other = ScriptedModel::new([]).info(ModelInfo::new("test/o").with_context_window(77));
     let looks = Looks::default();
-    let agent =
-        GenericAgent::builder(model, PiPattern).system("a system prompt of 32 characters").compaction(looks.clone());
+    let agent = GenericAgent::builder(model, PiPattern)
+        .system("a system prompt of 32 characters")
+        .compaction(looks.clone());
     let agent = agent.model_named("other", other).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     for prompt in ["123456", &"x".repeat(300), "1"] {
@@ -351,5 +462,9 @@ async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest()
     assert_eq!(seen[0], (one + overhead, overhead), "nothing was counted yet");
     assert_eq!(seen[1], (310 + two, overhead), "the first request and its reply were counted");
     let three = 8 + 1;
-    assert_eq!(seen[2], (310 + two + three + three, overhead), "a count that cannot be is not believed");
+    assert_eq!(
+        seen[2],
+        (310 + two + three + three, overhead),
+        "a count that cannot be is not believed"
+    );
 }

@@ -6,15 +6,19 @@ fn ask(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
-/// C23 C24 C25 C26: auto-calls run, the rest waits; partial answers are kept; the model waits for the batch.
+/// C23 C24 C25 C26: auto-calls run, the rest waits; partial answers are kept; the model waits for
+/// the batch.
 #[tokio::test(start_paused = true)]
 async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kept() {
     let (a, b, read) = (ask("ask_a"), ask("ask_b"), TestTool::new("read").takes(ms(5)));
-    let mut rig =
-        pi([calls(&["ask_a", "read", "ask_b"]), Script::text("ok")], &[a.clone(), b.clone(), read.clone()]).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
-    assert_eq!(end_of(&events), EndKind::AwaitingAction);
+    let mut harness = pi(
+        [calls(&["ask_a", "read", "ask_b"]), Script::text("ok")],
+        &[a.clone(), b.clone(), read.clone()],
+    )
+    .await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
+    assert_eq!(end_of(&events), RunStatus::AwaitingAction);
     check_events(&events).unwrap();
     let order: Vec<&str> = events
         .iter()
@@ -25,25 +29,35 @@ async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kep
         })
         .collect();
     assert_eq!(order, ["end", "action", "action"], "auto-calls first, then the questions");
-    let open = rig.pending().await;
+    let open = harness.pending().await;
     assert_eq!(open.iter().map(|o| &*o.call).collect::<Vec<_>>(), ["a", "c"]);
-    let h = rig.handle.clone();
+    let h = harness.handle.clone();
     let digest = |i: usize| open[i].digest.clone();
-    assert_eq!(h.decide("a", "0000", Decision::Approve).await, Err(InputError::DigestDiffers("a".into())));
-    assert_eq!(h.decide("b", digest(0), Decision::Approve).await, Err(InputError::NotPending("b".into())));
+    assert_eq!(
+        h.resolve("a", "0000", Decision::Approve).await,
+        Err(InputError::DigestDiffers("a".into()))
+    );
+    assert_eq!(
+        h.resolve("b", digest(0), Decision::Approve).await,
+        Err(InputError::NotPending("b".into()))
+    );
     let (one, two) = tokio::join!(
-        h.decide("a", digest(0), Decision::Approve),
-        h.decide("a", digest(0), Decision::Deny("no".into()))
+        h.resolve("a", digest(0), Decision::Approve),
+        h.resolve("a", digest(0), Decision::Deny("no".into()))
     );
     assert!(one.is_ok());
     assert_eq!(two, Err(InputError::NotPending("a".into())));
-    assert_eq!(end_of(&rig.run_end().await), EndKind::AwaitingAction);
-    assert_eq!((a.ran(), b.ran(), rig.model.requests().len()), (1, 0, 1), "the model waits for the batch");
-    h.decide("c", digest(1), Decision::Approve).await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
-    assert_eq!((a.ran(), b.ran(), read.ran(), rig.model.requests().len()), (1, 1, 1, 2));
-    assert_eq!(rig.transcript().await[2..5], ["R:a/Ok", "R:b/Ok", "R:c/Ok"]);
-    rig.check().await;
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::AwaitingAction);
+    assert_eq!(
+        (a.ran(), b.ran(), harness.model.requests().len()),
+        (1, 0, 1),
+        "the model waits for the batch"
+    );
+    h.resolve("c", digest(1), Decision::Approve).await.unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!((a.ran(), b.ran(), read.ran(), harness.model.requests().len()), (1, 1, 1, 2));
+    assert_eq!(harness.transcript().await[2..5], ["R:a/Ok", "R:b/Ok", "R:c/Ok"]);
+    harness.check().await;
 }
 
 /// C25: deny with a reason, own result, edited arguments (validated again), and who says so.
@@ -53,51 +67,77 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
     struct Pay {
         amount: u32,
     }
-    let pay = tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)));
+    let pay =
+        tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)));
     let call = |id| (id, "pay", json!({"amount": "100"}));
-    let mut rig =
-        Rig::new(PiPattern, [Script::calls([call("a"), call("b"), call("c")]), Script::text("ok")], |a| a.tool(pay))
-            .await;
-    send(&rig, "go").await;
-    rig.run_end().await;
-    let open = rig.pending().await;
-    assert_eq!(*open[0].arguments, json!({"amount": 100}), "what is shown is what would run: after coercion");
-    let h = &rig.handle;
-    let bad = h.decide("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": "much"}))).await;
-    assert!(matches!(&bad, Err(InputError::BadArguments(why)) if why.contains("/amount")), "{bad:?}");
+    let mut harness = Harness::new(
+        PiPattern,
+        [Script::calls([call("a"), call("b"), call("c")]), Script::text("ok")],
+        |a| a.tool(pay),
+    )
+    .await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let open = harness.pending().await;
+    assert_eq!(
+        *open[0].arguments,
+        json!({"amount": 100}),
+        "what is shown is what would run: after coercion"
+    );
+    let h = &harness.handle;
+    let bad = h
+        .resolve("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": "much"})))
+        .await;
+    assert!(
+        matches!(&bad, Err(InputError::BadArguments(why)) if why.contains("/amount")),
+        "{bad:?}"
+    );
     assert!(matches!(
-        h.decide("a", open[0].digest.clone(), Decision::Answer(json!(1))).await,
+        h.resolve("a", open[0].digest.clone(), Decision::Provide(Provided::Input(json!(1)))).await,
         Err(InputError::BadDecision(_))
     ));
-    h.decide("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": 5}))).await.unwrap();
-    h.decide("b", open[1].digest.clone(), Decision::Result(ToolOutput::text("paid by hand"))).await.unwrap();
-    let deny = ActionResult::new("c", open[2].digest.clone(), Decision::Deny("too much".into())).by("Ann");
+    h.resolve("a", open[0].digest.clone(), Decision::ApproveWith(json!({"amount": 5})))
+        .await
+        .unwrap();
+    h.resolve(
+        "b",
+        open[1].digest.clone(),
+        Decision::Provide(Provided::Result(ToolOutput::text("paid by hand"))),
+    )
+    .await
+    .unwrap();
+    let deny =
+        ActionResult::new("c", open[2].digest.clone(), Decision::Deny("too much".into())).by("Ann");
     h.send(InputEvent::ExternalActionResult(deny)).await.unwrap();
     h.wait_for_idle().await;
-    assert_eq!(result_of(&rig, "a").await, "paid 5");
-    assert_eq!(result_of(&rig, "b").await, "paid by hand");
-    assert_eq!(result_of(&rig, "c").await, "Denied by Ann: too much");
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Ok, ResultStatus::Denied]);
-    let told = rig.told();
-    let ends = told.iter().filter(|e| matches!(e.event, AgentEvent::ExternalActionEnd { .. })).count();
+    assert_eq!(result_of(&harness, "a").await, "paid 5");
+    assert_eq!(result_of(&harness, "b").await, "paid by hand");
+    assert_eq!(result_of(&harness, "c").await, "Denied by Ann: too much");
+    assert_eq!(
+        statuses(&harness).await,
+        [ResultStatus::Ok, ResultStatus::Ok, ResultStatus::Denied]
+    );
+    let told = harness.told();
+    let ends =
+        told.iter().filter(|e| matches!(e.event, AgentEvent::ExternalActionEnd { .. })).count();
     assert_eq!(ends, 3);
-    rig.check().await;
+    harness.check().await;
 }
 
 /// C24: the process may die, and the answer may come in another one.
 #[tokio::test(start_paused = true)]
 async fn an_answer_comes_days_later_in_another_process() {
     let tool = ask("ask");
-    let mut rig = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
-    send(&rig, "go").await;
-    rig.run_end().await;
-    let mut rig = rig.restart().await;
-    let open = rig.pending().await;
-    rig.handle.decide("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
+    let mut harness = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let mut harness = harness.restart().await;
+    let open = harness.pending().await;
+    harness.handle.resolve("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
     assert_eq!(tool.ran(), 1);
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);
-    rig.check().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);
+    harness.check().await;
 }
 
 /// C27
@@ -105,21 +145,28 @@ async fn an_answer_comes_days_later_in_another_process() {
 async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending() {
     for steer in [false, true] {
         let tool = ask("ask");
-        let mut rig = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
-        send(&rig, "go").await;
-        rig.run_end().await;
-        let digest = rig.pending().await[0].digest.clone();
+        let mut harness =
+            pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
+        send(&harness, "go").await;
+        harness.run_end().await;
+        let digest = harness.pending().await[0].digest.clone();
         if steer {
-            rig.handle.steer("leave it").await.unwrap();
+            harness.handle.steer("leave it").await.unwrap();
         } else {
-            send(&rig, "leave it").await;
+            send(&harness, "leave it").await;
         }
-        let events = rig.run_end().await;
-        assert_eq!(end_of(&events), EndKind::Done);
-        assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Denied", "U:leave it", "A:ok/Stop"]);
-        assert_eq!(rig.handle.decide("a", digest, Decision::Approve).await, Err(InputError::NotPending("a".into())));
+        let events = harness.run_end().await;
+        assert_eq!(end_of(&events), RunStatus::Done);
+        assert_eq!(
+            harness.transcript().await,
+            ["U:go", "A:[a]/ToolCalls", "R:a/Denied", "U:leave it", "A:ok/Stop"]
+        );
+        assert_eq!(
+            harness.handle.resolve("a", digest, Decision::Approve).await,
+            Err(InputError::NotPending("a".into()))
+        );
         assert_eq!(tool.ran(), 0);
-        rig.check().await;
+        harness.check().await;
         check_events(&events).unwrap();
     }
 }
@@ -129,30 +176,30 @@ async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending()
 async fn with_hold_a_message_waits_until_all_is_answered() {
     for steer in [false, true] {
         let tool = ask("ask");
-        let mut rig = pi_with(
+        let mut harness = pi_with(
             [calls(&["ask", "ask"]), Script::text("ok"), Script::text("held")],
             std::slice::from_ref(&tool),
             |a| a.while_awaiting(WhileAwaiting::Hold),
         )
         .await;
-        send(&rig, "go").await;
-        rig.run_end().await;
+        send(&harness, "go").await;
+        harness.run_end().await;
         if steer {
-            rig.handle.steer("wait").await.unwrap();
+            harness.handle.steer("wait").await.unwrap();
         } else {
-            send(&rig, "wait").await;
+            send(&harness, "wait").await;
         }
-        let open = rig.pending().await;
+        let open = harness.pending().await;
         assert_eq!(open.len(), 2);
-        rig.handle.decide("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
-        assert_eq!(end_of(&rig.run_end().await), EndKind::AwaitingAction);
-        rig.handle.decide("b", open[1].digest.clone(), Decision::Approve).await.unwrap();
-        rig.handle.wait_for_idle().await;
+        harness.handle.resolve("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
+        assert_eq!(end_of(&harness.run_end().await), RunStatus::AwaitingAction);
+        harness.handle.resolve("b", open[1].digest.clone(), Decision::Approve).await.unwrap();
+        harness.handle.wait_for_idle().await;
         assert_eq!(tool.ran(), 2);
-        let lines = rig.transcript().await;
+        let lines = harness.transcript().await;
         assert_eq!(lines[..4], ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok"]);
         assert!(lines[4..].contains(&"U:wait".to_owned()), "{lines:?}");
-        rig.check().await;
+        harness.check().await;
     }
 }
 
@@ -160,19 +207,24 @@ async fn with_hold_a_message_waits_until_all_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     let login = TestTool::new("login").suspends("password");
-    let mut rig = pi([calls(&["login"]), Script::text("ok")], std::slice::from_ref(&login)).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
-    assert_eq!(end_of(&events), EndKind::AwaitingAction);
+    let mut harness =
+        pi([calls(&["login"]), Script::text("ok")], std::slice::from_ref(&login)).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
+    assert_eq!(end_of(&events), RunStatus::AwaitingAction);
     check_events(&events).unwrap();
-    let mut rig = rig.restart().await;
-    let open = rig.pending().await;
+    let mut harness = harness.restart().await;
+    let open = harness.pending().await;
     assert_eq!(open[0].need.as_ref().unwrap().kind, "password");
-    rig.handle.decide("a", open[0].digest.clone(), Decision::Answer(json!("hunter2"))).await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
-    assert_eq!(result_of(&rig, "a").await, "\"hunter2\"");
+    harness
+        .handle
+        .resolve("a", open[0].digest.clone(), Decision::Provide(Provided::Input(json!("hunter2"))))
+        .await
+        .unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!(result_of(&harness, "a").await, "\"hunter2\"");
     assert_eq!(login.ran(), 1);
-    rig.check().await;
+    harness.check().await;
 }
 
 /// C23: what the tool says, what the agent's rules say, and a predicate that fails.
@@ -189,9 +241,9 @@ async fn who_runs_without_asking() {
     ];
     let mut batch = calls(&["reads", "writes", "listed", "never", "always", "when", "panics"]);
     batch = batch.call("z", "when", r#"{"big": true}"#);
-    let rig = pi_with([batch], &tools, |a| a.auto_tools(["listed"])).await;
-    rig.handle.prompt("go").await.unwrap();
-    let open: Vec<String> = rig.pending().await.iter().map(|o| o.call.to_string()).collect();
+    let harness = pi_with([batch], &tools, |a| a.auto_tools(["listed"])).await;
+    harness.handle.prompt("go").await.unwrap();
+    let open: Vec<String> = harness.pending().await.iter().map(|o| o.call.to_string()).collect();
     assert_eq!(open, ["b", "e", "g", "z"]);
 }
 
@@ -205,8 +257,8 @@ async fn the_agents_rules_can_let_everything_run() {
         (|a| a.auto_when(|_, _, _| panic!("no")), 1),
     ];
     for (options, open) in rules {
-        let rig = pi_with([calls(&["w"]), Script::text("ok")], &[ask("w")], options).await;
-        rig.handle.prompt("go").await.unwrap();
-        assert_eq!(rig.pending().await.len(), open);
+        let harness = pi_with([calls(&["w"]), Script::text("ok")], &[ask("w")], options).await;
+        harness.handle.prompt("go").await.unwrap();
+        assert_eq!(harness.pending().await.len(), open);
     }
 }

@@ -1,19 +1,24 @@
 //! Crashes: the log is cut at every item and opened again.
 
-use loopwright::testing::{Scenario, crash_at_every_item};
+use loopwright_core::testing::{Scenario, crash_at_every_entry};
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
 
 /// Tools of every effect: `once` runs unasked, `ask` is asked about.
 fn tools() -> Vec<Arc<dyn Tool>> {
-    let once = TestTool::new("once").effect(Effect::AtMostOnce).spec(|s| s.needs_approval(Approval::Never));
+    let once = TestTool::new("once")
+        .effect(Effect::AtMostOnce)
+        .spec(|s| s.needs_approval(Approval::Never));
     let ask = TestTool::new("ask").effect(Effect::Idempotent);
-    [TestTool::new("read"), once, ask, TestTool::new("login").suspends("login")].map(|t| Arc::new(t) as _).into()
+    [TestTool::new("read"), once, ask, TestTool::new("login").suspends("login")]
+        .map(|t| Arc::new(t) as _)
+        .into()
 }
 
 fn scenario() -> Scenario {
-    let replies = [calls(&["read", "once", "ask", "login"]), Script::text("one"), Script::text("two")];
+    let replies =
+        [calls(&["read", "once", "ask", "login"]), Script::text("one"), Script::text("two")];
     let more = (0..6).map(|n| Script::text(&format!("more {n}")));
     Scenario::new(replies.into_iter().chain(more)).request("go").follow_up("more").request("again")
 }
@@ -22,16 +27,18 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C50 C51 C88: a cut at every item of a session; after `Continue` every call has one result, nothing is
-/// delivered twice, and a once-only tool that had started is not run again.
+/// C50 C51 C88: a cut at every item of a session; after `Continue` every call has one result,
+/// nothing is delivered twice, and a once-only tool that had started is not run again.
 #[tokio::test(start_paused = true)]
 async fn a_session_cut_at_every_item_goes_on() {
-    let started = |item: &Item| matches!(item, Item::CallStarted { .. });
-    let asked = |item: &Item| matches!(item, Item::RequestStarted { .. });
-    let mut scenarios = vec![scenario(), scenario().answers(|_| Decision::Deny("no".into())), scenario().reset()];
+    let started = |item: &LogEntry| matches!(item, LogEntry::CallStarted { .. });
+    let asked = |item: &LogEntry| matches!(item, LogEntry::RequestStarted { .. });
+    let mut scenarios =
+        vec![scenario(), scenario().answers(|_| Decision::Deny("no".into())), scenario().reset()];
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
         let steered = |s: Scenario| s.steer(Prompt::from("stop").urgency(urgency));
-        let replies = [calls(&["read", "once", "ask"])].into_iter().chain((0..6).map(|_| Script::text("ok")));
+        let replies =
+            [calls(&["read", "once", "ask"])].into_iter().chain((0..6).map(|_| Script::text("ok")));
         let begun = Scenario::new(replies).request("go");
         scenarios.push(steered(begun.clone()).when(started).request("again"));
         scenarios.push(steered(begun.clone()).when(asked).abort().when(started).request("again"));
@@ -39,9 +46,13 @@ async fn a_session_cut_at_every_item_goes_on() {
     }
     for (n, scenario) in scenarios.into_iter().enumerate() {
         let reports = [
-            crash_at_every_item(of(PiPattern), scenario.clone()).await,
-            crash_at_every_item(of(GenericPattern), scenario.clone()).await,
-            crash_at_every_item(of(Arc::new(FirstCall::new(ToolChoice::Required, PiPattern))), scenario).await,
+            crash_at_every_entry(of(PiPattern), scenario.clone()).await,
+            crash_at_every_entry(of(GenericPattern), scenario.clone()).await,
+            crash_at_every_entry(
+                of(Arc::new(FirstCall::new(ToolChoice::Required, PiPattern))),
+                scenario,
+            )
+            .await,
         ];
         for report in reports {
             let report = report.unwrap_or_else(|why| panic!("scenario {n}: {why}"));
@@ -50,35 +61,61 @@ async fn a_session_cut_at_every_item_goes_on() {
     }
 }
 
-/// C88: what goes wrong is found: a once-only tool that says later that it may run again, a request that no server would
-/// take, a scenario without enough replies.
+/// C88: what goes wrong is found: a once-only tool that says later that it may run again, a request
+/// that no server would take, a scenario without enough replies.
 #[tokio::test(start_paused = true)]
 async fn what_goes_wrong_after_a_crash_is_found() {
     let few = Scenario::new([calls(&["read"])]).request("go");
-    let found = crash_at_every_item(of(PiPattern), few).await.unwrap_err();
-    assert_eq!(found, "without a crash: the scenario has fewer replies than the agent asks for: give it more");
+    let found = crash_at_every_entry(of(PiPattern), few).await.unwrap_err();
+    assert_eq!(
+        found,
+        "without a crash: the scenario has fewer replies than the agent asks for: give it more"
+    );
 
-    let policy = || loopwright_memory::Compacting::new().keep_turns(1);
-    let talk = |n| Scenario::new((0..n).map(|_| Script::text("yes"))).request("a").request("b").request("c").compact();
+    let policy = || loopwright_memory::SummaryCompaction::new().keep_turns(1);
+    let talk = |n| {
+        Scenario::new((0..n).map(|_| Script::text("yes")))
+            .request("a")
+            .request("b")
+            .request("c")
+            .compact()
+    };
     let compacts = |model| of(PiPattern)(model).compaction(policy());
-    let found = crash_at_every_item(compacts, talk(3)).await.unwrap_err();
+    let found = crash_at_every_entry(compacts, talk(3)).await.unwrap_err();
     assert!(found.contains("fewer replies"), "an aside had none: {found}");
-    assert_eq!(crash_at_every_item(compacts, talk(4)).await.unwrap().requests, 4, "three and the summary");
+    assert_eq!(
+        crash_at_every_entry(compacts, talk(4)).await.unwrap().requests,
+        4,
+        "three and the summary"
+    );
 
-    let forgets = |messages: Vec<Arc<Message>>| messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect();
+    let forgets = |messages: Vec<Arc<Message>>| {
+        messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect()
+    };
     let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);
-    let found = crash_at_every_item(agent, scenario()).await.unwrap_err();
-    assert!(found.starts_with("without a crash: a malformed request went out: call a is not followed by"), "{found}");
+    let found = crash_at_every_entry(agent, scenario()).await.unwrap_err();
+    assert!(
+        found.starts_with(
+            "without a crash: a malformed request went out: call a is not followed by"
+        ),
+        "{found}"
+    );
 
     // The next process thinks otherwise of what the tool does to the world, and runs it again.
     let made = std::sync::atomic::AtomicUsize::new(0);
     let agent = |model| {
-        let tool = TestTool::new("pay").effect(Effect::Idempotent).spec(|s| s.needs_approval(Approval::Never));
+        let tool = TestTool::new("pay")
+            .effect(Effect::Idempotent)
+            .spec(|s| s.needs_approval(Approval::Never));
         let once = made.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-        GenericAgent::builder(model, PiPattern).tool(if once { tool.effect(Effect::AtMostOnce) } else { tool })
+        GenericAgent::builder(model, PiPattern).tool(if once {
+            tool.effect(Effect::AtMostOnce)
+        } else {
+            tool
+        })
     };
     let scenario = Scenario::new([calls(&["pay"]), Script::text("one")]).request("go");
-    let found = crash_at_every_item(agent, scenario).await.unwrap_err();
+    let found = crash_at_every_entry(agent, scenario).await.unwrap_err();
     assert!(found.contains("behind item 6, CallStarted"), "{found}");
     assert!(found.contains("the once-only call a of `pay` had started and ran again"), "{found}");
 }
@@ -86,66 +123,79 @@ async fn what_goes_wrong_after_a_crash_is_found() {
 /// C55: event numbers are a function of the log, so they are the same after a restart.
 #[tokio::test(start_paused = true)]
 async fn event_numbers_go_on_after_a_restart() {
-    let mut rig = pi([Script::text("one"), Script::text("two")], &[]).await;
-    send(&rig, "go").await;
-    let last = rig.run_end().await.last().unwrap().seq;
-    let mut rig = rig.restart().await;
-    send(&rig, "more").await;
-    assert_eq!(rig.run_end().await[0].seq, last + 1);
+    let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
+    send(&harness, "go").await;
+    let last = harness.run_end().await.last().unwrap().seq;
+    let mut harness = harness.restart().await;
+    send(&harness, "more").await;
+    assert_eq!(harness.run_end().await[0].seq, last + 1);
 }
 
 /// C50: an interrupted run is reported; a new request settles it instead of going on.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_run_is_reported_and_a_new_request_settles_it() {
-    let mut rig = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x").hangs()]).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    let mut rig = rig.restart().await;
-    assert_eq!(rig.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
-    send(&rig, "forget it").await;
-    let outcome = outcome_of(&rig.run_end().await);
+    let mut harness = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x").hangs()]).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    let mut harness = harness.restart().await;
+    assert_eq!(harness.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
+    send(&harness, "forget it").await;
+    let outcome = outcome_of(&harness.run_end().await);
     assert!(outcome.error.as_deref().unwrap().contains("interrupted in the middle"));
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/OutcomeUnknown", "U:forget it", "A:ok/Stop"]);
-    rig.check().await;
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:[a]/ToolCalls", "R:a/OutcomeUnknown", "U:forget it", "A:ok/Stop"]
+    );
+    harness.check().await;
 }
 
 /// C50: an abort that was acknowledged is finished at the restart; no request goes out.
 #[tokio::test(start_paused = true)]
 async fn a_restart_finishes_an_abort() {
-    let mut rig = pi([calls(&["x"])], &[TestTool::new("x").hangs()]).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.abort().await.unwrap();
-    let mut log = rig.memory.items();
-    let requested = log.iter().position(|i| matches!(i, Item::AbortRequested { .. })).unwrap();
+    let mut harness = pi([calls(&["x"])], &[TestTool::new("x").hangs()]).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.abort().await.unwrap();
+    let mut log = harness.memory.items();
+    let requested = log.iter().position(|i| matches!(i, LogEntry::AbortRequested { .. })).unwrap();
     log.truncate(requested + 1);
-    let mut rig = rig.restart_from(log).await;
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Aborted);
-    assert_eq!(rig.model.requests().len(), 1);
-    rig.check().await;
+    let mut harness = harness.restart_from(log).await;
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
+    assert_eq!(harness.model.requests().len(), 1);
+    harness.check().await;
 }
 
 /// C51: two owners: the stale one's writes fail, and nothing runs twice.
 #[tokio::test(start_paused = true)]
 async fn a_stale_owner_cannot_write() {
-    let rig = pi([Script::text("one")], &[]).await;
-    let (other, _events) = rig.agent.run(RunContext::new().session("s").memory(rig.memory.clone())).await.unwrap();
-    let refused = rig.handle.prompt("go").await;
-    assert!(matches!(refused, Err(InputError::Memory(MemoryError::Conflict { .. }))), "{refused:?}");
+    let harness = pi([Script::text("one")], &[]).await;
+    let (other, _events) = harness
+        .agent
+        .run(RunContext::new().session("s").memory(harness.memory.clone()))
+        .await
+        .unwrap();
+    let refused = harness.handle.prompt("go").await;
+    assert!(
+        matches!(refused, Err(InputError::Memory(MemoryError::Conflict { .. }))),
+        "{refused:?}"
+    );
     assert_eq!(other.prompt("go").await.unwrap().text, "one");
 }
 
 /// C37: the same input id again is acknowledged and changes nothing, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_comes_twice_is_taken_once() {
-    let rig = pi([Script::text("one")], &[]).await;
+    let harness = pi([Script::text("one")], &[]).await;
     let request = || InputEvent::UserRequest(Prompt::from("go").id("x1"));
-    rig.handle.send(request()).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    let rig = rig.restart().await;
-    assert_eq!(rig.handle.send(request()).await, Ok("x1".into()));
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.transcript().await, ["U:go", "A:one/Stop"]);
-    assert_eq!(rig.handle.prompt(Prompt::from("go").id("x1")).await, Err(InputError::Known("x1".into())));
+    harness.handle.send(request()).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let harness = harness.restart().await;
+    assert_eq!(harness.handle.send(request()).await, Ok("x1".into()));
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:one/Stop"]);
+    assert_eq!(
+        harness.handle.prompt(Prompt::from("go").id("x1")).await,
+        Err(InputError::Known("x1".into()))
+    );
 }

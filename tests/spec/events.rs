@@ -5,13 +5,13 @@ use crate::kit::*;
 /// C54 C55 C56: the order of a turn with tools, and the numbers.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_run_come_in_the_order_of_the_design() {
-    let mut rig = pi(
+    let mut harness = pi(
         [Script::new().say("I look.").call("a", "x", "{}"), Script::text("ok")],
         &[TestTool::new("x").chatters(1, ms(1))],
     )
     .await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     check_events(&events).unwrap();
     let wanted = "\
 agent_start UserRequest(\"input-1\")
@@ -43,17 +43,23 @@ agent_end Done
 /// C56: one JSON object an event, flat, with its type in snake_case.
 #[tokio::test(start_paused = true)]
 async fn an_event_serialises_flat_with_its_type() {
-    let mut rig = pi([Script::text("ok")], &[]).await;
-    send(&rig, "go").await;
-    for event in rig.run_end().await {
+    let mut harness = pi([Script::text("ok")], &[]).await;
+    send(&harness, "go").await;
+    for event in harness.run_end().await {
         let json = serde_json::to_value(&*event).unwrap();
         let map = json.as_object().unwrap();
-        assert!(["seq", "session_id", "run_id", "time", "type"].iter().all(|key| map.contains_key(*key)), "{json}");
+        assert!(
+            ["seq", "session_id", "run_id", "time", "type"]
+                .iter()
+                .all(|key| map.contains_key(*key)),
+            "{json}"
+        );
         assert!(json["type"].as_str().unwrap().chars().all(|c| c.is_ascii_lowercase() || c == '_'));
     }
 }
 
-/// C57 C58: a reader of one event per 10 ms does not slow a run of 100,000 deltas and misses no text.
+/// C57 C58: a reader of one event per 10 ms does not slow a run of 100,000 deltas and misses no
+/// text.
 #[tokio::test(start_paused = true)]
 async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
     const N: usize = 100_000;
@@ -62,56 +68,64 @@ async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
         let pause = if i % 1000 == 0 { ms(1) } else { ms(0) };
         long = long.wait(pause).event(ModelEvent::Delta { block: 0, delta: format!("{i} ") });
     }
-    let mut rig = pi([long], &[]).await;
+    let mut harness = pi([long], &[]).await;
     let t = Instant::now();
-    let handle = rig.handle.clone();
+    let handle = harness.handle.clone();
     let run = tokio::spawn(async move { (handle.prompt("go").await.unwrap().end, t.elapsed()) });
     let (mut text, mut seq) = (String::new(), 0);
-    while let Some(event) = rig.events.next().await {
+    while let Some(event) = harness.events.next().await {
         sleep(ms(10)).await;
         assert!(event.seq == seq || event.seq == seq + 1);
         seq = event.seq;
         match &event.event {
-            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => text.push_str(delta),
+            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => {
+                text.push_str(delta)
+            }
             AgentEvent::AgentEnd(_) => break,
             _ => {}
         }
     }
     let (end, took) = run.await.unwrap();
-    assert_eq!((end, took.as_millis()), (EndKind::Done, 100), "the run takes what its model takes");
+    assert_eq!(
+        (end, took.as_millis()),
+        (RunStatus::Done, 100),
+        "the run takes what its model takes"
+    );
     assert_eq!(text, (0..N).map(|i| format!("{i} ")).collect::<String>());
-    assert!(rig.events.peak() <= 1024 + 8, "{}", rig.events.peak());
+    assert!(harness.events.peak() <= 1024 + 8, "{}", harness.events.peak());
 }
 
 /// C57: two tools that stream in turn do not grow a slow queue.
 #[tokio::test(start_paused = true)]
 async fn interleaved_updates_of_two_tools_do_not_grow_a_slow_queue() {
     let loud = |name: &str| TestTool::new(name).chatters(20_000, ms(1));
-    let mut rig = pi([calls(&["x", "y"]), Script::text("ok")], &[loud("x"), loud("y")]).await;
-    rig.handle.prompt("go").await.unwrap();
+    let mut harness = pi([calls(&["x", "y"]), Script::text("ok")], &[loud("x"), loud("y")]).await;
+    harness.handle.prompt("go").await.unwrap();
     let mut said = 0;
-    for event in rig.run_end().await {
-        if let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(delta), .. } = &event.event {
+    for event in harness.run_end().await {
+        if let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(delta), .. } =
+            &event.event
+        {
             said += delta.matches(';').count();
         }
     }
     assert_eq!(said, 40_000);
-    assert!(rig.events.peak() <= 1024 + 20, "{}", rig.events.peak());
+    assert!(harness.events.peak() <= 1024 + 20, "{}", harness.events.peak());
 }
 
 /// C59: any number of subscribers see the same; a stream of one run ends with it.
 #[tokio::test(start_paused = true)]
 async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
-    let mut rig = pi([Script::text("one"), Script::text("two")], &[]).await;
-    let mut second = rig.handle.subscribe();
-    let mut run = rig.handle.prompt_stream("go").await.unwrap();
+    let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
+    let mut second = harness.handle.subscribe();
+    let mut run = harness.handle.prompt_stream("go").await.unwrap();
     let mut events = vec![];
     while let Some(event) = run.next().await {
         events.push(event);
     }
-    assert_eq!(end_of(&events), EndKind::Done);
-    rig.handle.prompt("more").await.unwrap();
-    let first: Vec<u64> = rig.told().iter().map(|e| e.seq).collect();
+    assert_eq!(end_of(&events), RunStatus::Done);
+    harness.handle.prompt("more").await.unwrap();
+    let first: Vec<u64> = harness.told().iter().map(|e| e.seq).collect();
     let second: Vec<u64> = std::iter::from_fn(|| second.try_next()).map(|e| e.seq).collect();
     assert_eq!(first, second);
 }
@@ -119,22 +133,29 @@ async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
 /// C61: replaying the events of a session rebuilds its messages exactly.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_session_rebuild_its_messages() {
-    let mut rig = pi(
+    let mut harness = pi(
         [calls(&["x", "y"]), Script::text("ok"), Script::text("more")],
         &[TestTool::new("x").takes(ms(9)), TestTool::new("y")],
     )
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.prompt("go on").await.unwrap();
-    let replayed: Vec<Arc<Message>> = rig
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("go on").await.unwrap();
+    let replayed: Vec<Arc<Message>> = harness
         .told()
         .iter()
-        .filter_map(|e| if let AgentEvent::MessageEnd { message } = &e.event { Some(message.clone()) } else { None })
+        .filter_map(|e| {
+            if let AgentEvent::MessageEnd { message } = &e.event {
+                Some(message.clone())
+            } else {
+                None
+            }
+        })
         .collect();
-    assert_eq!(replayed, **rig.handle.state().await.unwrap().messages);
+    assert_eq!(replayed, **harness.handle.state().await.unwrap().messages);
 }
 
-/// C62: a retried attempt is withdrawn: its deltas are no part of the message, and consumers are told.
+/// C62: a retried attempt is withdrawn: its deltas are no part of the message, and consumers are
+/// told.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_attempt_is_told_and_no_part_of_the_message() {
     let retried = Script::new()
@@ -142,10 +163,15 @@ async fn a_withdrawn_attempt_is_told_and_no_part_of_the_message() {
         .withdraw()
         .event(ModelEvent::BlockStart { block: 0, kind: BlockKind::Text })
         .event(ModelEvent::Delta { block: 0, delta: "second".into() });
-    let mut rig = pi([retried], &[]).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
-    assert!(events.iter().any(|e| matches!(e.event, AgentEvent::MessageUpdate { update: Update::Withdrawn, .. })));
+    let mut harness = pi([retried], &[]).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
+    assert!(
+        events.iter().any(|e| matches!(
+            e.event,
+            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. }
+        ))
+    );
     check_events(&events).unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:second/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:go", "A:second/Stop"]);
 }

@@ -1,4 +1,5 @@
-//! Every example but one that needs a server runs without a key and without input, ends by itself, and shows what it is there for.
+//! Every example but one that needs a server runs without a key and without input, ends by itself,
+//! and shows what it is there for.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,12 +7,22 @@ use std::process::{Command, Stdio};
 /// The examples, and something that each one says.
 const EXAMPLES: [(&str, &[&str]); 5] = [
     ("hello", &["(Done, "]),
-    ("custom_tool", &["a: Ok, 30 °C in Rome", "b: Error, no station in `Atlantis`", "3 requests for 4 calls"]),
+    (
+        "custom_tool",
+        &["a: Ok, 30 °C in Rome", "b: Error, no station in `Atlantis`", "3 requests for 4 calls"],
+    ),
     ("custom_pattern", &["critic: \"Which colour?\"", "answer: Grey, the sea goes on."]),
-    ("steering", &["User: Its history, please.", "(Interrupted)", "User: And how is it drunk?", "Done"]),
+    (
+        "steering",
+        &["User: Its history, please.", "(Interrupted)", "User: And how is it drunk?", "Done"],
+    ),
     (
         "confirm",
-        &["AwaitingAction, 2 calls wait", "a: 20 € are on their way to Ann", "b: Denied by the user: that is too much"],
+        &[
+            "AwaitingAction, 2 calls wait",
+            "a: 20 € are on their way to Ann",
+            "b: Denied by the user: that is too much",
+        ],
     ),
 ];
 
@@ -29,9 +40,16 @@ fn every_example_runs_and_shows_what_it_is_for() {
     for (name, says) in EXAMPLES {
         let program = folder().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
         let run = Command::new(&program).stdin(Stdio::null()).env_clear().output();
-        let run = run.unwrap_or_else(|why| panic!("{}: {why}; `cargo build --examples` makes it", program.display()));
+        let run = run.unwrap_or_else(|why| {
+            panic!("{}: {why}; `cargo build --examples` makes it", program.display())
+        });
         let out = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success(), "{name}: {}\n{out}\n{}", run.status, String::from_utf8_lossy(&run.stderr));
+        assert!(
+            run.status.success(),
+            "{name}: {}\n{out}\n{}",
+            run.status,
+            String::from_utf8_lossy(&run.stderr)
+        );
         for phrase in says {
             assert!(out.contains(phrase), "{name} does not say {phrase:?}:\n{out}");
         }
@@ -42,9 +60,11 @@ fn every_example_runs_and_shows_what_it_is_for() {
 #[test]
 fn every_example_is_run() {
     let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
-    let mut found: Vec<String> =
-        files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    let mut run: Vec<_> = EXAMPLES.iter().map(|(name, _)| *name).chain([ELSEWHERE]).map(String::from).collect();
+    let mut found: Vec<String> = files
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let mut run: Vec<_> =
+        EXAMPLES.iter().map(|(name, _)| *name).chain([ELSEWHERE]).map(String::from).collect();
     found.sort();
     run.sort();
     assert_eq!(found, run);

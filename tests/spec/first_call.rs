@@ -4,39 +4,49 @@ use loopwright_patterns::FirstCall;
 
 use crate::kit::*;
 
-async fn forced(replies: impl IntoIterator<Item = Script>, tool: TestTool) -> Rig {
-    Rig::new(FirstCall::new(ToolChoice::Required, PiPattern), replies, |agent| agent.tool(tool)).await
+async fn forced(replies: impl IntoIterator<Item = Script>, tool: TestTool) -> Harness {
+    Harness::new(FirstCall::new(ToolChoice::Required, PiPattern), replies, |agent| agent.tool(tool))
+        .await
 }
 
-fn choices(rig: &Rig) -> Vec<ToolChoice> {
-    rig.model.requests().iter().map(|request| request.tool_choice.clone()).collect()
+fn choices(harness: &Harness) -> Vec<ToolChoice> {
+    harness.model.requests().iter().map(|request| request.tool_choice.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_first_turn_of_each_request_is_forced() {
-    let replies = [calls(&["look"]), calls(&["look"]), Script::text("one"), calls(&["look"]), Script::text("two")];
-    let rig = forced(replies, TestTool::new("look")).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "one");
-    assert_eq!(rig.handle.prompt("on").await.unwrap().text, "two");
+    let replies = [
+        calls(&["look"]),
+        calls(&["look"]),
+        Script::text("one"),
+        calls(&["look"]),
+        Script::text("two"),
+    ];
+    let harness = forced(replies, TestTool::new("look")).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "one");
+    assert_eq!(harness.handle.prompt("on").await.unwrap().text, "two");
     use ToolChoice::{Auto, Required};
-    assert_eq!(choices(&rig), [Required, Auto, Auto, Required, Auto]);
+    assert_eq!(choices(&harness), [Required, Auto, Auto, Required, Auto]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_does_not_heed_it_has_answered() {
-    let rig = forced([Script::text("no")], TestTool::new("look")).await;
-    let outcome = rig.handle.prompt("go").await.unwrap();
-    assert_eq!((outcome.end, outcome.text.as_str(), rig.model.requests().len()), (EndKind::Done, "no", 1));
+    let harness = forced([Script::text("no")], TestTool::new("look")).await;
+    let outcome = harness.handle.prompt("go").await.unwrap();
+    assert_eq!(
+        (outcome.end, outcome.text.as_str(), harness.model.requests().len()),
+        (RunStatus::Done, "no", 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_its_question_goes_on_unforced() {
     let tool = TestTool::new("write").effect(Effect::AtMostOnce);
-    let rig = forced([calls(&["write"]), Script::text("done")], tool).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::AwaitingAction);
-    let open = rig.handle.pending().await.unwrap().remove(0);
-    rig.handle.decide(open.call, open.digest, Decision::Approve).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!(choices(&rig), [ToolChoice::Required, ToolChoice::Auto]);
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+    let harness = forced([calls(&["write"]), Script::text("done")], tool).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
+    let open = harness.handle.pending().await.unwrap().remove(0);
+    harness.handle.resolve(open.call, open.digest, Decision::Approve).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(choices(&harness), [ToolChoice::Required, ToolChoice::Auto]);
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }

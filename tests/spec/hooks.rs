@@ -1,22 +1,26 @@
-//! Hooks: text as it streams, replies before the end, calls before and after, what a request is made of.
+//! Hooks: text as it streams, replies before the end, calls before and after, what a request is
+//! made of.
 
 use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C17: A hook sees each text part as it streams, and may replace it; consumers and the message have the replacement.
+/// C17: A hook sees each text part as it streams, and may replace it; consumers and the message
+/// have the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_can_be_replaced_as_it_streams() {
     let shout = |part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
-    let mut rig = pi_with([Script::new().stream(["ab", "cd"], ms(1))], &[], |a| a.on_text_part(shout)).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    let mut harness =
+        pi_with([Script::new().stream(["ab", "cd"], ms(1))], &[], |a| a.on_text_part(shout)).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     check_events(&events).unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:ABCD/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:go", "A:ABCD/Stop"]);
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
 }
 
-/// C17: What a hook holds comes again with the next piece in front; what is held at the end of the block is shown.
+/// C17: What a hook holds comes again with the next piece in front; what is held at the end of the
+/// block is shown.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -25,14 +29,16 @@ async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
         log.lock().unwrap().push((part.text.to_owned(), part.last));
         if part.text == "one " { TextAction::Show } else { TextAction::Hold }
     };
-    let mut rig =
-        pi_with([Script::new().stream(["one ", "two ", "three"], ms(1))], &[], |a| a.on_text_part(hold)).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    let mut harness = pi_with([Script::new().stream(["one ", "two ", "three"], ms(1))], &[], |a| {
+        a.on_text_part(hold)
+    })
+    .await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     let wanted = [("one ", false), ("two ", false), ("two three", false), ("two three", true)];
     assert_eq!(*seen.lock().unwrap(), wanted.map(|(text, last)| (text.to_owned(), last)));
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2);
-    assert_eq!(rig.transcript().await, ["U:go", "A:one two three/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:go", "A:one two three/Stop"]);
 }
 
 /// Finds `<tool_call>{…}</tool_call>` in text, however it is cut into pieces.
@@ -42,13 +48,16 @@ fn calls_in_text(part: TextPart<'_>) -> TextAction {
         let may_begin = (1..TAG.len()).any(|n| part.text.ends_with(&TAG[..n]));
         return if may_begin { TextAction::Hold } else { TextAction::Show };
     };
-    let Some((call, after)) = rest.split_once("</tool_call>") else { return TextAction::Hold };
+    let Some((call, after)) = rest.split_once("</tool_call>") else {
+        return TextAction::Hold;
+    };
     let call: serde_json::Value = serde_json::from_str(call).unwrap();
     let call = (call["name"].as_str().unwrap().to_owned(), call["arguments"].to_string());
     TextAction::Calls { text: format!("{before}{after}"), calls: vec![call] }
 }
 
-/// C17: A hook may turn text into tool calls and swallow it, over however many deltas the text comes.
+/// C17: A hook may turn text into tool calls and swallow it, over however many deltas the text
+/// comes.
 #[tokio::test(start_paused = true)]
 async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
     let text = r#"I look. <tool_call>{"name":"x","arguments":{"deep":{"er":[1]}}}</tool_call>"#;
@@ -56,17 +65,22 @@ async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
         let deltas = text.as_bytes().chunks(size).map(|c| String::from_utf8(c.to_vec()).unwrap());
         let replies = [Script::new().stream(deltas, Duration::ZERO), Script::text("ok")];
         let tool = TestTool::new("x");
-        let mut rig = pi_with(replies, std::slice::from_ref(&tool), |a| a.on_text_part(calls_in_text)).await;
-        send(&rig, "go").await;
-        let events = rig.run_end().await;
+        let mut harness =
+            pi_with(replies, std::slice::from_ref(&tool), |a| a.on_text_part(calls_in_text)).await;
+        send(&harness, "go").await;
+        let events = harness.run_end().await;
         check_events(&events).unwrap();
         assert_eq!(
-            rig.transcript().await,
+            harness.transcript().await,
             ["U:go", "A:I look. [call_1]/ToolCalls", "R:call_1/Ok", "A:ok/Stop"],
             "pieces of {size}"
         );
         let shown = trace(&events);
-        assert!(!shown.contains("tool_call>") && shown.contains(r#"tool_execution_start call_1 x {"deep""#), "{shown}");
+        assert!(
+            !shown.contains("tool_call>")
+                && shown.contains(r#"tool_execution_start call_1 x {"deep""#),
+            "{shown}"
+        );
         assert_eq!(tool.ran(), 1);
     }
 }
@@ -75,35 +89,49 @@ fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> Ag
     move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
 }
 
-/// C18: `Continue` lets the loop go on with a message, which comes after the calls of the reply; `Default` is the pattern's way.
+/// C18: `Continue` lets the loop go on with a message, which comes after the calls of the reply;
+/// `Default` is the pattern's way.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
-    let verdict = |text: &str| if text == "1" { BeforeEnd::Continue("more".into()) } else { BeforeEnd::Default };
-    let rig = pi_with([Script::text("1"), Script::text("2")], &[], before_end(verdict)).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "2");
-    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:more", "A:2/Stop"]);
+    let verdict = |text: &str| {
+        if text == "1" { BeforeEnd::Continue("more".into()) } else { BeforeEnd::Default }
+    };
+    let harness = pi_with([Script::text("1"), Script::text("2")], &[], before_end(verdict)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "2");
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:more", "A:2/Stop"]);
 
     let replies = [Script::text("1").call("a", "x", "{}"), Script::text("2")];
-    let rig = pi_with(replies, &[TestTool::new("x")], before_end(verdict)).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:1[a]/ToolCalls", "R:a/Ok", "U:more", "A:2/Stop"]);
-    rig.check().await;
+    let harness = pi_with(replies, &[TestTool::new("x")], before_end(verdict)).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:1[a]/ToolCalls", "R:a/Ok", "U:more", "A:2/Stop"]
+    );
+    harness.check().await;
 }
 
-/// C18: `End` ends the run: calls of the reply are answered "skipped", and what is queued stays queued.
+/// C18: `End` ends the run: calls of the reply are answered "skipped", and what is queued stays
+/// queued.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_end_the_run_after_a_reply() {
     let tool = TestTool::new("x");
     for reply in [Script::text("1"), Script::text("1").call("a", "x", "{}")] {
-        let mut rig =
-            pi_with([reply, Script::text("2")], std::slice::from_ref(&tool), before_end(|_| BeforeEnd::End)).await;
-        rig.handle.follow_up("later").await.unwrap();
-        assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
-        let state = rig.handle.state().await.unwrap();
-        assert_eq!((rig.model.requests().len(), state.follow_up_queue.len(), tool.ran()), (1, 1, 0));
-        assert!(statuses(&rig).await.iter().all(|status| *status == ResultStatus::Skipped));
-        rig.check().await;
-        check_told(&mut rig);
+        let mut harness = pi_with(
+            [reply, Script::text("2")],
+            std::slice::from_ref(&tool),
+            before_end(|_| BeforeEnd::End),
+        )
+        .await;
+        harness.handle.follow_up("later").await.unwrap();
+        assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+        let state = harness.handle.state().await.unwrap();
+        assert_eq!(
+            (harness.model.requests().len(), state.follow_up_queue.len(), tool.ran()),
+            (1, 1, 0)
+        );
+        assert!(statuses(&harness).await.iter().all(|status| *status == ResultStatus::Skipped));
+        harness.check().await;
+        check_told(&mut harness);
     }
 }
 
@@ -113,7 +141,7 @@ async fn the_hook_before_the_end_sees_the_whole_reply() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     let reply = Script::new().stream(["I ", "look"], ms(1)).call("a", "x", "{}");
-    let rig = pi_with([reply, Script::text("ok")], &[TestTool::new("x")], |a| {
+    let harness = pi_with([reply, Script::text("ok")], &[TestTool::new("x")], |a| {
         a.before_end(move |check| {
             let calls = check.reply.as_assistant().unwrap().calls().count();
             log.lock().unwrap().push((check.reply.text(), calls));
@@ -121,7 +149,7 @@ async fn the_hook_before_the_end_sees_the_whole_reply() {
         })
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("go").await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [("I look".to_owned(), 1), ("ok".to_owned(), 0)]);
 }
 
@@ -130,60 +158,75 @@ struct Pay {
     amount: u32,
 }
 
-/// C19: Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe, else an error result.
+/// C19: Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe,
+/// else an error result.
 #[tokio::test(start_paused = true)]
 async fn rewritten_arguments_are_validated_again() {
-    let pay = tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)))
-        .effect(Effect::ReadOnly);
+    let pay =
+        tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)))
+            .effect(Effect::ReadOnly);
     let call = |id, amount| (id, "pay", json!({"amount": amount}));
-    let rig = Rig::new(PiPattern, [Script::calls([call("a", 1), call("b", 2)]), Script::text("ok")], |a| {
-        a.tool(pay).before_tool_call(async |info| match info.arguments["amount"].as_u64() {
-            Some(1) => BeforeToolCall::Rewrite(json!({"amount": "7"})),
-            _ => BeforeToolCall::Rewrite(json!({"amount": "much"})),
-        })
-    })
+    let harness = Harness::new(
+        PiPattern,
+        [Script::calls([call("a", 1), call("b", 2)]), Script::text("ok")],
+        |a| {
+            a.tool(pay).before_tool_call(async |info| match info.arguments["amount"].as_u64() {
+                Some(1) => BeforeToolCall::Rewrite(json!({"amount": "7"})),
+                _ => BeforeToolCall::Rewrite(json!({"amount": "much"})),
+            })
+        },
+    )
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(result_of(&rig, "a").await, "paid 7");
-    let refused = result_of(&rig, "b").await;
-    assert!(refused.contains("A hook rewrote the arguments") && refused.contains("/amount"), "{refused}");
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(result_of(&harness, "a").await, "paid 7");
+    let refused = result_of(&harness, "b").await;
+    assert!(
+        refused.contains("A hook rewrote the arguments") && refused.contains("/amount"),
+        "{refused}"
+    );
 }
 
 /// C19: What is put to the user is what would run: the arguments after the hooks.
 #[tokio::test(start_paused = true)]
 async fn the_user_is_shown_the_arguments_after_the_hooks() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
-    let rig = pi_with([calls(&["ask"])], &[ask], |a| {
+    let harness = pi_with([calls(&["ask"])], &[ask], |a| {
         a.before_tool_call(async |_| BeforeToolCall::Rewrite(json!({"safe": true})))
     })
     .await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::AwaitingAction);
-    assert_eq!(*rig.pending().await[0].arguments, json!({"safe": true}));
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
+    assert_eq!(*harness.pending().await[0].arguments, json!({"safe": true}));
 }
 
 /// C19: `after_tool_call` may replace content, details and the error flag of a result.
 #[tokio::test(start_paused = true)]
 async fn the_hook_after_a_call_can_replace_all_of_its_result() {
-    let mut rig = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
+    let mut harness = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
         a.after_tool_call(async |info, result| {
             assert_eq!((&*info.call, result.status), ("a", ResultStatus::Ok));
             let details = Some(Arc::new(json!({"secret": 1})));
-            ToolResult { content: vec![Content::text("no")], details, status: ResultStatus::Error, ..result }
+            ToolResult {
+                content: vec![Content::text("no")],
+                details,
+                status: ResultStatus::Error,
+                ..result
+            }
         })
     })
     .await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
-    let failed = |e: &Arc<Envelope>| matches!(e.event, AgentEvent::ToolExecutionEnd { is_error: true, .. });
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
+    let failed =
+        |e: &Arc<Envelope>| matches!(e.event, AgentEvent::ToolExecutionEnd { is_error: true, .. });
     assert!(events.iter().any(failed));
-    let state = rig.handle.state().await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     let result = state.messages[2].as_tool_result().unwrap();
     assert_eq!((result.text().as_str(), result.status), ("no", ResultStatus::Error));
     assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
 }
 
-/// C29: `transform_context` makes the conversation of a request; the history stays as it was, and custom messages stay in it
-/// and out of the request.
+/// C29: `transform_context` makes the conversation of a request; the history stays as it was, and
+/// custom messages stay in it and out of the request.
 #[tokio::test(start_paused = true)]
 async fn what_a_request_is_made_of_is_not_what_is_kept() {
     let noting = does(|step| {
@@ -193,16 +236,19 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
             PiPattern.next_step(step).await
         })
     });
-    let rig = Rig::new(noting, [Script::text("ok")], |a| {
+    let harness = Harness::new(noting, [Script::text("ok")], |a| {
         a.transform_context(async |mut messages| {
-            messages.insert(0, Arc::new(Message::new(MessageId(0), UserMessage::from("It is Monday."))));
+            messages.insert(
+                0,
+                Arc::new(Message::new(MessageId(0), UserMessage::from("It is Monday."))),
+            );
             messages
         })
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(sent(&rig, 0), ["It is Monday.", "go"]);
-    assert_eq!(rig.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(sent(&harness, 0), ["It is Monday.", "go"]);
+    assert_eq!(harness.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
 }
 
 /// C38: a call of a tool that was not offered is an error result, though the agent has the tool.
@@ -210,13 +256,13 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
 async fn a_tool_that_was_not_offered_does_not_run() {
     let hidden = TestTool::new("hidden");
     let tools = [hidden.clone(), TestTool::new("shown")];
-    let rig = pi_with([calls(&["hidden", "shown"]), Script::text("ok")], &tools, |a| {
+    let harness = pi_with([calls(&["hidden", "shown"]), Script::text("ok")], &tools, |a| {
         a.prepare_tools(|_, spec| &*spec.name != "hidden")
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(statuses(&rig).await, [ResultStatus::Error, ResultStatus::Ok]);
-    assert!(result_of(&rig, "a").await.contains("not offered"));
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(statuses(&harness).await, [ResultStatus::Error, ResultStatus::Ok]);
+    assert!(result_of(&harness, "a").await.contains("not offered"));
     assert_eq!(hidden.ran(), 0);
 }
 
@@ -226,13 +272,16 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hidden = TestTool::new("hidden");
     let tools = [hidden.clone(), TestTool::new("shown")];
     let hide = |a: AgentBuilder| a.prepare_tools(|_, spec| &*spec.name != "hidden");
-    let rig = pi_with([calls(&["hidden"]), Script::text("ok")], &tools, hide).await;
-    rig.handle.prompt("go").await.unwrap();
-    let log = rig.memory.items();
-    let replied = log.iter().position(|item| matches!(item, Item::Replied { .. })).unwrap();
-    let rig = pi_with([Script::text("ok")], &tools, hide).await.restart_from(log[..=replied].to_vec()).await;
-    rig.handle.continue_run().await.unwrap();
-    assert!(result_of(&rig, "a").await.contains("not offered"));
+    let harness = pi_with([calls(&["hidden"]), Script::text("ok")], &tools, hide).await;
+    harness.handle.prompt("go").await.unwrap();
+    let log = harness.memory.items();
+    let replied = log.iter().position(|item| matches!(item, LogEntry::Replied { .. })).unwrap();
+    let harness = pi_with([Script::text("ok")], &tools, hide)
+        .await
+        .restart_from(log[..=replied].to_vec())
+        .await;
+    harness.handle.continue_run().await.unwrap();
+    assert!(result_of(&harness, "a").await.contains("not offered"));
     assert_eq!(hidden.ran(), 0);
 }
 
@@ -240,24 +289,27 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {
     let tools = [TestTool::new("t1"), TestTool::new("t2")];
-    let rig = pi_with([calls(&["t1"]), calls(&["t2"]), Script::text("ok")], &tools, |a| {
+    let harness = pi_with([calls(&["t1"]), calls(&["t2"]), Script::text("ok")], &tools, |a| {
         a.prepare_tools(|request, tool| *tool.name == *format!("t{}", request.turn))
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!([offered(&rig, 0), offered(&rig, 1)], [["t1"], ["t2"]]);
-    assert_eq!(offered(&rig, 2).len(), 0);
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!([offered(&harness, 0), offered(&harness, 1)], [["t1"], ["t2"]]);
+    assert_eq!(offered(&harness, 2).len(), 0);
 }
 
 struct User(&'static str);
 
-/// C6: The host's values are readable by predicates, by every hook, and by the pattern; a request's go before the session's.
+/// C6: The host's values are readable by predicates, by every hook, and by the pattern; a request's
+/// go before the session's.
 #[tokio::test(start_paused = true)]
 async fn predicates_and_hooks_read_the_hosts_values() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = {
         let seen = seen.clone();
-        move |place: &'static str, user: Option<&User>| seen.lock().unwrap().push((place, user.map_or("-", |u| u.0)))
+        move |place: &'static str, user: Option<&User>| {
+            seen.lock().unwrap().push((place, user.map_or("-", |u| u.0)))
+        }
     };
     let (n1, n2, n3, n4, n5, n6, n7) =
         (note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note.clone(), note);
@@ -271,7 +323,8 @@ async fn predicates_and_hooks_read_the_hosts_values() {
         n7("pattern", step.get());
         Box::pin(PiPattern.next_step(step))
     });
-    let model = ScriptedModel::new([calls(&["reads", "writes"]), Script::text("ok"), Script::text("ok")]);
+    let model =
+        ScriptedModel::new([calls(&["reads", "writes"]), Script::text("ok"), Script::text("ok")]);
     let agent = GenericAgent::builder(model, pattern)
         .tool(reads)
         .tool(TestTool::new("writes").effect(Effect::AtMostOnce))
@@ -305,5 +358,8 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     }
     assert!(first.iter().all(|(_, user)| *user == "input"), "{first:?}");
     handle.prompt("go").await.unwrap();
-    assert!(seen.lock().unwrap().iter().all(|(_, user)| *user == "session"), "the input's values end with its run");
+    assert!(
+        seen.lock().unwrap().iter().all(|(_, user)| *user == "session"),
+        "the input's values end with its run"
+    );
 }

@@ -3,8 +3,12 @@
 pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
 
-pub(crate) use loopwright::testing::{FaultyMemory, Gate, Rig, Script, ScriptedModel, TestTool, check_events, trace};
-pub(crate) use loopwright::*;
+pub(crate) use loopwright_core::testing::{
+    FaultyMemory, Gate, Harness, Script, ScriptedModel, TestTool, check_events, trace,
+};
+pub(crate) use loopwright_core::{
+    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+};
 pub(crate) use loopwright_patterns::PiPattern;
 pub(crate) use serde_json::json;
 pub(crate) use tokio::time::{Instant, sleep};
@@ -24,7 +28,7 @@ pub(crate) fn slow(n: usize, each: Duration) -> Script {
     Script::new().stream((0..n).map(|i| format!("w{i} ")), each).wait(each)
 }
 
-pub(crate) fn end_of(events: &[Arc<Envelope>]) -> EndKind {
+pub(crate) fn end_of(events: &[Arc<Envelope>]) -> RunStatus {
     match events.last().map(|e| &e.event) {
         Some(AgentEvent::AgentEnd(outcome)) => outcome.end,
         other => panic!("not the end of a run: {other:?}"),
@@ -40,7 +44,9 @@ pub(crate) fn outcome_of(events: &[Arc<Envelope>]) -> Arc<RunOutcome> {
 
 /// The types of events, as they are serialised.
 pub(crate) fn kinds(events: &[Arc<Envelope>]) -> Vec<String> {
-    let kind = |e: &Arc<Envelope>| serde_json::to_value(&**e).unwrap()["type"].as_str().unwrap().to_owned();
+    let kind = |e: &Arc<Envelope>| {
+        serde_json::to_value(&**e).unwrap()["type"].as_str().unwrap().to_owned()
+    };
     events.iter().map(kind).collect()
 }
 
@@ -54,23 +60,24 @@ pub(crate) fn is_delta(event: &AgentEvent) -> bool {
 }
 
 /// Statuses of the results, in the order of the conversation.
-pub(crate) async fn statuses(rig: &Rig) -> Vec<ResultStatus> {
-    let state = rig.handle.state().await.unwrap();
+pub(crate) async fn statuses(harness: &Harness) -> Vec<ResultStatus> {
+    let state = harness.handle.state().await.unwrap();
     state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.status).collect()
 }
 
 /// The text of the result of a call.
-pub(crate) async fn result_of(rig: &Rig, call: &str) -> String {
-    let state = rig.handle.state().await.unwrap();
-    let result = state.messages.iter().filter_map(|m| m.as_tool_result()).find(|r| *r.call == *call);
+pub(crate) async fn result_of(harness: &Harness, call: &str) -> String {
+    let state = harness.handle.state().await.unwrap();
+    let result =
+        state.messages.iter().filter_map(|m| m.as_tool_result()).find(|r| *r.call == *call);
     result.expect("the call has a result").text()
 }
 
-pub(crate) async fn send(rig: &Rig, text: &str) {
-    rig.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
+pub(crate) async fn send(harness: &Harness, text: &str) {
+    harness.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
 }
 
-pub(crate) async fn pi(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> Rig {
+pub(crate) async fn pi(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> Harness {
     pi_with(replies, tools, |agent| agent).await
 }
 
@@ -78,21 +85,28 @@ pub(crate) async fn pi_with(
     replies: impl IntoIterator<Item = Script>,
     tools: &[TestTool],
     options: impl FnOnce(AgentBuilder) -> AgentBuilder,
-) -> Rig {
-    let tools: Vec<Arc<dyn Tool>> = tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
-    Rig::new(PiPattern, replies, |agent| options(agent.tools(tools))).await
+) -> Harness {
+    let tools: Vec<Arc<dyn Tool>> =
+        tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
+    Harness::new(PiPattern, replies, |agent| options(agent.tools(tools))).await
 }
 
 /// A session whose memory takes this long for each append.
-pub(crate) async fn slow_memory(replies: Vec<Script>, tools: Vec<TestTool>, each: Duration) -> Rig {
-    let tools: Vec<Arc<dyn Tool>> = tools.into_iter().map(|t| Arc::new(t) as Arc<dyn Tool>).collect();
+pub(crate) async fn slow_memory(
+    replies: Vec<Script>,
+    tools: Vec<TestTool>,
+    each: Duration,
+) -> Harness {
+    let tools: Vec<Arc<dyn Tool>> =
+        tools.into_iter().map(|t| Arc::new(t) as Arc<dyn Tool>).collect();
     let wrap = |memory| Arc::new(FaultyMemory::new(memory).slow(each)) as Arc<dyn Memory>;
-    Rig::with_memory(PiPattern, replies, |agent| agent.tools(tools), InMemory::new(), wrap).await
+    Harness::with_memory(PiPattern, replies, |agent| agent.tools(tools), InMemory::new(), wrap)
+        .await
 }
 
 /// An event stream that was read to the end of what has happened, checked.
-pub(crate) fn check_told(rig: &mut Rig) {
-    let told = rig.told();
+pub(crate) fn check_told(harness: &mut Harness) {
+    let told = harness.told();
     check_events(&told).unwrap_or_else(|e| panic!("{e}\n{}", trace(&told)));
 }
 
@@ -102,22 +116,26 @@ type Step<'a> = futures::future::BoxFuture<'a, Result<StepEnd, StepError>>;
 pub(crate) struct Does<F>(F);
 
 #[async_trait::async_trait]
-impl<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync> BehaviorPattern for Does<F> {
+impl<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync> BehaviorPattern
+    for Does<F>
+{
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         (self.0)(step).await
     }
 }
 
-pub(crate) fn does<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync>(f: F) -> Does<F> {
+pub(crate) fn does<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send + Sync>(
+    f: F,
+) -> Does<F> {
     Does(f)
 }
 
 /// The texts of what was sent with a request.
-pub(crate) fn sent(rig: &Rig, request: usize) -> Vec<String> {
-    rig.model.requests()[request].messages.iter().map(|m| m.text()).collect()
+pub(crate) fn sent(harness: &Harness, request: usize) -> Vec<String> {
+    harness.model.requests()[request].messages.iter().map(|m| m.text()).collect()
 }
 
 /// The names of the tools that a request offered.
-pub(crate) fn offered(rig: &Rig, request: usize) -> Vec<String> {
-    rig.model.requests()[request].tools.iter().map(|t| t.name.to_string()).collect()
+pub(crate) fn offered(harness: &Harness, request: usize) -> Vec<String> {
+    harness.model.requests()[request].tools.iter().map(|t| t.name.to_string()).collect()
 }

@@ -2,7 +2,12 @@
 //!
 //! Tests name the claims of `ARCHITECTURE.md` that they show (`C12`) in their doc comments.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 mod aborts;
 mod answering;

@@ -9,7 +9,11 @@ use crate::kit::*;
 /// Runs the same session and gives back what was told.
 async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
     let tool = TestTool::new("look").effect(Effect::ReadOnly).answers("21 °C");
-    let agent = GenericAgent::builder(model, PiPattern).tool(tool).system("You look first.").build().unwrap();
+    let agent = GenericAgent::builder(model, PiPattern)
+        .tool(tool)
+        .system("You look first.")
+        .build()
+        .unwrap();
     let (handle, mut events) = agent.run(RunContext::new()).await.unwrap();
     let outcome = handle.prompt("How warm is it?").await.unwrap();
     let mut told = Vec::new();
@@ -24,7 +28,8 @@ async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
 
 fn scripted() -> ScriptedModel {
     let usage = Usage { input: 5, output: 3, ..Usage::default() };
-    let look = Script::new().think("I should look.", Some("signed")).call("a", "look", "{}").usage(usage);
+    let look =
+        Script::new().think("I should look.", Some("signed")).call("a", "look", "{}").usage(usage);
     ScriptedModel::new([look, Script::text("It is 21 °C.").usage(usage)])
 }
 
@@ -33,7 +38,7 @@ async fn a_recorded_session_runs_again_without_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let path: &Path = &folder.path().join("session.jsonl");
     let (told, outcome) = session(Recorded::record(scripted(), path).unwrap()).await;
-    assert_eq!((outcome.end, outcome.text.as_str()), (EndKind::Done, "It is 21 °C."));
+    assert_eq!((outcome.end, outcome.text.as_str()), (RunStatus::Done, "It is 21 °C."));
     let model = Arc::new(Recorded::replay(path).unwrap());
     let (again, replayed) = session(model.clone()).await;
     assert_eq!((again, replayed), (told, outcome));

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C4 C5: After an answer the engine closes the open batch by itself; the pattern is entered from its top with the batch closed, and
-/// the input is not taken a second time.
+/// C4 C5: After an answer the engine closes the open batch by itself; the pattern is entered from
+/// its top with the batch closed, and the input is not taken a second time.
 #[tokio::test(start_paused = true)]
 async fn the_batch_is_closed_before_the_pattern_is_entered_again() {
     let entered = Arc::new(Mutex::new(Vec::new()));
@@ -16,15 +16,16 @@ async fn the_batch_is_closed_before_the_pattern_is_entered_again() {
         Box::pin(PiPattern.next_step(step))
     });
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
-    let rig = Rig::new(pattern, [calls(&["ask"]), Script::text("ok")], |a| a.tool(ask)).await;
-    rig.handle.prompt("go").await.unwrap();
-    let rig = rig.restart().await;
-    let open = rig.pending().await;
-    rig.handle.decide("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
-    rig.handle.wait_for_idle().await;
+    let harness =
+        Harness::new(pattern, [calls(&["ask"]), Script::text("ok")], |a| a.tool(ask)).await;
+    harness.handle.prompt("go").await.unwrap();
+    let harness = harness.restart().await;
+    let open = harness.pending().await;
+    harness.handle.resolve("a", open[0].digest.clone(), Decision::Approve).await.unwrap();
+    harness.handle.wait_for_idle().await;
     assert_eq!(*entered.lock().unwrap(), [0, 1]);
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);
-    rig.check().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);
+    harness.check().await;
 }
 
 /// C5: An input is put into the conversation once, however often `take_input` is called.
@@ -35,52 +36,71 @@ async fn an_input_is_taken_once() {
             for _ in 0..3 {
                 step.take_input().await?;
             }
-            step.ask().await?.into()
+            step.ask().await?.finish()
         })
     });
-    let rig = Rig::new(greedy, [Script::text("ok")], |a| a).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
+    let harness = Harness::new(greedy, [Script::text("ok")], |a| a).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
-/// C4: A conversation that ends with a complete reply gives that reply back: after a crash it is not asked for again.
+/// C4: A conversation that ends with a complete reply gives that reply back: after a crash it is
+/// not asked for again.
 #[tokio::test(start_paused = true)]
 async fn a_complete_reply_is_given_back() {
-    let rig = pi([Script::text("ok")], &[]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let items = rig.memory.items();
-    let replied = items.iter().position(|i| matches!(i, Item::Replied { .. })).unwrap();
-    let rig = rig.restart_from(items[..=replied].to_vec()).await;
-    let outcome = rig.handle.continue_run().await.unwrap();
-    assert_eq!((outcome.end, outcome.text.as_str(), rig.model.requests().len()), (EndKind::Done, "ok", 1));
-    assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
+    let harness = pi([Script::text("ok")], &[]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let items = harness.memory.items();
+    let replied = items.iter().position(|i| matches!(i, LogEntry::Replied { .. })).unwrap();
+    let harness = harness.restart_from(items[..=replied].to_vec()).await;
+    let outcome = harness.handle.continue_run().await.unwrap();
+    assert_eq!(
+        (outcome.end, outcome.text.as_str(), harness.model.requests().len()),
+        (RunStatus::Done, "ok", 1)
+    );
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
 }
 
 /// C8: A request shares its messages with the session; nothing is copied.
 #[tokio::test(start_paused = true)]
 async fn a_request_shares_the_history() {
-    let rig = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let (kept, requests) = (rig.handle.state().await.unwrap().messages, rig.model.requests());
+    let harness = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let (kept, requests) =
+        (harness.handle.state().await.unwrap().messages, harness.model.requests());
     for request in &requests {
-        assert!(request.messages.iter().zip(kept.iter()).all(|(sent, kept)| Arc::ptr_eq(sent, kept)));
+        assert!(
+            request.messages.iter().zip(kept.iter()).all(|(sent, kept)| Arc::ptr_eq(sent, kept))
+        );
     }
     assert_eq!(requests[1].messages.len(), 3);
 }
 
-/// C67: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing to answer, nothing at all.
+/// C67: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing
+/// to answer, nothing at all.
 #[tokio::test(start_paused = true)]
 async fn the_scripted_model_refuses_a_malformed_request() {
     let result = || {
         let (call, name, status) = ("a".into(), "x".into(), ResultStatus::Ok);
-        Body::from(ToolResult { call, name, status, content: vec![], details: None, terminate: false })
+        MessageKind::from(ToolResult {
+            call,
+            name,
+            status,
+            content: vec![],
+            details: None,
+            terminate: false,
+        })
     };
     let call = || {
-        let call = ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
-        Body::from(AssistantMessage { parts: vec![Part::ToolCall(call)], ..Default::default() })
+        let call =
+            ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
+        MessageKind::from(AssistantMessage {
+            parts: vec![ContentPart::ToolCall(call)],
+            ..Default::default()
+        })
     };
-    let user = || Body::from(UserMessage::from("hi"));
-    let reply = || Body::from(AssistantMessage::default());
+    let user = || MessageKind::from(UserMessage::from("hi"));
+    let reply = || MessageKind::from(AssistantMessage::default());
     let malformed = [
         (vec![user(), result()], "no call before it"),
         (vec![user(), call(), user()], "not followed by its result"),
@@ -93,12 +113,12 @@ async fn the_scripted_model_refuses_a_malformed_request() {
             let ask = Ask::new().messages(messages.clone());
             Box::pin(async {
                 step.take_input().await?;
-                step.ask_with(ask).await?.into()
+                step.ask_with(ask).await?.finish()
             })
         });
-        let rig = Rig::new(pattern, [Script::text("never")], |a| a).await;
-        let outcome = rig.handle.prompt("go").await.unwrap();
+        let harness = Harness::new(pattern, [Script::text("never")], |a| a).await;
+        let outcome = harness.handle.prompt("go").await.unwrap();
         assert_eq!(outcome.model_error, Some(ModelErrorKind::InvalidRequest));
-        assert!(rig.model.refused()[0].contains(why), "{:?}", rig.model.refused());
+        assert!(harness.model.refused()[0].contains(why), "{:?}", harness.model.refused());
     }
 }

@@ -1,4 +1,5 @@
-//! Readers that come late or come again: what they are sent, so that they see what those see who never left.
+//! Readers that come late or come again: what they are sent, so that they see what those see who
+//! never left.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +26,21 @@ impl Screen {
         }
         match &event.event {
             AgentEvent::MessageStart { message_id, role: Role::Assistant } => {
-                assert!(self.streaming.insert(*message_id, String::new()).is_none(), "{message_id} began twice");
+                assert!(
+                    self.streaming.insert(*message_id, String::new()).is_none(),
+                    "{message_id} began twice"
+                );
             }
             AgentEvent::MessageUpdate { message_id, update } => match update {
                 Update::Withdrawn => drop(self.streaming.remove(message_id)),
-                Update::Text { delta, .. } | Update::Thinking { delta, .. } | Update::ToolCall { delta, .. } => {
+                Update::Text { delta, .. }
+                | Update::Thinking { delta, .. }
+                | Update::ToolCall { delta, .. } => {
                     self.streaming.entry(*message_id).or_default().push_str(delta)
                 }
-                Update::ToolCallStart { name, .. } => self.streaming.entry(*message_id).or_default().push_str(name),
+                Update::ToolCallStart { name, .. } => {
+                    self.streaming.entry(*message_id).or_default().push_str(name)
+                }
                 other => panic!("{other:?}"),
             },
             AgentEvent::MessageEnd { message } => {
@@ -51,37 +59,39 @@ impl Screen {
     async fn rejoin(&mut self, handle: &AgentHandle, memory: &InMemory) -> EventStream {
         let (items, events) = handle.join().await.unwrap();
         self.outputs.clear();
-        let told = Past::events_after("s", &memory.items()[..items as usize], self.seq);
+        let told = SessionLog::events_after("s", &memory.items()[..items as usize], self.seq);
         told.iter().for_each(|event| self.see(event));
         events
     }
 }
 
-/// A reply that thinks, speaks and calls a tool which talks, then one that is withdrawn once, then a last word.
-async fn rig() -> Rig {
+/// A reply that thinks, speaks and calls a tool which talks, then one that is withdrawn once, then
+/// a last word.
+async fn harness() -> Harness {
     let first = Script::new().stream((0..4).map(|i| format!("w{i} ")), ms(1)).call("a", "x", "{}");
-    let second = Script::new().say("a try").wait(ms(1)).withdraw().wait(ms(1)).say("again").wait(ms(1));
+    let second =
+        Script::new().say("a try").wait(ms(1)).withdraw().wait(ms(1)).say("again").wait(ms(1));
     pi([first, second], &[TestTool::new("x").chatters(4, ms(1))]).await
 }
 
-/// C97: whoever is cut off at any event and joins again sees in the end what the others see; of what streams at that
-/// moment nothing is lost and nothing doubled.
+/// C97: whoever is cut off at any event and joins again sees in the end what the others see; of
+/// what streams at that moment nothing is lost and nothing doubled.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
     let mut whole = Screen::default();
-    let mut rig_ = rig().await;
+    let mut rig_ = harness().await;
     send(&rig_, "go").await;
     let events = rig_.run_end().await;
     events.iter().for_each(|event| whole.see(event));
     for cut in 0..events.len() {
-        let mut rig = rig().await;
-        send(&rig, "go").await;
+        let mut harness = harness().await;
+        send(&harness, "go").await;
         let mut screen = Screen::default();
         for _ in 0..cut {
-            screen.see(&rig.events.next().await.unwrap());
+            screen.see(&harness.events.next().await.unwrap());
         }
-        let mut live = screen.rejoin(&rig.handle, &rig.memory).await;
-        let alone = rig.run_end().await; // the first subscriber is not disturbed
+        let mut live = screen.rejoin(&harness.handle, &harness.memory).await;
+        let alone = harness.run_end().await; // the first subscriber is not disturbed
         assert_eq!(alone.len() + cut, events.len());
         while screen.seq < whole.seq {
             screen.see(&live.next().await.unwrap());
@@ -93,61 +103,72 @@ async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
 /// C97: one who has seen nothing is sent a reply that streams from its beginning, merged.
 #[tokio::test(start_paused = true)]
 async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
-    let mut rig = rig().await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w2 "))
+    let mut harness = harness().await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w2 "))
         .await;
-    let (items, mut events) = rig.handle.join().await.unwrap();
+    let (items, mut events) = harness.handle.join().await.unwrap();
     let first = events.next().await.unwrap();
-    assert!(matches!(first.event, AgentEvent::MessageStart { role: Role::Assistant, .. }), "{first:?}");
+    assert!(
+        matches!(first.event, AgentEvent::MessageStart { role: Role::Assistant, .. }),
+        "{first:?}"
+    );
     let second = events.next().await.unwrap();
-    let AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } = &second.event else { panic!() };
+    let AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } = &second.event else {
+        panic!()
+    };
     assert_eq!(delta, "w0 w1 w2 ");
-    let told = Past::events("s", &rig.memory.items()[..items as usize]);
+    let told = SessionLog::events("s", &harness.memory.items()[..items as usize]);
     assert_eq!(told.last().unwrap().seq, first.seq);
-    rig.until(|e| matches!(e, AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(t), .. } if t == "2;"))
+    harness.until(|e| matches!(e, AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(t), .. } if t == "2;"))
         .await;
-    let (_, mut events) = rig.handle.join().await.unwrap();
+    let (_, mut events) = harness.handle.join().await.unwrap();
     let first = events.next().await.unwrap();
-    let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } = &first.event else { panic!() };
+    let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } = &first.event
+    else {
+        panic!()
+    };
     assert_eq!(text, "0;1;2;");
 }
 
-/// C98: whoever was cut off by a crash in the middle of a reply has it withdrawn, however much later it comes again;
-/// whoever has gone on since then has not.
+/// C98: whoever was cut off by a crash in the middle of a reply has it withdrawn, however much
+/// later it comes again; whoever has gone on since then has not.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
-    let mut rig = pi([slow(5, ms(1)), Script::text("ok"), Script::text("more")], &[]).await;
-    send(&rig, "go").await;
+    let mut harness = pi([slow(5, ms(1)), Script::text("ok"), Script::text("more")], &[]).await;
+    send(&harness, "go").await;
     let mut screen = Screen::default();
-    rig.until(is_delta).await;
-    let (_, mut events) = rig.handle.join().await.unwrap();
-    Past::events("s", &rig.memory.items()).iter().for_each(|event| screen.see(event));
+    harness.until(is_delta).await;
+    let (_, mut events) = harness.handle.join().await.unwrap();
+    SessionLog::events("s", &harness.memory.items()).iter().for_each(|event| screen.see(event));
     screen.see(&events.next().await.unwrap());
     screen.see(&events.next().await.unwrap());
     assert_eq!(screen.streaming.len(), 1);
-    let rig = rig.restart().await;
+    let harness = harness.restart().await;
     let mut early = screen.clone();
-    early.rejoin(&rig.handle, &rig.memory).await;
+    early.rejoin(&harness.handle, &harness.memory).await;
     assert!(early.streaming.is_empty(), "{early:?}");
-    rig.handle.continue_run().await.unwrap();
-    rig.handle.prompt("more").await.unwrap();
-    screen.rejoin(&rig.handle, &rig.memory).await;
+    harness.handle.continue_run().await.unwrap();
+    harness.handle.prompt("more").await.unwrap();
+    screen.rejoin(&harness.handle, &harness.memory).await;
     assert!(screen.streaming.is_empty(), "{screen:?}");
     let withdrawn = |after| {
-        let told = Past::events_after("s", &rig.memory.items(), after);
+        let told = SessionLog::events_after("s", &harness.memory.items(), after);
         told.iter().filter(|e| matches!(e.event, AgentEvent::MessageUpdate { .. })).count()
     };
     assert_eq!(withdrawn(early.seq), 1);
-    assert_eq!((withdrawn(early.seq - 1), withdrawn(early.seq + 1), withdrawn(screen.seq)), (0, 0, 0));
+    assert_eq!(
+        (withdrawn(early.seq - 1), withdrawn(early.seq + 1), withdrawn(screen.seq)),
+        (0, 0, 0)
+    );
 }
 
 /// C98: after any number the rest of the numbered events follows, as it was told.
 #[tokio::test(start_paused = true)]
 async fn after_any_number_the_rest_follows() {
-    let mut rig = rig().await;
-    send(&rig, "go").await;
-    let told = rig.run_end().await;
+    let mut harness = harness().await;
+    send(&harness, "go").await;
+    let told = harness.run_end().await;
     let numbered = |events: Vec<Arc<Envelope>>| -> Vec<(u64, String)> {
         let mut seq = 0;
         let numbered = events.into_iter().filter(|e| std::mem::replace(&mut seq, e.seq) < e.seq);
@@ -155,8 +176,9 @@ async fn after_any_number_the_rest_follows() {
     };
     let all = numbered(told);
     for after in 0..=all.len() {
-        let rest = Past::events_after("s", &rig.memory.items(), after as u64);
-        let rest: Vec<(u64, String)> = rest.iter().map(|e| (e.seq, format!("{:?}", e.event))).collect();
+        let rest = SessionLog::events_after("s", &harness.memory.items(), after as u64);
+        let rest: Vec<(u64, String)> =
+            rest.iter().map(|e| (e.seq, format!("{:?}", e.event))).collect();
         assert_eq!(rest, all[after..]);
     }
 }

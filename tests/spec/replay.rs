@@ -2,20 +2,25 @@
 
 mod compactions;
 
-use loopwright::testing::Replay;
+use loopwright_core::testing::Replay;
 use loopwright_patterns::GenericPattern;
 
 use crate::kit::*;
 
-/// The log replays without a difference through an agent with this pattern and these options; as text too.
+/// The log replays without a difference through an agent with this pattern and these options; as
+/// text too.
 async fn replays(
-    rig: &Rig,
+    harness: &Harness,
     pattern: impl BehaviorPattern + Clone + 'static,
     options: fn(AgentBuilder) -> AgentBuilder,
 ) {
-    let lines: Vec<String> = rig.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
-    for replay in [Replay::from_items(rig.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()] {
-        let agent = options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools()));
+    let lines: Vec<String> =
+        harness.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
+    for replay in
+        [Replay::from_items(harness.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()]
+    {
+        let agent =
+            options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools()));
         let agent = agent.compaction(replay.compaction()).build().unwrap();
         let replayed = replay.run(&agent).await;
         assert!(replayed.is_ok(), "{}\n{}", replayed.unwrap_err(), lines.join("\n"));
@@ -23,8 +28,8 @@ async fn replays(
     }
 }
 
-async fn replays_pi(rig: &Rig) {
-    replays(rig, PiPattern, |agent| agent).await;
+async fn replays_pi(harness: &Harness) {
+    replays(harness, PiPattern, |agent| agent).await;
 }
 
 fn asks(name: &str) -> TestTool {
@@ -35,17 +40,23 @@ fn asks(name: &str) -> TestTool {
 #[tokio::test(start_paused = true)]
 async fn text_thinking_and_parallel_tools() {
     let usage = Usage { input: 5, output: 3, ..Usage::default() };
-    let look = Script::new().think("Hm.", Some("sig")).say("I look.").call("a", "x", "{\"n\":1}").call("b", "y", "{}");
+    let look = Script::new()
+        .think("Hm.", Some("sig"))
+        .say("I look.")
+        .call("a", "x", "{\"n\":1}")
+        .call("b", "y", "{}");
     let tools = [
         TestTool::new("x").takes(ms(20)),
         TestTool::new("y").answers(ToolOutput::text("why").details(json!({"n": 2}))),
         TestTool::new("z").fails("no"),
         TestTool::new("p").panics(),
     ];
-    let rig = pi([look.usage(usage), calls(&["z", "p", "x", "nope"]), Script::text("done")], &tools).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.prompt("again").await.unwrap();
-    replays_pi(&rig).await;
+    let harness =
+        pi([look.usage(usage), calls(&["z", "p", "x", "nope"]), Script::text("done")], &tools)
+            .await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("again").await.unwrap();
+    replays_pi(&harness).await;
 }
 
 /// C86: approved, denied, edited, answered from outside, suspended.
@@ -53,25 +64,29 @@ async fn text_thinking_and_parallel_tools() {
 async fn confirmations() {
     let replies = [calls(&["w", "w", "w", "w", "s", "r"]), Script::text("done")];
     let tools = [asks("w"), TestTool::new("s").suspends("login"), TestTool::new("r")];
-    let mut rig = pi(replies, &tools).await;
-    send(&rig, "go").await;
-    rig.run_end().await;
-    let open = rig.pending().await;
+    let mut harness = pi(replies, &tools).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let open = harness.pending().await;
     assert_eq!(open.len(), 5);
     let decisions = [
         Decision::Approve,
         Decision::Deny("no".into()),
         Decision::ApproveWith(json!({"edited": true})),
-        Decision::Result("by hand".into()),
-        Decision::Answer(json!("yes")),
+        Decision::Provide(Provided::Result("by hand".into())),
+        Decision::Provide(Provided::Input(json!("yes"))),
     ];
     for action in &open {
         let n = ["a", "b", "c", "d", "e"].iter().position(|id| **id == *action.call).unwrap();
-        rig.handle.answer(action, decisions[n].clone()).await.unwrap();
-        rig.handle.wait_for_idle().await;
+        harness
+            .handle
+            .resolve(action.call.clone(), action.digest.clone(), decisions[n].clone())
+            .await
+            .unwrap();
+        harness.handle.wait_for_idle().await;
     }
-    rig.check().await;
-    replays_pi(&rig).await;
+    harness.check().await;
+    replays_pi(&harness).await;
 }
 
 /// C86: a steer of each urgency, in the middle of a reply, of a tool, and at rest.
@@ -81,17 +96,18 @@ async fn steers() {
         for at in [0, 15, 45, 75, 500] {
             let tool = TestTool::new("x").takes(ms(30));
             let more = (0..4).map(|n| Script::text(&format!("more {n}")));
-            let replies = [slow(3, ms(10)).call("a", "x", "{}").call("b", "w", "{}"), slow(2, ms(20))];
-            let rig = pi(replies.into_iter().chain(more), &[tool, asks("w")]).await;
-            send(&rig, "go").await;
+            let replies =
+                [slow(3, ms(10)).call("a", "x", "{}").call("b", "w", "{}"), slow(2, ms(20))];
+            let harness = pi(replies.into_iter().chain(more), &[tool, asks("w")]).await;
+            send(&harness, "go").await;
             sleep(ms(at)).await;
-            rig.handle.steer(Prompt::from("stop").urgency(urgency)).await.unwrap();
-            rig.handle.wait_for_idle().await;
-            rig.handle.follow_up("more").await.unwrap();
-            send(&rig, "next").await;
-            rig.handle.wait_for_idle().await;
-            rig.check().await;
-            replays_pi(&rig).await;
+            harness.handle.steer(Prompt::from("stop").urgency(urgency)).await.unwrap();
+            harness.handle.wait_for_idle().await;
+            harness.handle.follow_up("more").await.unwrap();
+            send(&harness, "next").await;
+            harness.handle.wait_for_idle().await;
+            harness.check().await;
+            replays_pi(&harness).await;
         }
     }
 }
@@ -101,22 +117,27 @@ async fn steers() {
 async fn aborts_and_resets() {
     for reset in [false, true] {
         for at in [5, 15, 35, 65, 500] {
-            let rig = pi(
-                [slow(3, ms(10)).call("a", "x", "{}"), calls(&["w"]), Script::text("one"), Script::text("two")],
+            let harness = pi(
+                [
+                    slow(3, ms(10)).call("a", "x", "{}"),
+                    calls(&["w"]),
+                    Script::text("one"),
+                    Script::text("two"),
+                ],
                 &[TestTool::new("x").takes(ms(30)), asks("w")],
             )
             .await;
-            send(&rig, "go").await;
+            send(&harness, "go").await;
             sleep(ms(at)).await;
-            rig.handle.follow_up("more").await.unwrap();
+            harness.handle.follow_up("more").await.unwrap();
             match reset {
-                true => drop(rig.handle.reset().await.unwrap()),
-                false => rig.handle.abort().await.unwrap(),
+                true => drop(harness.handle.reset().await.unwrap()),
+                false => harness.handle.abort().await.unwrap(),
             }
-            rig.handle.wait_for_idle().await;
-            send(&rig, "next").await;
-            rig.handle.wait_for_idle().await;
-            replays_pi(&rig).await;
+            harness.handle.wait_for_idle().await;
+            send(&harness, "next").await;
+            harness.handle.wait_for_idle().await;
+            replays_pi(&harness).await;
         }
     }
 }
@@ -134,10 +155,10 @@ async fn asides_failures_schemas_and_hooks() {
         Script::new().say("half").fail(ModelErrorKind::Overloaded, "too much to do"),
         Script::text("{\"n\": 1}"),
     ];
-    let rig = pi_with(replies, &[], |agent| agent.output::<Answer>()).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
-    rig.handle.continue_run().await.unwrap();
-    replays(&rig, PiPattern, |agent| agent.output::<Answer>()).await;
+    let harness = pi_with(replies, &[], |agent| agent.output::<Answer>()).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
+    harness.handle.continue_run().await.unwrap();
+    replays(&harness, PiPattern, |agent| agent.output::<Answer>()).await;
 
     #[derive(Clone)]
     struct Critic;
@@ -147,18 +168,21 @@ async fn asides_failures_schemas_and_hooks() {
             step.take_input().await?;
             step.emit("begun", 1).await?;
             step.remember(UserMessage::from("noted")).with("n", 2)?.await?;
-            let reply = step.ask_with(Ask::aside().messages([UserMessage::from("Good?").into()])).await?;
+            let reply = step
+                .ask_with(Ask::detached().messages([UserMessage::from("Good?").into()]))
+                .await?;
             if reply.error().is_some() {
-                step.ask_with(Ask::aside().also(UserMessage::from("Really?"))).await?;
+                step.ask_with(Ask::detached().also(UserMessage::from("Really?"))).await?;
             }
             step.ask().await?;
             Ok(StepEnd::Done)
         }
     }
-    let replies = [Script::error(ModelErrorKind::Network, "gone"), Script::text("yes"), Script::text("well")];
-    let rig = Rig::new(Critic, replies, |agent| agent).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "well");
-    replays(&rig, Critic, |agent| agent).await;
+    let replies =
+        [Script::error(ModelErrorKind::Network, "gone"), Script::text("yes"), Script::text("well")];
+    let harness = Harness::new(Critic, replies, |agent| agent).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "well");
+    replays(&harness, Critic, |agent| agent).await;
 
     let hooked = |agent: AgentBuilder| {
         let agent = agent.before_end(async |check| match check.reply.text().as_str() {
@@ -173,54 +197,67 @@ async fn asides_failures_schemas_and_hooks() {
     };
     let tools = [TestTool::new("x"), TestTool::new("y")];
     let replies = [calls(&["x"]), Script::text("one"), calls(&["y"]), Script::text("two")];
-    let rig = pi_with(replies, &tools, hooked).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "two");
-    replays(&rig, PiPattern, hooked).await;
+    let harness = pi_with(replies, &tools, hooked).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "two");
+    replays(&harness, PiPattern, hooked).await;
 }
 
 /// C86: a log that several processes wrote, with runs that a crash cut off and every way to go on.
 #[tokio::test(start_paused = true)]
 async fn several_processes() {
     let tools = || [asks("w"), TestTool::new("r").effect(Effect::Idempotent), TestTool::new("o")];
-    let replies = || [calls(&["o", "w"]), Script::text("one"), Script::text("two"), Script::text("three")];
-    let mut rig = pi(replies(), &tools()).await;
-    send(&rig, "go").await;
-    rig.run_end().await;
-    let open = rig.pending().await.remove(0);
-    rig.handle.answer(&open, Decision::Approve).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    let log = rig.memory.items();
+    let replies =
+        || [calls(&["o", "w"]), Script::text("one"), Script::text("two"), Script::text("three")];
+    let mut harness = pi(replies(), &tools()).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let open = harness.pending().await.remove(0);
+    harness
+        .handle
+        .resolve(open.call.clone(), open.digest.clone(), Decision::Approve)
+        .await
+        .unwrap();
+    harness.handle.wait_for_idle().await;
+    let log = harness.memory.items();
     for cut in 1..=log.len() {
         for way in 0..4 {
-            let replied = log[..cut].iter().filter(|i| matches!(i, Item::Replied { .. })).count();
-            let rig = pi(replies().into_iter().skip(replied), &tools()).await.restart_from(log[..cut].to_vec()).await;
-            let interrupted = rig.handle.state().await.unwrap().interrupted_run.is_some();
+            let replied =
+                log[..cut].iter().filter(|i| matches!(i, LogEntry::Replied { .. })).count();
+            let harness = pi(replies().into_iter().skip(replied), &tools())
+                .await
+                .restart_from(log[..cut].to_vec())
+                .await;
+            let interrupted = harness.handle.state().await.unwrap().interrupted_run.is_some();
             match way {
-                0 if interrupted => drop(rig.handle.continue_run().await.unwrap()),
-                1 => send(&rig, "something else").await,
-                2 => rig.handle.abort().await.unwrap(),
-                3 => drop(rig.handle.reset().await.unwrap()),
+                0 if interrupted => drop(harness.handle.continue_run().await.unwrap()),
+                1 => send(&harness, "something else").await,
+                2 => harness.handle.abort().await.unwrap(),
+                3 => drop(harness.handle.reset().await.unwrap()),
                 _ => {}
             }
-            rig.handle.wait_for_idle().await;
-            for open in rig.pending().await {
-                rig.handle.answer(&open, Decision::Approve).await.unwrap();
+            harness.handle.wait_for_idle().await;
+            for open in harness.pending().await {
+                harness
+                    .handle
+                    .resolve(open.call.clone(), open.digest.clone(), Decision::Approve)
+                    .await
+                    .unwrap();
             }
-            rig.handle.wait_for_idle().await;
-            replays_pi(&rig).await;
+            harness.handle.wait_for_idle().await;
+            replays_pi(&harness).await;
         }
     }
 }
 
-/// C87: a request that differs, is not in the log or never comes is shown, and so is an item where all requests are the
-/// same.
+/// C87: a request that differs, is not in the log or never comes is shown, and so is an item where
+/// all requests are the same.
 #[tokio::test(start_paused = true)]
 async fn what_differs_is_shown_at_the_first_request() {
     let tools = [TestTool::new("x"), TestTool::new("y")];
-    let rig = pi([calls(&["x", "y"]), Script::text("one"), Script::text("two")], &tools).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.prompt("on").await.unwrap();
-    let replay = Replay::from_items(rig.memory.items());
+    let harness = pi([calls(&["x", "y"]), Script::text("one"), Script::text("two")], &tools).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("on").await.unwrap();
+    let replay = Replay::from_items(harness.memory.items());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     replay.run(&like().build().unwrap()).await.unwrap();
 
@@ -230,27 +267,36 @@ async fn what_differs_is_shown_at_the_first_request() {
     });
     let found = replay.run(&prunes.build().unwrap()).await.unwrap_err();
     assert_eq!(found.request(), Some(3));
-    assert_eq!(found.to_string(), "request 3: message 1 differs: the log has `user: go`, now it is `user: on`");
+    assert_eq!(
+        found.to_string(),
+        "request 3: message 1 differs: the log has `user: go`, now it is `user: on`"
+    );
 
     let fewer = like().prepare_tools(|info, spec| info.messages.len() < 2 || &*spec.name != "y");
     let found = replay.run(&fewer.build().unwrap()).await.unwrap_err();
-    assert_eq!(found.to_string(), "request 1: what it offers of the tools differs: it was `all`, now it is `[x, y]`",);
+    assert_eq!(
+        found.to_string(),
+        "request 1: what it offers of the tools differs: it was `all`, now it is `[x, y]`",
+    );
 
     let found = replay.run(&like().max_turns(1).build().unwrap()).await.unwrap_err();
     assert_eq!(found.request(), Some(2));
-    assert!(found.to_string().starts_with("request 2 never came: instead came `{\"end\":\"limit\""), "{found}");
+    assert!(
+        found.to_string().starts_with("request 2 never came: instead came `{\"end\":\"limit\""),
+        "{found}"
+    );
 
     let more = like().before_end(async |check| match check.reply.text().as_str() {
         "two" => BeforeEnd::Continue("and?".into()),
         _ => BeforeEnd::Default,
     });
     let found = replay.run(&more.build().unwrap()).await.unwrap_err();
-    assert_eq!(found.item(), Some(rig.memory.items().len() - 1), "{found}");
+    assert_eq!(found.item(), Some(harness.memory.items().len() - 1), "{found}");
 
     let asks_twice = does(|step| {
         Box::pin(async move {
             step.take_input().await?;
-            step.ask_with(Ask::aside()).await?;
+            step.ask_with(Ask::detached()).await?;
             Ok(StepEnd::Done)
         })
     });
@@ -268,9 +314,14 @@ async fn what_differs_is_shown_at_the_first_request() {
     let found = replay.run(&agent).await.unwrap_err();
     assert_eq!((found.request(), found.item()), (None, Some(3)), "{found}");
 
-    let found =
-        replay.compare(&like().build().unwrap(), &like().system("Be brief.").build().unwrap()).await.unwrap_err();
-    assert_eq!(found.to_string(), "request 1: the system prompt differs: it was ``, now it is `Be brief.`");
+    let found = replay
+        .compare(&like().build().unwrap(), &like().system("Be brief.").build().unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        found.to_string(),
+        "request 1: the system prompt differs: it was ``, now it is `Be brief.`"
+    );
     let blocks = like().before_tool_call(async |_| BeforeToolCall::Block("no".into()));
     let found = replay.run(&blocks.build().unwrap()).await.unwrap_err();
     assert!(found.to_string().contains("call_started"), "{found}");
@@ -279,9 +330,9 @@ async fn what_differs_is_shown_at_the_first_request() {
 /// C87: an agent that does not use the log's model or tools is told so.
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
-    let rig = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let replay = Replay::from_items(rig.memory.items());
+    let harness = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let replay = Replay::from_items(harness.memory.items());
     let model = ScriptedModel::new([calls(&["x"]), Script::text("one")]);
     let agent = GenericAgent::builder(model, PiPattern).tools(replay.tools()).build().unwrap();
     let found = replay.run(&agent).await.unwrap_err();
@@ -290,7 +341,10 @@ async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
     let agent = GenericAgent::builder(replay.model(), PiPattern).tool(own.clone()).build().unwrap();
     let found = replay.run(&agent).await.unwrap_err();
     assert!(found.to_string().contains("replay.stand_in"), "{found}");
-    let agent = GenericAgent::builder(replay.model(), GenericPattern).tool(replay.stand_in(&own)).build().unwrap();
+    let agent = GenericAgent::builder(replay.model(), GenericPattern)
+        .tool(replay.stand_in(&own))
+        .build()
+        .unwrap();
     replay.run(&agent).await.unwrap();
 }
 

@@ -1,15 +1,21 @@
-//! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of its log sees.
+//! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of
+//! its log sees.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::kit::*;
 
 fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
-    let tools: Vec<Arc<dyn Tool>> = tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
+    let tools: Vec<Arc<dyn Tool>> =
+        tools.iter().map(|t| Arc::new(t.clone()) as Arc<dyn Tool>).collect();
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tools(tools).build().unwrap()
 }
 
-async fn open(agent: &GenericAgent, store: &InMemoryStore, session: &str) -> (AgentHandle, EventStream) {
+async fn open(
+    agent: &GenericAgent,
+    store: &InMemoryStore,
+    session: &str,
+) -> (AgentHandle, EventStream) {
     agent.run(RunContext::new().stored(store, session).await.unwrap()).await.unwrap()
 }
 
@@ -22,7 +28,8 @@ async fn close(handle: AgentHandle, mut events: EventStream) {
 /// C69: a session has one owner at a time; it is free when its events have ended.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_one_owner() {
-    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
+    let (store, agent) =
+        (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
     let (handle, events) = open(&agent, &store, "s").await;
     let refused = store.open("s").await.err().unwrap();
     assert!(matches!(&refused, MemoryError::InUse(s) if **s == *"s"), "{refused}");
@@ -45,10 +52,18 @@ async fn open_actions_of_all_sessions_are_listed() {
         let all = store.pending(&PendingFilter::new()).await.unwrap();
         assert_eq!(all.iter().map(|p| &*p.session).collect::<Vec<_>>().last(), Some(&session));
         if session == "b" {
-            let of_b = store.pending(&PendingFilter::new().session("b").tool("mutate")).await.unwrap();
+            let of_b =
+                store.pending(&PendingFilter::new().session("b").tool("mutate")).await.unwrap();
             assert_eq!((of_b.len(), &of_b[0].action), (1, &handle.pending().await.unwrap()[0]));
             assert!(store.pending(&PendingFilter::new().tool("other")).await.unwrap().is_empty());
-            handle.answer(&of_b[0].action, Decision::Approve).await.unwrap();
+            handle
+                .resolve(
+                    of_b[0].action.call.clone(),
+                    of_b[0].action.digest.clone(),
+                    Decision::Approve,
+                )
+                .await
+                .unwrap();
             handle.wait_for_idle().await;
         }
         close(handle, events).await;
@@ -62,30 +77,35 @@ async fn open_actions_of_all_sessions_are_listed() {
 async fn settings_are_kept_with_the_session() {
     let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
     for _ in 0..2 {
-        let cx = RunContext::new().stored(&store, "s").await.unwrap().settings(json!({"model": "m"}));
+        let cx =
+            RunContext::new().stored(&store, "s").await.unwrap().settings(json!({"model": "m"}));
         let (handle, events) = agent.run(cx).await.unwrap();
         assert_eq!(handle.state().await.unwrap().settings.as_deref(), Some(&json!({"model": "m"})));
         close(handle, events).await;
     }
     let items = store.read("s", 0).await.unwrap();
-    assert_eq!(items.iter().filter(|i| matches!(i, Item::Settings { .. })).count(), 1);
+    assert_eq!(items.iter().filter(|i| matches!(i, LogEntry::Settings { .. })).count(), 1);
     assert_eq!(store.session("s").await.unwrap().settings.as_deref(), Some(&json!({"model": "m"})));
-    assert_eq!(Past::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
+    assert_eq!(SessionLog::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
 }
 
 /// C55: the events of a log are those that its session has told.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_log_are_those_that_were_told() {
-    let mut rig = pi(
+    let mut harness = pi(
         [calls(&["read", "ask"]), Script::text("done")],
         &[TestTool::new("read"), TestTool::new("ask").effect(Effect::Idempotent)],
     )
     .await;
-    send(&rig, "go").await;
-    let mut told = rig.run_end().await;
-    let open = rig.pending().await;
-    rig.handle.answer(&open[0], Decision::Deny("no".into())).await.unwrap();
-    told.extend(rig.run_end().await);
+    send(&harness, "go").await;
+    let mut told = harness.run_end().await;
+    let open = harness.pending().await;
+    harness
+        .handle
+        .resolve(open[0].call.clone(), open[0].digest.clone(), Decision::Deny("no".into()))
+        .await
+        .unwrap();
+    told.extend(harness.run_end().await);
     let mut numbered: Vec<(u64, RunId, AgentEvent)> = Vec::new();
     for event in &told {
         let overlay = matches!(&event.event, AgentEvent::MessageUpdate { .. })
@@ -94,16 +114,22 @@ async fn the_events_of_a_log_are_those_that_were_told() {
             numbered.push((event.seq, event.run_id, event.event.clone()));
         }
     }
-    let again = Past::events("s", &rig.memory.items());
+    let again = SessionLog::events("s", &harness.memory.items());
     assert_eq!(again.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(), numbered);
 }
 
-/// C72: a branch begins between turns, with neither the queue nor an open batch of its past, and goes on by itself.
+/// C72: a branch begins between turns, with neither the queue nor an open batch of its past, and
+/// goes on by itself.
 #[tokio::test(start_paused = true)]
 async fn a_branch_goes_on_by_itself() {
     let mutate = TestTool::new("mutate").effect(Effect::AtMostOnce);
     let store = InMemoryStore::new();
-    let replies = [Script::text("one"), calls(&["mutate"]), Script::text("in the branch"), Script::text("after")];
+    let replies = [
+        Script::text("one"),
+        calls(&["mutate"]),
+        Script::text("in the branch"),
+        Script::text("after"),
+    ];
     let agent = agent(replies, std::slice::from_ref(&mutate));
     let (handle, events) = open(&agent, &store, "s").await;
     handle.prompt("first").await.unwrap();
@@ -116,10 +142,13 @@ async fn a_branch_goes_on_by_itself() {
         let items = store.read(&to, 0).await.unwrap();
         assert_eq!(items[..shared as usize], log[..shared as usize]);
         assert!(shared <= at);
-        let past = Past::of(&items);
-        assert!(past.waiting().is_empty() && past.pending().is_empty() && past.run().is_none(), "at {at}");
-        loopwright::testing::check_log(&items).unwrap();
-        loopwright::testing::check_transcript(&past.messages()).unwrap();
+        let past = SessionLog::of(&items);
+        assert!(
+            past.waiting().is_empty() && past.pending().is_empty() && past.run().is_none(),
+            "at {at}"
+        );
+        loopwright_core::testing::check_log(&items).unwrap();
+        loopwright_core::testing::check_transcript(&past.messages()).unwrap();
     }
     let refused = store.fork("s", None, "f9").await;
     assert!(matches!(refused, Err(MemoryError::Exists(_))), "{refused:?}");
@@ -132,7 +161,8 @@ async fn a_branch_goes_on_by_itself() {
 /// C73: what is known of a session is brought up to date item by item.
 #[tokio::test(start_paused = true)]
 async fn what_is_known_of_a_session_follows_its_log() {
-    let (store, agent) = (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
+    let (store, agent) =
+        (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
     let (handle, _events) = open(&agent, &store, "s").await;
     assert_eq!(store.session("t").await, Err(MemoryError::NoSession("t".into())));
     handle.prompt("What is it?\nSay it.").await.unwrap();
@@ -149,10 +179,11 @@ async fn what_is_known_of_a_session_follows_its_log() {
 /// Time that goes on at each look.
 struct Ticks(AtomicU64);
 
-impl Ambient for Ticks {
+impl Environment for Ticks {
     fn now(&self) -> u64 {
         self.0.fetch_add(1, Ordering::SeqCst)
     }
+
     fn random(&self) -> u64 {
         0
     }
@@ -162,7 +193,10 @@ impl Ambient for Ticks {
 #[tokio::test(start_paused = true)]
 async fn the_session_that_was_opened_last_is_the_latest() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
-    let agent = GenericAgent::builder(model, PiPattern).ambient(Ticks(AtomicU64::new(1000))).build().unwrap();
+    let agent = GenericAgent::builder(model, PiPattern)
+        .environment(Ticks(AtomicU64::new(1000)))
+        .build()
+        .unwrap();
     let (handle, _events) = open(&agent, &store, "s").await;
     handle.prompt("go").await.unwrap();
     store.fork("s", None, "branch").await.unwrap();
@@ -177,16 +211,21 @@ async fn the_session_that_was_opened_last_is_the_latest() {
 #[tokio::test(start_paused = true)]
 async fn an_opening_is_a_time_that_the_log_tells_of() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
-    let agent = GenericAgent::builder(model, PiPattern).ambient(Ticks(AtomicU64::new(1000))).build().unwrap();
+    let agent = GenericAgent::builder(model, PiPattern)
+        .environment(Ticks(AtomicU64::new(1000)))
+        .build()
+        .unwrap();
     let (handle, events) = open(&agent, &store, "s").await;
     handle.prompt("go").await.unwrap();
     close(handle, events).await;
     let (handle, _events) = open(&agent, &store, "s").await;
     handle.steer("and then").await.unwrap();
     let items = store.read("s", 0).await.unwrap();
-    let opened =
-        items.iter().rev().find_map(|item| if let Item::Opened { time, .. } = item { Some(*time) } else { None });
-    let last = Past::events("s", &items).pop().unwrap();
+    let opened = items
+        .iter()
+        .rev()
+        .find_map(|item| if let LogEntry::Opened { time, .. } = item { Some(*time) } else { None });
+    let last = SessionLog::events("s", &items).pop().unwrap();
     assert!(matches!(last.event, AgentEvent::QueueUpdate { .. }), "{last:?}");
     assert_eq!(Some(last.time), opened);
 }
@@ -195,18 +234,21 @@ async fn an_opening_is_a_time_that_the_log_tells_of() {
 struct Late(InMemoryStore);
 
 #[async_trait::async_trait]
-impl MemoryStore for Late {
+impl SessionStore for Late {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         self.0.open(session).await
     }
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.read(session, from).await
     }
+
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
         let mut all = self.0.sessions().await?;
         all.insert(0, SessionInfo::new("deleted by now"));
         Ok(all)
     }
+
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         self.0.delete(session).await
     }
@@ -226,10 +268,11 @@ struct Counting(InMemory, Arc<AtomicUsize>);
 
 #[async_trait::async_trait]
 impl Memory for Counting {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         self.0.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.load(from).await
     }
@@ -242,10 +285,17 @@ async fn a_turn_does_not_read_the_log() {
     let count = loads.clone();
     let wrap = move |memory| Arc::new(Counting(memory, count)) as Arc<dyn Memory>;
     let replies = [calls(&["x"]), Script::text("one"), Script::text("two"), Script::text("three")];
-    let rig = Rig::with_memory(PiPattern, replies, |a| a.tool(TestTool::new("x")), InMemory::new(), wrap).await;
+    let harness = Harness::with_memory(
+        PiPattern,
+        replies,
+        |a| a.tool(TestTool::new("x")),
+        InMemory::new(),
+        wrap,
+    )
+    .await;
     for text in ["one", "two", "three"] {
-        assert_eq!(rig.handle.prompt("go").await.unwrap().text, text);
-        rig.handle.state().await.unwrap();
+        assert_eq!(harness.handle.prompt("go").await.unwrap().text, text);
+        harness.handle.state().await.unwrap();
     }
     assert_eq!(loads.load(Ordering::SeqCst), 1);
 }
@@ -255,12 +305,14 @@ struct Mended(InMemory);
 
 #[async_trait::async_trait]
 impl Memory for Mended {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         self.0.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.load(from).await
     }
+
     fn repaired(&self) -> Option<String> {
         Some("a torn line was cut off".into())
     }
@@ -270,8 +322,11 @@ impl Memory for Mended {
 #[tokio::test(start_paused = true)]
 async fn what_was_mended_is_told() {
     let wrap = |memory| Arc::new(Mended(memory)) as Arc<dyn Memory>;
-    let rig = Rig::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
-    assert_eq!(rig.handle.state().await.unwrap().repaired.as_deref(), Some("a torn line was cut off"));
+    let harness = Harness::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
+    assert_eq!(
+        harness.handle.state().await.unwrap().repaired.as_deref(),
+        Some("a torn line was cut off")
+    );
     let whole = pi([], &[]).await;
     assert_eq!(whole.handle.state().await.unwrap().repaired, None);
 }

@@ -16,7 +16,8 @@ impl Shelf {
 #[async_trait::async_trait]
 impl ToolSource for Shelf {
     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        let names = self.0.lock().unwrap().pop().ok_or_else(|| ToolError::failed("the server is down"))?;
+        let names =
+            self.0.lock().unwrap().pop().ok_or_else(|| ToolError::failed("the server is down"))?;
         Ok(names.into_iter().map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>).collect())
     }
 }
@@ -25,42 +26,56 @@ impl ToolSource for Shelf {
 #[tokio::test(start_paused = true)]
 async fn a_source_is_asked_at_each_runs_start() {
     let replies = [calls(&["one"]), Script::text("1"), Script::text("2")];
-    let rig = pi_with(replies, &[TestTool::new("own")], |a| a.tool_source("", Shelf::of([&["one"], &["two"]]))).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.prompt("go").await.unwrap();
+    let harness = pi_with(replies, &[TestTool::new("own")], |a| {
+        a.tool_source("", Shelf::of([&["one"], &["two"]]))
+    })
+    .await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("go").await.unwrap();
     assert_eq!(
-        [offered(&rig, 0), offered(&rig, 1), offered(&rig, 2)],
+        [offered(&harness, 0), offered(&harness, 1), offered(&harness, 2)],
         [["one", "own"], ["one", "own"], ["own", "two"]]
     );
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C9: Names get their source's prefix and are made legal and unique; the tool is called by the name that the model sees.
+/// C9: Names get their source's prefix and are made legal and unique; the tool is called by the
+/// name that the model sees.
 #[tokio::test(start_paused = true)]
 async fn names_get_the_prefix_and_are_made_legal_and_unique() {
     let replies = [calls(&["web_get_page_2", "web_get_page"]), Script::text("ok")];
-    let rig = pi_with(replies, &[TestTool::new("get_page")], |a| {
-        a.tool_source("web_", Shelf::of([&["get.page", "get page"]])).tool_source("", Shelf::of([&["get.page"]]))
+    let harness = pi_with(replies, &[TestTool::new("get_page")], |a| {
+        a.tool_source("web_", Shelf::of([&["get.page", "get page"]]))
+            .tool_source("", Shelf::of([&["get.page"]]))
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(offered(&rig, 0), ["get_page", "get_page_2", "web_get_page", "web_get_page_2"]);
-    assert_eq!(result_of(&rig, "a").await, "get page done");
-    assert_eq!(result_of(&rig, "b").await, "get.page done");
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(offered(&harness, 0), ["get_page", "get_page_2", "web_get_page", "web_get_page_2"]);
+    assert_eq!(result_of(&harness, "a").await, "get page done");
+    assert_eq!(result_of(&harness, "b").await, "get.page done");
 }
 
-/// C9: A source that fails ends the run, once, with an error that names it; the request is kept, and can be continued.
+/// C9: A source that fails ends the run, once, with an error that names it; the request is kept,
+/// and can be continued.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_ends_the_run_with_an_error() {
-    let mut rig = pi_with([Script::text("never")], &[], |a| a.tool_source("web_", Shelf::of([]))).await;
-    let outcome = rig.handle.prompt("go").await.unwrap();
-    assert_eq!(outcome.end, EndKind::Error);
+    let mut harness =
+        pi_with([Script::text("never")], &[], |a| a.tool_source("web_", Shelf::of([]))).await;
+    let outcome = harness.handle.prompt("go").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::Error);
     let why = outcome.error.unwrap();
     assert!(why.contains("web_") && why.contains("the server is down"), "{why}");
-    rig.handle.wait_for_idle().await;
-    assert_eq!(kinds(&rig.told()).iter().filter(|kind| *kind == "agent_end").count(), 1);
-    assert_eq!((rig.transcript().await, rig.model.requests().len()), (vec!["U:go".to_owned()], 0));
-    assert_eq!(rig.handle.continue_run().await.unwrap().end, EndKind::Error, "there is something to go on with");
+    harness.handle.wait_for_idle().await;
+    assert_eq!(kinds(&harness.told()).iter().filter(|kind| *kind == "agent_end").count(), 1);
+    assert_eq!(
+        (harness.transcript().await, harness.model.requests().len()),
+        (vec!["U:go".to_owned()], 0)
+    );
+    assert_eq!(
+        harness.handle.continue_run().await.unwrap().end,
+        RunStatus::Error,
+        "there is something to go on with"
+    );
 }
 
 /// A source that never answers.
@@ -76,13 +91,13 @@ impl ToolSource for Silent {
 /// C9: An abort while a source is asked ends the run; the request does not begin again.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_source_is_asked_ends_the_run() {
-    let mut rig = pi_with([], &[], |a| a.tool_source("", Silent)).await;
-    send(&rig, "go").await;
+    let mut harness = pi_with([], &[], |a| a.tool_source("", Silent)).await;
+    send(&harness, "go").await;
     sleep(ms(10)).await;
-    rig.handle.abort().await.unwrap();
-    rig.handle.wait_for_idle().await;
-    let told = rig.told();
-    assert_eq!(end_of(&told), EndKind::Aborted);
+    harness.handle.abort().await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let told = harness.told();
+    assert_eq!(end_of(&told), RunStatus::Aborted);
     assert_eq!(kinds(&told).iter().filter(|kind| *kind == "agent_start").count(), 1);
-    rig.check().await;
+    harness.check().await;
 }

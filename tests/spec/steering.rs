@@ -6,13 +6,16 @@ use crate::kit::*;
 #[tokio::test(start_paused = true)]
 async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
     let tools = [TestTool::new("x").takes(ms(100)), TestTool::new("y").takes(ms(50))];
-    let mut rig = pi([calls(&["x", "y"]), Script::text("ok")], &tools).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer("other way").await.unwrap();
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "U:other way", "A:ok/Stop"]);
-    rig.check().await;
+    let mut harness = pi([calls(&["x", "y"]), Script::text("ok")], &tools).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer("other way").await.unwrap();
+    harness.run_end().await;
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:[a][b]/ToolCalls", "R:a/Ok", "R:b/Ok", "U:other way", "A:ok/Stop"]
+    );
+    harness.check().await;
 }
 
 /// C31
@@ -20,27 +23,31 @@ async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
 async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_user() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
-    let mut rig = pi([calls(&["seq", "seq", "ask"]), Script::text("ok")], &[seq, ask.clone()]).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer("stop").await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Skipped, ResultStatus::Skipped]);
+    let mut harness =
+        pi([calls(&["seq", "seq", "ask"]), Script::text("ok")], &[seq, ask.clone()]).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer("stop").await.unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!(
+        statuses(&harness).await,
+        [ResultStatus::Ok, ResultStatus::Skipped, ResultStatus::Skipped]
+    );
     assert_eq!(ask.ran(), 0);
-    assert!(result_of(&rig, "b").await.contains("the user steered"));
-    rig.check().await;
+    assert!(result_of(&harness, "b").await.contains("the user steered"));
+    harness.check().await;
 }
 
 /// C30: the batch finishes, also what has not started yet.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_turn_lets_the_whole_batch_finish() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
-    let mut rig = pi([calls(&["seq", "seq"]), Script::text("ok")], &[seq]).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer(Prompt::from("then").urgency(Urgency::AfterTurn)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Ok]);
+    let mut harness = pi([calls(&["seq", "seq"]), Script::text("ok")], &[seq]).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer(Prompt::from("then").urgency(Urgency::AfterTurn)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok, ResultStatus::Ok]);
 }
 
 /// C32
@@ -51,18 +58,22 @@ async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
         TestTool::new("stubborn").takes_stubbornly(ms(10_000)),
         TestTool::new("hard").takes(ms(5_000)).spec(ToolSpec::uninterruptible),
     ];
-    let mut rig = pi([calls(&["coop", "stubborn", "hard"]), Script::text("ok")], &tools).await;
+    let mut harness = pi([calls(&["coop", "stubborn", "hard"]), Script::text("ok")], &tools).await;
     let t = Instant::now();
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(statuses(&rig).await, [ResultStatus::Aborted, ResultStatus::Aborted, ResultStatus::Ok]);
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(
+        statuses(&harness).await,
+        [ResultStatus::Aborted, ResultStatus::Aborted, ResultStatus::Ok]
+    );
     assert_eq!(t.elapsed().as_millis() / 100, 50, "only the uninterruptible one was waited for");
-    assert!(result_of(&rig, "a").await.contains("after it had started"));
+    assert!(result_of(&harness, "a").await.contains("after it had started"));
 }
 
-/// C32: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are dropped.
+/// C32: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are
+/// dropped.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
     let cut = Script::new()
@@ -71,14 +82,17 @@ async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
         .call("a", "x", "{}")
         .stream(["w0 ", "w1 "], ms(10))
         .hang();
-    let mut rig = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 "))
+    let mut harness = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 "))
         .await;
-    rig.handle.steer(Prompt::from("shorter").urgency(Urgency::Interrupt)).await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Done);
-    assert_eq!(rig.transcript().await, ["U:go", "A:<signed>w0 w1 /Interrupted", "U:shorter", "A:ok/Stop"]);
-    rig.check().await;
+    harness.handle.steer(Prompt::from("shorter").urgency(Urgency::Interrupt)).await.unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:<signed>w0 w1 /Interrupted", "U:shorter", "A:ok/Stop"]
+    );
+    harness.check().await;
 }
 
 /// C37: an interrupt that was known, or is refused, cuts nothing off.
@@ -87,31 +101,37 @@ async fn an_interrupt_that_comes_twice_cuts_off_once() {
     let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
     let refused = || {
         let mut prompt = Prompt::from("other").urgency(Urgency::Interrupt);
-        prompt.output = Some(Arc::new(OutputSchema { name: "o".into(), schema: json!({ "type": 7 }) }));
+        prompt.output =
+            Some(Arc::new(OutputSchema { name: "o".into(), schema: json!({ "type": 7 }) }));
         InputEvent::Steer(prompt)
     };
-    let mut rig = pi([slow(9, ms(10)), slow(2, ms(10))], &[]).await;
-    send(&rig, "go").await;
-    rig.until(is_delta).await;
-    rig.handle.send(stop()).await.unwrap();
-    rig.until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "shorter")).await;
-    rig.until(is_delta).await;
-    assert_eq!(rig.handle.send(stop()).await, Ok("s".into()));
-    assert!(matches!(rig.handle.send(refused()).await, Err(InputError::OutputSchema(_))));
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await, ["U:go", "A:w0 /Interrupted", "U:shorter", "A:w0 w1 /Stop"]);
-    rig.check().await;
+    let mut harness = pi([slow(9, ms(10)), slow(2, ms(10))], &[]).await;
+    send(&harness, "go").await;
+    harness.until(is_delta).await;
+    harness.handle.send(stop()).await.unwrap();
+    harness
+        .until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "shorter"))
+        .await;
+    harness.until(is_delta).await;
+    assert_eq!(harness.handle.send(stop()).await, Ok("s".into()));
+    assert!(matches!(harness.handle.send(refused()).await, Err(InputError::OutputSchema(_))));
+    harness.run_end().await;
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:w0 /Interrupted", "U:shorter", "A:w0 w1 /Stop"]
+    );
+    harness.check().await;
 }
 
 /// C32: nothing said, no message.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_before_a_word_leaves_no_message() {
-    let mut rig = pi([Script::new().hang(), Script::text("ok")], &[]).await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
-    rig.handle.steer(Prompt::from("hello?").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
+    let mut harness = pi([Script::new().hang(), Script::text("ok")], &[]).await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
+    harness.handle.steer(Prompt::from("hello?").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(harness.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
 }
 
 /// C32 C64: an interrupt cuts an aside too.
@@ -122,32 +142,34 @@ async fn an_interrupt_cuts_an_aside() {
     impl BehaviorPattern for Critic {
         async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
             step.take_input().await?;
-            let aside = step.ask_with(Ask::aside().also(UserMessage::from("is this wise?"))).await?;
-            assert!(aside.interrupted() || !step.has_steering());
+            let detached =
+                step.ask_with(Ask::detached().also(UserMessage::from("is this wise?"))).await?;
+            assert!(detached.interrupted() || !step.has_steering());
             step.take_steering().await?;
             step.ask().await?;
             Ok(StepEnd::Done)
         }
     }
-    let mut rig = Rig::new(Critic, [Script::new().say("hm").hang(), Script::text("ok")], |a| a).await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageEnd { .. })).await;
-    rig.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await, ["U:go", "U:now", "A:ok/Stop"]);
-    assert_eq!(rig.model.requests()[0].messages.len(), 2, "the conversation and the question");
+    let mut harness =
+        Harness::new(Critic, [Script::new().say("hm").hang(), Script::text("ok")], |a| a).await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageEnd { .. })).await;
+    harness.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(harness.transcript().await, ["U:go", "U:now", "A:ok/Stop"]);
+    assert_eq!(harness.model.requests()[0].messages.len(), 2, "the conversation and the question");
 }
 
 /// C60
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
     let endless = Script::new().stream((0..1_000_000).map(|_| "x"), Duration::ZERO);
-    let mut rig = pi([endless, Script::text("ok")], &[]).await;
-    send(&rig, "go").await;
-    rig.until(is_delta).await;
-    rig.handle.steer(Prompt::from("enough").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    let state = rig.handle.state().await.unwrap();
+    let mut harness = pi([endless, Script::text("ok")], &[]).await;
+    send(&harness, "go").await;
+    harness.until(is_delta).await;
+    harness.handle.steer(Prompt::from("enough").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    let state = harness.handle.state().await.unwrap();
     let said = state.messages[1].as_assistant().unwrap();
     assert_eq!(said.stop, StopReason::Interrupted);
     assert!(said.text().len() < 10_000, "{} deltas went by first", said.text().len());
@@ -163,18 +185,19 @@ async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
         for steering in [true, false] {
             let gate = Gate::new();
             let replies = [Script::text("1").gate(&gate), Script::text("2"), Script::text("3")];
-            let mut rig = pi_with(replies, &[], |a| a.steering_mode(mode).follow_up_mode(mode)).await;
-            send(&rig, "go").await;
-            rig.until(is_delta).await;
+            let mut harness =
+                pi_with(replies, &[], |a| a.steering_mode(mode).follow_up_mode(mode)).await;
+            send(&harness, "go").await;
+            harness.until(is_delta).await;
             for text in ["x", "y"] {
                 match steering {
-                    true => rig.handle.steer(text).await.unwrap(),
-                    false => rig.handle.follow_up(text).await.unwrap(),
+                    true => harness.handle.steer(text).await.unwrap(),
+                    false => harness.handle.follow_up(text).await.unwrap(),
                 };
             }
             gate.open();
-            rig.run_end().await;
-            assert_eq!(rig.transcript().await, lines, "{mode:?} steering {steering}");
+            harness.run_end().await;
+            assert_eq!(harness.transcript().await, lines, "{mode:?} steering {steering}");
         }
     }
 }
@@ -182,44 +205,51 @@ async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
 /// C35: a steer at rest stays queued for the next run.
 #[tokio::test(start_paused = true)]
 async fn a_steer_at_rest_waits_for_the_next_run() {
-    let rig = pi([Script::text("1"), Script::text("2")], &[]).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.steer("x").await.unwrap();
-    rig.handle.wait_for_idle().await;
-    let state = rig.handle.state().await.unwrap();
+    let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.steer("x").await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let state = harness.handle.state().await.unwrap();
     assert_eq!((state.messages.len(), state.steering_queue.len()), (2, 1));
-    rig.handle.prompt("more").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:more", "U:x", "A:2/Stop"]);
+    harness.handle.prompt("more").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:more", "U:x", "A:2/Stop"]);
 }
 
-async fn scene(urgency_tools: bool) -> Rig {
+async fn scene(urgency_tools: bool) -> Harness {
     let tools = vec![
         TestTool::new("x").takes(ms(30)),
         TestTool::new("y").takes(ms(45)),
         TestTool::new("seq").takes(ms(3)).spec(|s| if urgency_tools { s.sequential() } else { s }),
     ];
-    let replies =
-        vec![calls(&["x", "y", "seq"]), slow(5, ms(10)), Script::text("ok"), Script::text("ok"), Script::text("ok")];
-    let rig = slow_memory(replies, tools, ms(7)).await;
-    send(&rig, "go").await;
-    rig
+    let replies = vec![
+        calls(&["x", "y", "seq"]),
+        slow(5, ms(10)),
+        Script::text("ok"),
+        Script::text("ok"),
+        Script::text("ok"),
+    ];
+    let harness = slow_memory(replies, tools, ms(7)).await;
+    send(&harness, "go").await;
+    harness
 }
 
-/// The log and events are in order, and the message was delivered, is queued, or was handed back: once.
-async fn accounted(rig: &mut Rig, text: &str) -> bool {
-    rig.check().await;
-    check_told(rig);
-    let said = rig.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
-    let state = rig.handle.state().await.unwrap();
+/// The log and events are in order, and the message was delivered, is queued, or was handed back:
+/// once.
+async fn accounted(harness: &mut Harness, text: &str) -> bool {
+    harness.check().await;
+    check_told(harness);
+    let said =
+        harness.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
+    let state = harness.handle.state().await.unwrap();
     let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
-    let back = rig
+    let back = harness
         .memory
         .items()
         .iter()
-        .filter(|i| matches!(i, Item::RunEnded { handed_back, .. } if !handed_back.is_empty()))
+        .filter(|i| matches!(i, LogEntry::RunEnded { handed_back, .. } if !handed_back.is_empty()))
         .count();
     assert_eq!(said + queued + back, 1, "{text}: said {said}, queued {queued}, handed back {back}");
-    assert_eq!(rig.model.refused(), Vec::<String>::new());
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
     said == 1
 }
 
@@ -228,18 +258,21 @@ async fn accounted(rig: &mut Rig, text: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn no_steer_is_lost_wherever_it_falls() {
     let t = Instant::now();
-    let mut rig = scene(true).await;
-    rig.run_end().await;
+    let mut harness = scene(true).await;
+    harness.run_end().await;
     let ends_at = t.elapsed().as_millis() as u64;
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
         for at in 0..ends_at + 30 {
             let t = Instant::now();
-            let mut rig = scene(true).await;
+            let mut harness = scene(true).await;
             tokio::time::sleep_until(t + ms(at)).await;
-            rig.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
-            rig.handle.wait_for_idle().await;
-            let delivered = accounted(&mut rig, "S").await;
-            assert!(at == ends_at || delivered == (at < ends_at), "{urgency:?} at {at} of {ends_at}: {delivered}");
+            harness.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
+            harness.handle.wait_for_idle().await;
+            let delivered = accounted(&mut harness, "S").await;
+            assert!(
+                at == ends_at || delivered == (at < ends_at),
+                "{urgency:?} at {at} of {ends_at}: {delivered}"
+            );
         }
     }
 }
@@ -250,17 +283,22 @@ async fn no_steer_is_lost_at_any_poll() {
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
         for polls in 0..120 {
             let tools = [TestTool::new("x"), TestTool::new("seq").spec(ToolSpec::sequential)];
-            let replies = [calls(&["x", "seq", "x"]), Script::text("ok"), Script::text("ok"), Script::text("ok")];
-            let mut rig = pi(replies, &tools).await;
-            let handle = rig.handle.clone();
+            let replies = [
+                calls(&["x", "seq", "x"]),
+                Script::text("ok"),
+                Script::text("ok"),
+                Script::text("ok"),
+            ];
+            let mut harness = pi(replies, &tools).await;
+            let handle = harness.handle.clone();
             let prompt = tokio::spawn(async move { handle.prompt("go").await });
             for _ in 0..polls {
                 tokio::task::yield_now().await;
             }
-            rig.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
+            harness.handle.steer(Prompt::from("S").urgency(urgency)).await.unwrap();
             prompt.await.unwrap().unwrap();
-            rig.handle.wait_for_idle().await;
-            accounted(&mut rig, "S").await;
+            harness.handle.wait_for_idle().await;
+            accounted(&mut harness, "S").await;
         }
     }
 }
@@ -271,16 +309,18 @@ async fn a_steer_then_an_abort_at_every_moment() {
     for at in 0..260 {
         for gap in [0, 3, 11] {
             let t = Instant::now();
-            let mut rig = scene(false).await;
+            let mut harness = scene(false).await;
             tokio::time::sleep_until(t + ms(at)).await;
-            let handle = rig.handle.clone();
-            let steer = tokio::spawn(async move { handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await });
+            let handle = harness.handle.clone();
+            let steer = tokio::spawn(async move {
+                handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await
+            });
             sleep(ms(gap)).await;
-            rig.handle.abort().await.unwrap();
-            rig.handle.wait_for_idle().await;
+            harness.handle.abort().await.unwrap();
+            harness.handle.wait_for_idle().await;
             assert!(steer.await.unwrap().is_ok(), "a steer always gets its receipt");
-            rig.handle.wait_for_idle().await;
-            accounted(&mut rig, "S").await;
+            harness.handle.wait_for_idle().await;
+            accounted(&mut harness, "S").await;
         }
     }
 }

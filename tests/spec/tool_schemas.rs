@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright::{ChatRequest, ToolList, ToolSpec};
+use loopwright_core::model::ChatRequest;
+use loopwright_core::tool::{ToolList, ToolSpec};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::{ChatCompletions, Profile};
@@ -30,12 +31,21 @@ fn sent_by<F: WireFormat>(pointer: &str, settings: &Settings<F::Profile>) -> Vec
     body.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("{body}")).clone()
 }
 
-/// An object with these arguments and no others. Gives what is known of each, and which are required.
+/// An object with these arguments and no others. Gives what is known of each, and which are
+/// required.
 fn object(schema: &Value) -> (&Map<String, Value>, Vec<&str>) {
-    assert_eq!((&schema["type"], &schema["additionalProperties"]), (&json!("object"), &json!(false)), "{schema}");
+    assert_eq!(
+        (&schema["type"], &schema["additionalProperties"]),
+        (&json!("object"), &json!(false)),
+        "{schema}"
+    );
     let known = ["type", "properties", "required", "additionalProperties"];
-    assert!(schema.as_object().unwrap().keys().all(|word| known.contains(&word.as_str())), "{schema}");
-    let required = schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(
+        schema.as_object().unwrap().keys().all(|word| known.contains(&word.as_str())),
+        "{schema}"
+    );
+    let required =
+        schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     (schema["properties"].as_object().unwrap(), required)
 }
 
@@ -44,10 +54,14 @@ fn name(name: &Value) {
     let name = name.as_str().unwrap();
     let first = name.chars().next().unwrap();
     assert!(first.is_ascii_alphabetic() || first == '_', "{name}");
-    assert!(name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{name}");
+    assert!(
+        name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
+        "{name}"
+    );
 }
 
-/// OpenAI's strict mode: each argument is required, and null is what may be left out of the tool's own schema.
+/// OpenAI's strict mode: each argument is required, and null is what may be left out of the tool's
+/// own schema.
 fn openai(tool: &Value) {
     assert_eq!(tool["strict"], true, "{tool}");
     let (properties, required) = object(&tool["parameters"]);
@@ -57,13 +71,19 @@ fn openai(tool: &Value) {
     let (own, must) = object(&spec.schema);
     assert!(properties.keys().eq(own.keys()), "{tool}");
     for (name, property) in properties {
-        let nullable = property["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
-        assert_eq!(nullable, !must.contains(&name.as_str()), "`{name}` is either required or nullable: {tool}");
+        let nullable =
+            property["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
+        assert_eq!(
+            nullable,
+            !must.contains(&name.as_str()),
+            "`{name}` is either required or nullable: {tool}"
+        );
     }
     plain(properties);
 }
 
-/// Of an argument only its type and what it is for: no format takes less, Anthropic and Gemini not much more.
+/// Of an argument only its type and what it is for: no format takes less, Anthropic and Gemini not
+/// much more.
 fn plain(properties: &Map<String, Value>) {
     assert!(!properties.is_empty());
     for (name, property) in properties {
@@ -74,8 +94,14 @@ fn plain(properties: &Map<String, Value>) {
             one => vec![one.clone()],
         };
         let known = ["string", "integer", "number", "boolean", "null"];
-        assert!(types.iter().all(|one| known.contains(&one.as_str().unwrap())), "{name}: {property}");
-        assert!(types.iter().filter(|one| **one != "null").count() == 1, "one type besides null: {property}");
+        assert!(
+            types.iter().all(|one| known.contains(&one.as_str().unwrap())),
+            "{name}: {property}"
+        );
+        assert!(
+            types.iter().filter(|one| **one != "null").count() == 1,
+            "one type besides null: {property}"
+        );
         assert!(property["description"].as_str().unwrap().len() > 10, "{name}: {property}");
     }
 }
@@ -133,14 +159,27 @@ fn gemini_takes_them_strictly() {
 fn null_is_as_good_as_leaving_an_argument_out() {
     let toolbox = coding_tools(Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for tool in toolbox.tools().filter(|tool| tool.spec().effect == loopwright::Effect::ReadOnly) {
+    for tool in
+        toolbox.tools().filter(|tool| tool.spec().effect == loopwright_core::tool::Effect::ReadOnly)
+    {
         let (properties, required) = object(&tool.spec().schema);
-        let value = |name: &str| if name == "pattern" { json!("loopwright") } else { json!("Cargo.toml") };
-        let given: Map<String, Value> = required.iter().map(|name| (name.to_string(), value(name))).collect();
+        let value = |name: &str| {
+            if name == "pattern" { json!("loopwright") } else { json!("Cargo.toml") }
+        };
+        let given: Map<String, Value> =
+            required.iter().map(|name| (name.to_string(), value(name))).collect();
         let mut all = given.clone();
-        all.extend(properties.keys().filter(|name| !given.contains_key(*name)).map(|name| (name.clone(), Value::Null)));
-        let call =
-            |arguments| runtime.block_on(tool.call(&Value::Object(arguments), loopwright::ToolContext::detached()));
+        all.extend(
+            properties
+                .keys()
+                .filter(|name| !given.contains_key(*name))
+                .map(|name| (name.clone(), Value::Null)),
+        );
+        let call = |arguments| {
+            runtime.block_on(
+                tool.call(&Value::Object(arguments), loopwright_core::ToolContext::detached()),
+            )
+        };
         assert_eq!(call(all), call(given), "{}", tool.spec().name);
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::kit::*;
 
-/// C39: State is kept under a name in the session's log: it is there in the next run and after a restart; `null` removes it.
+/// C39: State is kept under a name in the session's log: it is there in the next run and after a
+/// restart; `null` removes it.
 #[tokio::test(start_paused = true)]
 async fn a_patterns_state_outlives_its_runs_and_the_process() {
     let counting = does(|step| {
@@ -14,21 +15,22 @@ async fn a_patterns_state_outlives_its_runs_and_the_process() {
             Ok(StepEnd::Done)
         })
     });
-    let mut rig = Rig::new(counting, [], |a| a).await;
+    let mut harness = Harness::new(counting, [], |a| a).await;
     let mut seen = Vec::new();
     for _ in 0..4 {
-        send(&rig, "go").await;
-        for event in rig.run_end().await {
+        send(&harness, "go").await;
+        for event in harness.run_end().await {
             if let AgentEvent::Custom { kind, data } = &event.event {
                 seen.push(format!("{kind} {data}"));
             }
         }
-        rig = rig.restart().await;
+        harness = harness.restart().await;
     }
     assert_eq!(seen, ["runs 1", "runs 2", "runs 3", "runs 1"]);
 }
 
-/// C39: A message and the state that belongs to it are written together: no cut of the log parts them.
+/// C39: A message and the state that belongs to it are written together: no cut of the log parts
+/// them.
 #[tokio::test(start_paused = true)]
 async fn a_message_and_its_state_are_one_write() {
     let planning = does(|step| {
@@ -39,23 +41,26 @@ async fn a_message_and_its_state_are_one_write() {
         })
     });
     /// Counts the items of each append.
-    struct Appends(InMemory, Arc<std::sync::Mutex<Vec<Vec<Item>>>>);
+    struct Appends(InMemory, Arc<std::sync::Mutex<Vec<Vec<LogEntry>>>>);
     #[async_trait::async_trait]
     impl Memory for Appends {
-        async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
             self.1.lock().unwrap().push(items.to_vec());
             self.0.append(at, items).await
         }
-        async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+        async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
             self.0.load(from).await
         }
     }
     let appends = Arc::default();
     let wrap = |memory| Arc::new(Appends(memory, Arc::clone(&appends))) as Arc<dyn Memory>;
-    let rig = Rig::with_memory(planning, [], |a| a, InMemory::new(), wrap).await;
-    rig.handle.prompt("go").await.unwrap();
+    let harness = Harness::with_memory(planning, [], |a| a, InMemory::new(), wrap).await;
+    harness.handle.prompt("go").await.unwrap();
     let appends = appends.lock().unwrap();
-    let together = |items: &Vec<Item>| matches!(items[..], [Item::Remembered { .. }, Item::State { .. }]);
+    let together = |items: &Vec<LogEntry>| {
+        matches!(items[..], [LogEntry::Remembered { .. }, LogEntry::State { .. }])
+    };
     assert!(appends.iter().any(together), "{appends:?}");
 }
 
@@ -69,13 +74,19 @@ async fn a_custom_event_is_an_item_of_the_log() {
             Ok(StepEnd::Done)
         })
     });
-    let mut rig = Rig::new(telling, [], |a| a).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    let mut harness = Harness::new(telling, [], |a| a).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     check_events(&events).unwrap();
     let at = events.iter().position(|e| matches!(e.event, AgentEvent::Custom { .. })).unwrap();
     assert_eq!(events[at].seq, events[at - 1].seq + 1);
-    assert!(rig.memory.items().iter().any(|i| matches!(i, Item::Emitted { data, .. } if **data == json!({"at": 1}))));
+    assert!(
+        harness
+            .memory
+            .items()
+            .iter()
+            .any(|i| matches!(i, LogEntry::Emitted { data, .. } if **data == json!({"at": 1})))
+    );
 }
 
 fn tokens(n: u64) -> Usage {
@@ -85,54 +96,63 @@ fn tokens(n: u64) -> Usage {
 /// Asks a critic aside, then answers.
 async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.take_input().await?;
-    let ask = Ask::aside().model("critic").system("Criticise.").messages([UserMessage::from("a draft").into()]);
+    let ask = Ask::detached()
+        .model("critic")
+        .system("Criticise.")
+        .messages([UserMessage::from("a draft").into()]);
     let verdict = step.ask_with(ask).await?.text();
     step.set_state("verdict", verdict).await?;
-    step.ask().await?.into()
+    step.ask().await?.finish()
 }
 
-/// C64: `aside` keeps the reply out of the conversation and of the events, counted against the limits and logged all the same.
+/// C64: `detached` keeps the reply out of the conversation and of the events, counted against the
+/// limits and logged all the same.
 #[tokio::test(start_paused = true)]
 async fn an_aside_is_counted_and_logged_and_not_said() {
     let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
     let replies = [Script::text("ok").usage(tokens(2))];
-    let mut rig = Rig::new(does(|step| Box::pin(ask_critic(step))), replies, |a| {
+    let mut harness = Harness::new(does(|step| Box::pin(ask_critic(step))), replies, |a| {
         a.model_named("critic", critic.clone()).tool(TestTool::new("x"))
     })
     .await;
-    let outcome = rig.handle.prompt("go").await.unwrap();
+    let outcome = harness.handle.prompt("go").await.unwrap();
     assert_eq!((outcome.usage, outcome.text.as_str()), (tokens(7), "ok"));
-    assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
-    assert!(!trace(&rig.told()).contains("too long"));
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
+    assert!(!trace(&harness.told()).contains("too long"));
     let request = critic.requests().remove(0);
     assert_eq!((&*request.system, request.messages[0].text().as_str()), ("Criticise.", "a draft"));
     assert_eq!(request.tools.len(), 0, "it offers no tools");
-    let logged = |i: &Item| matches!(i, Item::Aside { message, .. } if message.text() == "too long");
-    assert!(rig.memory.items().iter().any(logged));
+    let logged = |i: &LogEntry| matches!(i, LogEntry::Detached { message, .. } if message.text() == "too long");
+    assert!(harness.memory.items().iter().any(logged));
 }
 
-/// C46 C64: An aside counts as a turn, and its tokens as the run's: either budget ends the run before the next request.
+/// C46 C64: An aside counts as a turn, and its tokens as the run's: either budget ends the run
+/// before the next request.
 #[tokio::test(start_paused = true)]
 async fn an_aside_counts_against_the_limits() {
-    for (limits, reached) in [(Limits::default().turns(1), Limit::Turns), (Limits::default().tokens(5), Limit::Tokens)]
+    for (limits, reached) in
+        [(Limits::default().turns(1), Limit::Turns), (Limits::default().tokens(5), Limit::Tokens)]
     {
         let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
-        let rig = Rig::new(does(|step| Box::pin(ask_critic(step))), [Script::text("ok")], |a| {
-            a.model_named("critic", critic).limits(limits)
-        })
-        .await;
-        let outcome = rig.handle.prompt("go").await.unwrap();
-        assert_eq!((outcome.end, outcome.limit), (EndKind::Limit, Some(reached)));
-        assert_eq!(rig.model.requests().len(), 0);
+        let harness =
+            Harness::new(does(|step| Box::pin(ask_critic(step))), [Script::text("ok")], |a| {
+                a.model_named("critic", critic).limits(limits)
+            })
+            .await;
+        let outcome = harness.handle.prompt("go").await.unwrap();
+        assert_eq!((outcome.end, outcome.limit), (RunStatus::Limit, Some(reached)));
+        assert_eq!(harness.model.requests().len(), 0);
     }
 }
 
 /// A model that the agent was not given ends the run with an error that lists those it was.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_is_not_there_is_named_in_the_error() {
-    let rig =
-        Rig::new(does(|step| Box::pin(ask_critic(step))), [], |a| a.model_named("cheap", ScriptedModel::new([]))).await;
-    let error = rig.handle.prompt("go").await.unwrap().error.unwrap();
+    let harness = Harness::new(does(|step| Box::pin(ask_critic(step))), [], |a| {
+        a.model_named("cheap", ScriptedModel::new([]))
+    })
+    .await;
+    let error = harness.handle.prompt("go").await.unwrap().error.unwrap();
     assert!(error.contains("`critic`") && error.contains("cheap"), "{error}");
 }
 
@@ -144,7 +164,10 @@ async fn the_agent_context_does_by_hand_what_the_verbs_do() {
             step.take_input().await?;
             step.context().update_memory(UserMessage::from("and quickly")).await?;
             let next = step.context().generate(&Ask::new()).await?;
-            assert_eq!(next.messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["go", "and quickly"]);
+            assert_eq!(
+                next.messages.iter().map(|m| m.text()).collect::<Vec<_>>(),
+                ["go", "and quickly"]
+            );
             assert_eq!((&*next.system, next.tools.len()), ("Be brief.", 2));
             let reply = step.ask().await?;
             let message = reply.message().unwrap().clone();
@@ -165,34 +188,44 @@ async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     struct Number {
         n: u32,
     }
-    let count = tool_fn("count", "Counts.", async |c: Number, _| Ok::<_, ToolError>(format!("n is {}", c.n)));
-    let replies = [Script::new().call("a", "count", r#"{"n": "1"}"#).call("b", "ask", "{}").call("c", "count", "{}")];
-    let rig = Rig::new(by_hand, replies, |a| {
+    let count = tool_fn("count", "Counts.", async |c: Number, _| {
+        Ok::<_, ToolError>(format!("n is {}", c.n))
+    });
+    let replies = [Script::new()
+        .call("a", "count", r#"{"n": "1"}"#)
+        .call("b", "ask", "{}")
+        .call("c", "count", "{}")];
+    let harness = Harness::new(by_hand, replies, |a| {
         let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
         a.system("Be brief.").tool(count.effect(Effect::ReadOnly)).tool(ask)
     })
     .await;
-    let outcome = rig.handle.prompt("go").await.unwrap();
-    assert_eq!((outcome.end, outcome.error), (EndKind::AwaitingAction, None));
-    assert_eq!(rig.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
+    let outcome = harness.handle.prompt("go").await.unwrap();
+    assert_eq!((outcome.end, outcome.error), (RunStatus::AwaitingAction, None));
+    assert_eq!(harness.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
 }
 
-/// C44: A pattern that takes no input is asked once; the request is in the conversation all the same.
+/// C44: A pattern that takes no input is asked once; the request is in the conversation all the
+/// same.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_takes_no_input_is_not_asked_again() {
-    let rig = Rig::new(does(|_| Box::pin(async { Ok(StepEnd::Done) })), [], |a| a).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.transcript().await, ["U:go"]);
-    assert_eq!(rig.memory.items().iter().filter(|i| matches!(i, Item::RunStarted { .. })).count(), 1);
+    let harness = Harness::new(does(|_| Box::pin(async { Ok(StepEnd::Done) })), [], |a| a).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:go"]);
+    assert_eq!(
+        harness.memory.items().iter().filter(|i| matches!(i, LogEntry::RunStarted { .. })).count(),
+        1
+    );
 }
 
-/// C59: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is refused during another.
+/// C59: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is
+/// refused during another.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_stream_is_one_run() {
-    let rig = pi([slow(2, ms(10)), Script::text("2")], &[]).await;
-    let mut run = rig.handle.prompt_stream("go").await.unwrap();
-    assert_eq!(rig.handle.prompt_stream("go").await.err(), Some(InputError::Busy));
+    let harness = pi([slow(2, ms(10)), Script::text("2")], &[]).await;
+    let mut run = harness.handle.prompt_stream("go").await.unwrap();
+    assert_eq!(harness.handle.prompt_stream("go").await.err(), Some(InputError::Busy));
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
         events.push(event);
@@ -203,79 +236,99 @@ async fn a_prompt_stream_is_one_run() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "agent_end").count(), 1);
 }
 
-/// C36: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing of it is delivered.
+/// C36: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing
+/// of it is delivered.
 #[tokio::test(start_paused = true)]
 async fn queues_can_be_cleared() {
-    let mut rig = pi([Script::text("ok")], &[]).await;
-    rig.handle.steer("s").await.unwrap();
-    rig.handle.follow_up("f").await.unwrap();
-    assert_eq!(rig.handle.clear_queues().await.unwrap(), ["s", "f"]);
-    assert!(rig.memory.items().last().unwrap().must_be_durable(), "it was acknowledged");
-    let last = rig.told().pop().unwrap();
+    let mut harness = pi([Script::text("ok")], &[]).await;
+    harness.handle.steer("s").await.unwrap();
+    harness.handle.follow_up("f").await.unwrap();
+    assert_eq!(harness.handle.clear_queues().await.unwrap(), ["s", "f"]);
+    assert!(harness.memory.items().last().unwrap().must_be_durable(), "it was acknowledged");
+    let last = harness.told().pop().unwrap();
     assert_eq!(last.event, AgentEvent::QueueUpdate { steering: vec![], follow_up: vec![] });
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:ok/Stop"]);
-    assert_eq!(rig.handle.clear_queues().await.unwrap(), Vec::<String>::new());
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
+    assert_eq!(harness.handle.clear_queues().await.unwrap(), Vec::<String>::new());
 }
 
-/// C66: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools, what streams, pending calls, the
-/// last error, both queues with their modes, and the session.
+/// C66: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools,
+/// what streams, pending calls, the last error, both queues with their modes, and the session.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_every_field() {
     let gate = Gate::new();
     let replies = [calls(&["x"]), slow(1, ms(10)), Script::error(ModelErrorKind::Auth, "no key")];
-    let mut rig = pi_with(replies, &[TestTool::new("x").waits(&gate)], |a| {
+    let mut harness = pi_with(replies, &[TestTool::new("x").waits(&gate)], |a| {
         a.system("Be brief.")
             .thinking(ThinkingLevel::High)
             .steering_mode(QueueMode::OneAtATime)
             .follow_up_mode(QueueMode::All)
     })
     .await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer(Prompt::from("s").urgency(Urgency::AfterTurn)).await.unwrap();
-    rig.handle.follow_up("f").await.unwrap();
-    let state = rig.handle.state().await.unwrap();
-    assert_eq!((&*state.session_key, &*state.system_prompt, &*state.model), ("s", "Be brief.", "test/scripted"));
-    assert_eq!((state.thinking_level, state.messages.len(), state.tools.len()), (ThinkingLevel::High, 2, 1));
-    assert_eq!((state.is_running, state.is_streaming, state.streaming_message), (true, false, None));
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer(Prompt::from("s").urgency(Urgency::AfterTurn)).await.unwrap();
+    harness.handle.follow_up("f").await.unwrap();
+    let state = harness.handle.state().await.unwrap();
+    assert_eq!(
+        (&*state.session_key, &*state.system_prompt, &*state.model),
+        ("s", "Be brief.", "test/scripted")
+    );
+    assert_eq!(
+        (state.thinking_level, state.messages.len(), state.tools.len()),
+        (ThinkingLevel::High, 2, 1)
+    );
+    assert_eq!(
+        (state.is_running, state.is_streaming, state.streaming_message),
+        (true, false, None)
+    );
     assert_eq!((&*state.pending_tool_calls, state.pending_actions.len()), (&["a".into()][..], 0));
-    assert_eq!((state.steering_mode, state.follow_up_mode), (QueueMode::OneAtATime, QueueMode::All));
-    assert_eq!((state.steering_queue[0].text(), state.follow_up_queue[0].text()), ("s".into(), "f".into()));
+    assert_eq!(
+        (state.steering_mode, state.follow_up_mode),
+        (QueueMode::OneAtATime, QueueMode::All)
+    );
+    assert_eq!(
+        (state.steering_queue[0].text(), state.follow_up_queue[0].text()),
+        ("s".into(), "f".into())
+    );
     assert_eq!((state.error, state.interrupted_run), (None, None));
     gate.open();
-    rig.until(is_delta).await;
-    let state = rig.handle.state().await.unwrap();
-    assert_eq!((state.is_streaming, state.streaming_message.unwrap().text().as_str()), (true, "w0 "));
+    harness.until(is_delta).await;
+    let state = harness.handle.state().await.unwrap();
+    assert_eq!(
+        (state.is_streaming, state.streaming_message.unwrap().text().as_str()),
+        (true, "w0 ")
+    );
     assert_eq!(state.pending_tool_calls, Vec::<CallId>::new());
-    rig.handle.wait_for_idle().await;
-    let state = rig.handle.state().await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let state = harness.handle.state().await.unwrap();
     assert_eq!((state.error.as_deref(), state.is_running), (Some("no key"), false));
 }
 
-/// C46 C64: an aside that fails is logged and counted too, so a pattern that asks again without end meets the limit.
+/// C46 C64: an aside that fails is logged and counted too, so a pattern that asks again without end
+/// meets the limit.
 #[tokio::test(start_paused = true)]
 async fn an_aside_that_fails_is_counted() {
     let pattern = does(|step| {
         Box::pin(async {
             step.take_input().await?;
-            while step.ask_with(Ask::aside()).await?.error().is_some() {}
+            while step.ask_with(Ask::detached()).await?.error().is_some() {}
             Ok(StepEnd::Done)
         })
     });
     let replies = (0..9).map(|_| Script::error(ModelErrorKind::Overloaded, "busy"));
-    let rig = Rig::new(pattern, replies, |a| a.max_turns(4)).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().limit, Some(Limit::Turns));
-    assert!(rig.model.requests().len() <= 4);
-    rig.check().await;
+    let harness = Harness::new(pattern, replies, |a| a.max_turns(4)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().limit, Some(Limit::Turns));
+    assert!(harness.model.requests().len() <= 4);
+    harness.check().await;
 }
 
 /// C16: an output schema that is none is refused with the request, not found at its end.
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_bad_schema_is_refused() {
-    let rig = pi([Script::text("ok")], &[]).await;
+    let harness = pi([Script::text("ok")], &[]).await;
     let mut prompt = Prompt::from("go");
     prompt.output = Some(Arc::new(OutputSchema { name: "x".into(), schema: json!({"type": 5}) }));
-    assert!(matches!(rig.handle.prompt(prompt).await, Err(InputError::OutputSchema(_))));
-    assert_eq!(rig.handle.prompt("go").await.unwrap().text, "ok");
+    assert!(matches!(harness.handle.prompt(prompt).await, Err(InputError::OutputSchema(_))));
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }

@@ -6,47 +6,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::kit::*;
 
 /// A session that a crash interrupted while a tool ran.
-async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Rig {
+async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     let first = calls(&["x"]);
-    let mut rig = pi(std::iter::once(first).chain(replies), &[TestTool::new("x").hangs()]).await;
-    rig.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
-    rig.until(starts).await;
-    rig.restart().await
+    let mut harness =
+        pi(std::iter::once(first).chain(replies), &[TestTool::new("x").hangs()]).await;
+    harness.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
+    harness.until(starts).await;
+    harness.restart().await
 }
 
-/// C36 C50: two requests that come at once to an interrupted session are both taken, in their order.
+/// C36 C50: two requests that come at once to an interrupted session are both taken, in their
+/// order.
 #[tokio::test(start_paused = true)]
 async fn two_requests_to_an_interrupted_session_are_both_answered() {
-    let rig = interrupted([Script::text("1"), Script::text("2")]).await;
+    let harness = interrupted([Script::text("1"), Script::text("2")]).await;
     let (a, b) = tokio::join!(
-        rig.handle.send(InputEvent::UserRequest("first".into())),
-        rig.handle.send(InputEvent::UserRequest("second".into())),
+        harness.handle.send(InputEvent::UserRequest("first".into())),
+        harness.handle.send(InputEvent::UserRequest("second".into())),
     );
     assert_ne!(a.unwrap(), b.unwrap());
-    rig.handle.wait_for_idle().await;
-    let users: Vec<_> = rig.transcript().await.into_iter().filter(|l| l.starts_with("U:")).collect();
+    harness.handle.wait_for_idle().await;
+    let users: Vec<_> =
+        harness.transcript().await.into_iter().filter(|l| l.starts_with("U:")).collect();
     assert_eq!(users, ["U:go", "U:first", "U:second"]);
 }
 
 /// C37 C50: the same request again, after the crash that interrupted its run, does not end the run.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
-    let rig = interrupted([]).await;
-    rig.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
+    let harness = interrupted([]).await;
+    harness.handle.send(InputEvent::UserRequest(Prompt::from("go").id("g"))).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
 }
 
 /// C37: a `Continue` whose message was taken before starts nothing.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_continue_starts_nothing() {
-    let mut rig = pi([Script::text("1"), Script::text("2")], &[]).await;
-    rig.handle.prompt("go").await.unwrap();
+    let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
+    harness.handle.prompt("go").await.unwrap();
     for _ in 0..2 {
-        rig.handle.send(InputEvent::Continue(Some(Prompt::from("more").id("m")))).await.unwrap();
-        rig.handle.wait_for_idle().await;
+        harness
+            .handle
+            .send(InputEvent::Continue(Some(Prompt::from("more").id("m"))))
+            .await
+            .unwrap();
+        harness.handle.wait_for_idle().await;
     }
-    let starts = rig.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentStart { .. })).count();
+    let starts =
+        harness.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentStart { .. })).count();
     assert_eq!(starts, 2);
 }
 
@@ -55,24 +63,28 @@ async fn a_repeated_continue_starts_nothing() {
 async fn a_value_that_comes_with_continue_is_seen() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
-    let rig = pi_with([Script::text("1"), calls(&["x"]), Script::text("2")], &[TestTool::new("x")], move |a| {
-        a.before_tool_call(move |call| {
-            log.lock().unwrap().push(call.extensions.get::<u8>().copied());
-            async { BeforeToolCall::Proceed }
-        })
-    })
+    let harness = pi_with(
+        [Script::text("1"), calls(&["x"]), Script::text("2")],
+        &[TestTool::new("x")],
+        move |a| {
+            a.before_tool_call(move |call| {
+                log.lock().unwrap().push(call.extensions.get::<u8>().copied());
+                async { BeforeToolCall::Proceed }
+            })
+        },
+    )
     .await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.send(InputEvent::Continue(Some(Prompt::from("more").with(7_u8)))).await.unwrap();
-    rig.handle.wait_for_idle().await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.send(InputEvent::Continue(Some(Prompt::from("more").with(7_u8)))).await.unwrap();
+    harness.handle.wait_for_idle().await;
     assert_eq!(*seen.lock().unwrap(), [Some(7)]);
 }
 
 /// C59: the stream of a request has its own run, not the end of one before it.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_a_request_has_its_own_run() {
-    let rig = interrupted([Script::text("new")]).await;
-    let mut stream = rig.handle.prompt_stream("again").await.unwrap();
+    let harness = interrupted([Script::text("new")]).await;
+    let mut stream = harness.handle.prompt_stream("again").await.unwrap();
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
         events.push(event);
@@ -81,10 +93,10 @@ async fn the_stream_of_a_request_has_its_own_run() {
 
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
     let replies = [calls(&["ask"]), Script::text("1"), Script::text("2")];
-    let rig = pi_with(replies, &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
-    rig.handle.prompt("go").await.unwrap();
-    let mut stream = rig.handle.prompt_stream("held").await.unwrap();
-    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
+    let harness = pi_with(replies, &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
+    harness.handle.prompt("go").await.unwrap();
+    let mut stream = harness.handle.prompt_stream("held").await.unwrap();
+    harness.resolve(0, Decision::Approve).await.unwrap();
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
         events.push(event);
@@ -96,58 +108,60 @@ async fn the_stream_of_a_request_has_its_own_run() {
 #[tokio::test(start_paused = true)]
 async fn a_reset_answers_whoever_waits_for_a_held_request() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
-    let rig = pi_with([calls(&["ask"])], &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
-    rig.handle.prompt("go").await.unwrap();
-    let handle = rig.handle.clone();
+    let harness =
+        pi_with([calls(&["ask"])], &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
+    harness.handle.prompt("go").await.unwrap();
+    let handle = harness.handle.clone();
     let held = tokio::spawn(async move { handle.prompt("held").await });
     tokio::task::yield_now().await;
-    rig.handle.reset().await.unwrap();
+    harness.handle.reset().await.unwrap();
     let told = tokio::time::timeout(ms(1000), held).await.expect("it is told").unwrap();
-    assert_eq!(told.unwrap().end, EndKind::Aborted);
+    assert_eq!(told.unwrap().end, RunStatus::Aborted);
 }
 
 /// C31 C33: a steer that comes while a hook looks at a call keeps the call from starting.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
     let x = TestTool::new("x");
-    let rig = pi_with([calls(&["x"]), Script::text("ok")], std::slice::from_ref(&x), |a| {
+    let harness = pi_with([calls(&["x"]), Script::text("ok")], std::slice::from_ref(&x), |a| {
         a.before_tool_call(|_| async {
             sleep(ms(100)).await;
             BeforeToolCall::Proceed
         })
     })
     .await;
-    send(&rig, "go").await;
+    send(&harness, "go").await;
     sleep(ms(50)).await;
-    rig.handle.steer("stop").await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!((x.ran(), statuses(&rig).await), (0, vec![ResultStatus::Skipped]));
-    rig.check().await;
+    harness.handle.steer("stop").await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!((x.ran(), statuses(&harness).await), (0, vec![ResultStatus::Skipped]));
+    harness.check().await;
 }
 
 /// C32: an interrupt that comes while the request is made keeps it from going out.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_transform_context_stops_the_request() {
-    let mut rig = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
+    let mut harness = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
         a.transform_context(|messages| async {
             sleep(ms(100)).await;
             messages
         })
     })
     .await;
-    send(&rig, "go").await;
+    send(&harness, "go").await;
     sleep(ms(50)).await;
-    rig.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await[..2], ["U:go", "U:now"]);
-    rig.check().await;
+    harness.handle.steer(Prompt::from("now").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(harness.transcript().await[..2], ["U:go", "U:now"]);
+    harness.check().await;
 }
 
 /// C44: a pattern that waits for an answer which nobody was asked for ends in an error.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_waits_for_nothing_is_told() {
-    let rig = Rig::new(does(|_| Box::pin(async { Ok(StepEnd::AwaitingAction) })), [], |a| a).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
+    let harness =
+        Harness::new(does(|_| Box::pin(async { Ok(StepEnd::AwaitingAction) })), [], |a| a).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
 }
 
 /// C60: an aside whose stream is always ready does not deafen the session.
@@ -156,36 +170,36 @@ async fn an_aside_that_is_always_ready_can_be_aborted() {
     let pattern = does(|step| {
         Box::pin(async move {
             step.take_input().await?;
-            step.ask_with(Ask::aside().messages([UserMessage::from("hm").into()])).await?;
+            step.ask_with(Ask::detached().messages([UserMessage::from("hm").into()])).await?;
             Ok(StepEnd::Done)
         })
     });
     let endless = Script::new().stream((0..200_000).map(|_| "x".to_owned()), Duration::ZERO);
-    let rig = Rig::new(pattern, [endless], |a| a).await;
-    send(&rig, "go").await;
-    rig.handle.abort().await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert!(!rig.memory.items().iter().any(|i| matches!(i, Item::Aside { .. })));
+    let harness = Harness::new(pattern, [endless], |a| a).await;
+    send(&harness, "go").await;
+    harness.handle.abort().await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert!(!harness.memory.items().iter().any(|i| matches!(i, LogEntry::Detached { .. })));
 }
 
 /// C44 C45: an abort during which a hook panics closes the batch all the same.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     let tools = [TestTool::new("x").takes(ms(9999)), TestTool::new("y").takes_stubbornly(ms(100))];
-    let mut rig = pi_with([calls(&["x", "y"])], &tools, |a| {
+    let mut harness = pi_with([calls(&["x", "y"])], &tools, |a| {
         a.after_tool_call(|call, result| async move {
             assert!(*call.call != *"b", "hook");
             result
         })
     })
     .await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.abort().await.unwrap();
-    let events = rig.run_end().await;
-    assert_eq!(end_of(&events), EndKind::Aborted);
-    assert_eq!(rig.handle.state().await.unwrap().pending_tool_calls, Vec::<CallId>::new());
-    rig.check().await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.abort().await.unwrap();
+    let events = harness.run_end().await;
+    assert_eq!(end_of(&events), RunStatus::Aborted);
+    assert_eq!(harness.handle.state().await.unwrap().pending_tool_calls, Vec::<CallId>::new());
+    harness.check().await;
 }
 
 /// Gives a tool once, or always.
@@ -203,47 +217,54 @@ impl ToolSource for Shelf {
 #[tokio::test(start_paused = true)]
 async fn arguments_of_a_sources_tool_can_be_edited_after_a_restart() {
     let there = Arc::new(AtomicBool::new(true));
-    let rig = pi_with([calls(&["ask"]), Script::text("ok")], &[], |a| a.tool_source("", Shelf(there))).await;
-    rig.handle.prompt("go").await.unwrap();
-    let rig = rig.restart().await;
-    rig.handle.answer(&rig.pending().await[0], Decision::ApproveWith(json!({"n": 1}))).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+    let harness =
+        pi_with([calls(&["ask"]), Script::text("ok")], &[], |a| a.tool_source("", Shelf(there)))
+            .await;
+    harness.handle.prompt("go").await.unwrap();
+    let harness = harness.restart().await;
+    harness.resolve(0, Decision::ApproveWith(json!({"n": 1}))).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C9 C12: an approved call whose tool has gone meanwhile did not run, and its result does not say it may have.
+/// C9 C12: an approved call whose tool has gone meanwhile did not run, and its result does not say
+/// it may have.
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_of_a_tool_that_has_gone_is_an_error() {
     let there = Arc::new(AtomicBool::new(true));
     let source = Shelf(there.clone());
-    let rig = pi_with([calls(&["ask"]), Script::text("ok")], &[], |a| a.tool_source("", source)).await;
-    rig.handle.prompt("go").await.unwrap();
+    let harness =
+        pi_with([calls(&["ask"]), Script::text("ok")], &[], |a| a.tool_source("", source)).await;
+    harness.handle.prompt("go").await.unwrap();
     there.store(false, Ordering::SeqCst);
-    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!(statuses(&rig).await, [ResultStatus::Error]);
-    assert!(result_of(&rig, "a").await.contains("There is no tool"));
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(statuses(&harness).await, [ResultStatus::Error]);
+    assert!(result_of(&harness, "a").await.contains("There is no tool"));
 }
 
 /// C37: an abort that comes while an input is written has an id of its own.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_steer_is_written_has_an_id_of_its_own() {
-    let mut rig = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
-    let handle = rig.handle.clone();
+    let mut harness = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
+    let handle = harness.handle.clone();
     let steer = tokio::spawn(async move { handle.steer("S").await });
     sleep(ms(5)).await; // it is being written
-    let abort = rig.handle.send(InputEvent::Abort).await;
+    let abort = harness.handle.send(InputEvent::Abort).await;
     assert_ne!(steer.await.unwrap().unwrap(), abort.unwrap());
-    rig.handle.wait_for_idle().await;
-    rig.check().await;
+    harness.handle.wait_for_idle().await;
+    harness.check().await;
 }
 
 /// C37: a pattern that drops a verb leaves an input half written; what comes next knows of it.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_a_dropped_verb_was_writing_is_known() {
-    for (id, said) in [(Some("s"), vec!["U:go", "U:S", "A:1/Stop"]), (None, vec!["U:go", "U:S", "U:S", "A:1/Stop"])] {
+    for (id, said) in [
+        (Some("s"), vec!["U:go", "U:S", "A:1/Stop"]),
+        (None, vec!["U:go", "U:S", "U:S", "A:1/Stop"]),
+    ] {
         let slot: Arc<Mutex<Option<AgentHandle>>> = Arc::default();
         let mine = slot.clone();
         let pattern = does(move |step| {
@@ -256,7 +277,8 @@ async fn an_input_that_a_dropped_verb_was_writing_is_known() {
                     tokio::spawn(async move { handle.steer(prompt).await.unwrap() })
                 };
                 let first = steer();
-                let none = tokio::time::timeout(ms(5), step.hearing(std::future::pending::<()>())).await;
+                let none =
+                    tokio::time::timeout(ms(5), step.wait_for(std::future::pending::<()>())).await;
                 assert!(none.is_err(), "the verb is dropped while it writes");
                 let second = steer();
                 tokio::task::yield_now().await;
@@ -268,11 +290,12 @@ async fn an_input_that_a_dropped_verb_was_writing_is_known() {
             })
         });
         let wrap = |memory| Arc::new(FaultyMemory::new(memory).slow(ms(10))) as Arc<dyn Memory>;
-        let rig = Rig::with_memory(pattern, [Script::text("1")], |a| a, InMemory::new(), wrap).await;
-        *slot.lock().unwrap() = Some(rig.handle.clone());
-        rig.handle.prompt("go").await.unwrap();
-        assert_eq!(rig.transcript().await, said);
-        rig.check().await;
+        let harness =
+            Harness::with_memory(pattern, [Script::text("1")], |a| a, InMemory::new(), wrap).await;
+        *slot.lock().unwrap() = Some(harness.handle.clone());
+        harness.handle.prompt("go").await.unwrap();
+        assert_eq!(harness.transcript().await, said);
+        harness.check().await;
     }
 }
 
@@ -288,9 +311,9 @@ async fn generate_does_not_change_what_was_offered() {
             Ok(StepEnd::Done)
         })
     });
-    let rig = Rig::new(pattern, [calls(&["x"])], |a| a.tool(TestTool::new("x"))).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+    let harness = Harness::new(pattern, [calls(&["x"])], |a| a.tool(TestTool::new("x"))).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
 /// C35: a steer that comes with `ClearQueues` before it, while the pattern returns, is answered.
@@ -305,68 +328,79 @@ async fn a_steer_after_clear_queues_at_the_very_end_is_heard() {
             step.take_steering().await?;
             step.ask().await?;
             if let Some(handle) = handle {
-                step.hearing(async { handle.follow_up("old").await.unwrap() }).await?;
-                let (mut clear, mut steer) = (Box::pin(handle.clear_queues()), Box::pin(handle.steer("S")));
+                step.wait_for(async { handle.follow_up("old").await.unwrap() }).await?;
+                let (mut clear, mut steer) =
+                    (Box::pin(handle.clear_queues()), Box::pin(handle.steer("S")));
                 let _ = (futures::poll!(&mut clear), futures::poll!(&mut steer));
             }
             Ok(StepEnd::Done)
         })
     });
-    let rig = Rig::new(pattern, [Script::text("1"), Script::text("2")], |a| a).await;
-    *slot.lock().unwrap() = Some(rig.handle.clone());
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:S", "A:2/Stop"]);
+    let harness = Harness::new(pattern, [Script::text("1"), Script::text("2")], |a| a).await;
+    *slot.lock().unwrap() = Some(harness.handle.clone());
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:S", "A:2/Stop"]);
 }
 
 /// C7: a batch that ends the run ends it also when another request waits.
 #[tokio::test(start_paused = true)]
 async fn an_approved_batch_that_ends_the_run_ends_it_with_a_request_waiting() {
-    let ask = TestTool::new("ask").effect(Effect::AtMostOnce).answers(ToolOutput::text("bye").terminate());
+    let ask = TestTool::new("ask")
+        .effect(Effect::AtMostOnce)
+        .answers(ToolOutput::text("bye").terminate());
     let replies = [calls(&["ask"]), Script::text("2"), Script::text("3")];
-    let mut rig = pi_with(replies, &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
-    rig.handle.prompt("go").await.unwrap();
-    send(&rig, "next").await;
-    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "U:next", "A:2/Stop"]);
-    check_told(&mut rig);
+    let mut harness = pi_with(replies, &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
+    harness.handle.prompt("go").await.unwrap();
+    send(&harness, "next").await;
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "U:next", "A:2/Stop"]
+    );
+    check_told(&mut harness);
 }
 
 /// C35 C40: an abort that comes right behind a late steer keeps it from starting a run.
 #[tokio::test(start_paused = true)]
 async fn an_abort_behind_a_late_steer_starts_nothing() {
     let replies = vec![Script::text("1"), Script::text("2")];
-    let mut rig = slow_memory(replies, vec![], ms(100)).await;
-    send(&rig, "go").await;
-    rig.until(|e| matches!(e, AgentEvent::TurnEnd { .. })).await;
+    let mut harness = slow_memory(replies, vec![], ms(100)).await;
+    send(&harness, "go").await;
+    harness.until(|e| matches!(e, AgentEvent::TurnEnd { .. })).await;
     sleep(ms(50)).await; // `run_ended` is being written
-    let (steer, abort) = tokio::join!(rig.handle.steer("S"), rig.handle.abort());
+    let (steer, abort) = tokio::join!(harness.handle.steer("S"), harness.handle.abort());
     assert!(steer.is_ok() && abort.is_ok());
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.model.requests().len(), 1);
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.model.requests().len(), 1);
 }
 
 /// C28 C54: the events of a call that suspends and goes on nest like those of any other.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_call_that_suspends_nest() {
-    for decision in [Decision::Answer(json!(1)), Decision::Deny("no".into())] {
-        let mut rig = pi([calls(&["login"]), Script::text("ok")], &[TestTool::new("login").suspends("login")]).await;
-        rig.handle.prompt("go").await.unwrap();
-        rig.handle.answer(&rig.pending().await[0], decision).await.unwrap();
-        rig.handle.wait_for_idle().await;
-        rig.check().await;
-        check_told(&mut rig);
+    for decision in [Decision::Provide(Provided::Input(json!(1))), Decision::Deny("no".into())] {
+        let mut harness = pi(
+            [calls(&["login"]), Script::text("ok")],
+            &[TestTool::new("login").suspends("login")],
+        )
+        .await;
+        harness.handle.prompt("go").await.unwrap();
+        harness.resolve(0, decision).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        harness.check().await;
+        check_told(&mut harness);
     }
 }
 
-/// C17 C32: text that a hook holds back is shown when the reply is cut off, or ends without an end of its block.
+/// C17 C32: text that a hook holds back is shown when the reply is cut off, or ends without an end
+/// of its block.
 #[tokio::test(start_paused = true)]
 async fn text_that_is_held_when_a_reply_is_cut_off_is_kept() {
     let replies = [Script::new().stream(["a ", "b ", "c"], ms(20)), Script::text("ok")];
-    let mut rig = pi_with(replies, &[], |a| a.on_text_part(|_| TextAction::Hold)).await;
-    send(&rig, "go").await;
+    let mut harness = pi_with(replies, &[], |a| a.on_text_part(|_| TextAction::Hold)).await;
+    send(&harness, "go").await;
     sleep(ms(50)).await;
-    rig.handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await.unwrap();
-    rig.run_end().await;
-    assert_eq!(rig.transcript().await, ["U:go", "A:a b /Interrupted", "U:S", "A:ok/Stop"]);
+    harness.handle.steer(Prompt::from("S").urgency(Urgency::Interrupt)).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:a b /Interrupted", "U:S", "A:ok/Stop"]);
 }

@@ -7,8 +7,9 @@ const FILE: &str = "AGENTS.md";
 /// Bytes of it that are shown to the model at once.
 const MOST: usize = 32 << 10;
 
-/// The end of a system prompt with what `AGENTS.md` in the root of the workspace says; `None` if there is no such file, or
-/// nothing in it. Of a file of more than 32 KiB the beginning is there, and a note that it goes on.
+/// The end of a system prompt with what `AGENTS.md` in the root of the workspace says; `None` if
+/// there is no such file, or nothing in it. Of a file of more than 32 KiB the beginning is there,
+/// and a note that it goes on.
 ///
 /// ```
 /// use loopwright_tools::{Workspace, agents_md};
@@ -19,15 +20,20 @@ const MOST: usize = 32 << 10;
 /// ```
 ///
 /// # Errors
-/// It is there and cannot be read: it leads out of the workspace, is no regular file, or the system refuses.
+/// It is there and cannot be read: it leads out of the workspace, is no regular file, or the system
+/// refuses.
 pub fn agents_md(workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
-    let Some((text, bytes)) = workspace.beginning(FILE, MOST)? else { return Ok(None) };
+    let Some((text, bytes)) = workspace.beginning(FILE, MOST)? else {
+        return Ok(None);
+    };
     if text.trim().is_empty() {
         return Ok(None);
     }
     let cut = match bytes > MOST as u64 {
         true => {
-            format!("\n\n[{FILE} goes on: these are its first {MOST} of {bytes} bytes. Read the rest with a tool.]")
+            format!(
+                "\n\n[{FILE} goes on: these are its first {MOST} of {bytes} bytes. Read the rest with a tool.]"
+            )
         }
         false => String::new(),
     };
@@ -53,12 +59,18 @@ mod tests {
     #[test]
     fn what_it_says_is_told_and_its_size_is_bounded() {
         let short = told("Use tabs.\n").unwrap();
-        assert!(short.starts_with("\n\n# AGENTS.md\n\n") && short.ends_with("\n\nUse tabs."), "{short}");
+        assert!(
+            short.starts_with("\n\n# AGENTS.md\n\n") && short.ends_with("\n\nUse tabs."),
+            "{short}"
+        );
         assert_eq!(told(" \n\n"), None);
         let whole = told("é".repeat(MOST / 2)).unwrap();
         assert!(whole.ends_with('é') && !whole.contains("goes on"));
         let long = told(format!("a{}", "é".repeat(MOST))).unwrap();
-        assert!(long.ends_with("first 32768 of 65537 bytes. Read the rest with a tool.]"), "{long}");
+        assert!(
+            long.ends_with("first 32768 of 65537 bytes. Read the rest with a tool.]"),
+            "{long}"
+        );
         assert!(long.len() < MOST + 400 && !long.contains('\u{fffd}'), "no letter is cut in two");
         assert!(told(b"Latin: \xe9").unwrap().ends_with("Latin: \u{fffd}"));
     }

@@ -1,6 +1,7 @@
 //! `diff`: how two files differ.
 
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -24,9 +25,14 @@ struct Args {
 
 /// The tool that compares two files of this workspace.
 pub fn diff(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
-        workspace.off_thread(move |workspace| compare(workspace, &args)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, _: ToolContext| {
+            workspace.off_thread(move |workspace| compare(workspace, &args)).await
+        },
+    )
     .effect(Effect::ReadOnly)
     .spec(|spec| strict(spec).title("Compare two files"))
 }
@@ -89,7 +95,7 @@ fn ends(text: &Text) -> String {
 mod tests {
     use std::fs;
 
-    use loopwright::Content;
+    use loopwright_core::message::Content;
     use serde_json::Value;
 
     use super::*;
@@ -100,7 +106,8 @@ mod tests {
         fs::write(dir.path().join("b"), b).unwrap();
         let tool = diff(Workspace::open(dir.path()).unwrap());
         let arguments = json!({ "file_a": "a", "file_b": "b" });
-        let output = tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let output =
+            tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
         let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
         Ok((text.clone(), output.details.unwrap()))
     }
@@ -111,21 +118,35 @@ mod tests {
         let (a, b) = (numbered(1..20), numbered(1..10) + "ten\n" + &numbered(11..20));
         let (text, details) = diff_of(a, b).await.unwrap();
         assert_eq!(text, "--- a\n+++ b\n@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n");
-        assert_eq!((&details["added"], &details["removed"], &details["diff"]), (&json!(1), &json!(1), &json!(text)));
+        assert_eq!(
+            (&details["added"], &details["removed"], &details["diff"]),
+            (&json!(1), &json!(1), &json!(text))
+        );
     }
 
     #[tokio::test]
     async fn a_missing_line_end_is_shown() {
         let (text, _) = diff_of("a\nb", "a\nb\n").await.unwrap();
-        assert_eq!(text, "--- a\n+++ b\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n");
+        assert_eq!(
+            text,
+            "--- a\n+++ b\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n"
+        );
     }
 
     #[tokio::test]
     async fn what_has_no_diff_is_told_in_a_sentence() {
         let table: [(&[u8], &[u8], &str); 4] = [
             (b"x\n", b"x\n", "`a` and `b` are the same, 2 bytes."),
-            (b"x\0", b"y\0z", "`a` (2 bytes) and `b` (3 bytes) differ; at least one of them is no UTF-8 text"),
-            (b"x\ny\n", b"x\r\ny\r\n", "`a` (LF) and `b` (CRLF) have the same lines and differ only"),
+            (
+                b"x\0",
+                b"y\0z",
+                "`a` (2 bytes) and `b` (3 bytes) differ; at least one of them is no UTF-8 text",
+            ),
+            (
+                b"x\ny\n",
+                b"x\r\ny\r\n",
+                "`a` (LF) and `b` (CRLF) have the same lines and differ only",
+            ),
             (b"x\n", b"\xef\xbb\xbfx\n", "`b` (LF, byte order mark) have the same lines"),
         ];
         for (a, b, wanted) in table {

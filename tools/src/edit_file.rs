@@ -3,7 +3,8 @@
 mod apply;
 mod hint;
 
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,16 +35,22 @@ struct Args {
 
 /// The tool that edits a file of this workspace.
 pub fn edit_file(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
-        workspace.off_thread(move |workspace| edit(workspace, &args)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, _: ToolContext| {
+            workspace.off_thread(move |workspace| edit(workspace, &args)).await
+        },
+    )
     .effect(Effect::Idempotent)
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }
 
 /// What an edit that is possible comes to.
 enum Planned {
-    /// The file, what it was when it was read, its new text, and the lines (from 1) at which something is replaced.
+    /// The file, what it was when it was read, its new text, and the lines (from 1) at which
+    /// something is replaced.
     Change { file: Text, stamp: Stamp, text: String, lines: Vec<usize> },
     /// It was made before: the new text is at this line.
     Already { file: Text, line: usize },
@@ -69,13 +76,16 @@ fn edit(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
 
 /// How the file's text would become another by the call with these arguments; nothing is changed.
 pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<Becomes, ToolError> {
-    let args = Args::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
+    let args = Args::deserialize(arguments)
+        .map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
     Ok(match plan(workspace, &args)? {
         Planned::Change { file, text, .. } => {
             workspace.could_write(&args.path)?;
             Becomes { path: args.path, old: file.text, new: text }
         }
-        Planned::Already { file, .. } => Becomes { path: args.path, old: file.text.clone(), new: file.text },
+        Planned::Already { file, .. } => {
+            Becomes { path: args.path, old: file.text.clone(), new: file.text }
+        }
     })
 }
 
@@ -88,24 +98,29 @@ fn plan(workspace: &Workspace, args: &Args) -> Result<Planned, ToolError> {
         return Err(ToolError::Failed(why.into()));
     }
     if unix(&args.old_string) == unix(&args.new_string) {
-        let why =
-            "new_string is the same as old_string but for line ends, which edits keep: there is nothing to change";
+        let why = "new_string is the same as old_string but for line ends, which edits keep: there is nothing to change";
         return Err(ToolError::Failed(why.into()));
     }
     // With the byte order mark, which is no part of the text.
     let largest = WHOLE - file.bytes_with("").len() as u64;
     let refused = match apply(&file.text, &args.old_string, &args.new_string, all, largest) {
-        Edited::Changed { text, lines } => return Ok(Planned::Change { file, stamp, text, lines }),
+        Edited::Changed { text, lines } => {
+            return Ok(Planned::Change { file, stamp, text, lines });
+        }
         Edited::Already { line } => return Ok(Planned::Already { file, line }),
         Edited::NotFound => {
             let made = match unix(&args.new_string) {
                 new if new.is_empty() => ", or it has been deleted already",
-                new if unix(&file.text).contains(&new) => ", but new_string does, so perhaps the edit was made before",
+                new if unix(&file.text).contains(&new) => {
+                    ", but new_string does, so perhaps the edit was made before"
+                }
                 _ => "",
             };
             match hint::hint(&file.text, &args.old_string) {
                 Some(hint) => format!("old_string does not occur in `{path}`: {hint}"),
-                None => format!("old_string does not occur in `{path}`{made}: read the file to see what is there"),
+                None => format!(
+                    "old_string does not occur in `{path}`{made}: read the file to see what is there"
+                ),
             }
         }
         Edited::Ambiguous { count, lines } => {
@@ -130,7 +145,11 @@ fn told(args: &Args, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
     let path = shown(&args.path);
     let text = match lines {
         [line] => format!("Edited `{path}` at line {line}."),
-        _ => format!("Edited `{path}`: {} occurrences replaced, at {}.", lines.len(), list(lines, lines.len())),
+        _ => format!(
+            "Edited `{path}`: {} occurrences replaced, at {}.",
+            lines.len(),
+            list(lines, lines.len())
+        ),
     };
     let diff = Unified::new((&args.path, old), (&args.path, new));
     let details = json!({

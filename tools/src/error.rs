@@ -2,7 +2,7 @@
 
 use std::io;
 
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 
 /// A file or directory could not be reached. Each text says what was wrong, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +60,9 @@ pub enum WorkspaceError {
         since: &'static str,
     },
     /// The file is larger than what is held in memory at once.
-    #[error("`{path}` has {bytes} bytes, more than the {largest} that can be worked on here: use a command for it")]
+    #[error(
+        "`{path}` has {bytes} bytes, more than the {largest} that can be worked on here: use a command for it"
+    )]
     TooLarge {
         /// The path that was asked for.
         path: String,
@@ -102,7 +104,9 @@ impl WorkspaceError {
                 what: "not a directory, or leads through a file as if it were one",
                 hint: "list the directories above it to see what is there",
             },
-            io::ErrorKind::InvalidFilename => WorkspaceError::Name { path, why: "a name in it is too long" },
+            io::ErrorKind::InvalidFilename => {
+                WorkspaceError::Name { path, why: "a name in it is too long" }
+            }
             _ => WorkspaceError::io(path, what, error),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 use serde_json::{Value, json};
 
 use self::trap::{PLANTED, SECRET, Trap};
@@ -23,9 +23,17 @@ async fn no_attempt_gets_out() {
     let attempts = trap.attempts();
     for path in &attempts {
         for (tool, told) in trap.call_each(path).await {
-            let Err(ToolError::Failed(why)) = told else { panic!("{tool} took {path:?}: {told:?}") };
-            assert!(!why.contains(SECRET) && !why.contains("os error 1)"), "{tool} {path:?}: {why}");
-            assert!(why.contains('`') && why.len() < 900 && !why.contains(['\0', '\n']), "{tool} {path:?}: {why}");
+            let Err(ToolError::Failed(why)) = told else {
+                panic!("{tool} took {path:?}: {told:?}")
+            };
+            assert!(
+                !why.contains(SECRET) && !why.contains("os error 1)"),
+                "{tool} {path:?}: {why}"
+            );
+            assert!(
+                why.contains('`') && why.len() < 900 && !why.contains(['\0', '\n']),
+                "{tool} {path:?}: {why}"
+            );
         }
         assert_eq!(trap.outside(), before, "after {path:?}");
     }
@@ -34,7 +42,8 @@ async fn no_attempt_gets_out() {
     assert!(attempts.len() >= 80, "{}", attempts.len());
 }
 
-/// What other systems and programs take for a way out is a name here, of nothing or of a file inside.
+/// What other systems and programs take for a way out is a name here, of nothing or of a file
+/// inside.
 #[tokio::test]
 async fn odd_names_are_names() {
     let trap = Trap::set();
@@ -93,12 +102,25 @@ async fn odd_names_are_names() {
 #[tokio::test]
 async fn a_search_of_everything_stays_inside() {
     let trap = Trap::set();
-    for pattern in ["**", "**/*", "*", "**/secret.txt", "secret.txt", "link_dir/**", "link_up/**", "{..,sub}*/**"] {
+    for pattern in [
+        "**",
+        "**/*",
+        "*",
+        "**/secret.txt",
+        "secret.txt",
+        "link_dir/**",
+        "link_up/**",
+        "{..,sub}*/**",
+    ] {
         let told = trap.call("glob_files", json!({ "pattern": pattern })).await;
         let told: Value = serde_json::from_str(&told.unwrap()).unwrap();
         let files = told["details"]["files"].as_array().unwrap();
-        let of_the_tree = |file: &Value| file.as_str().is_some_and(|file| !file.ends_with("secret.txt"));
-        assert!(files.iter().all(of_the_tree) && told["details"]["total"] == files.len(), "{pattern}: {told}");
+        let of_the_tree =
+            |file: &Value| file.as_str().is_some_and(|file| !file.ends_with("secret.txt"));
+        assert!(
+            files.iter().all(of_the_tree) && told["details"]["total"] == files.len(),
+            "{pattern}: {told}"
+        );
         let arguments = json!({ "pattern": "secret|root:|inner", "include": pattern });
         let told = trap.call("search_files", arguments).await.unwrap_or_else(|e| e.to_string());
         assert!(!told.contains(SECRET) && !told.contains("root:x"), "{pattern}: {told}");
@@ -107,7 +129,9 @@ async fn a_search_of_everything_stays_inside() {
     assert!(told.contains("inner.txt") && told.contains("sub/not \u{fffd} utf8"), "{told}");
     for pattern in ["../**", "/etc/*", "sub/../../*"] {
         assert!(trap.call("glob_files", json!({ "pattern": pattern })).await.is_err());
-        assert!(trap.call("search_files", json!({ "pattern": "x", "include": pattern })).await.is_err());
+        assert!(
+            trap.call("search_files", json!({ "pattern": "x", "include": pattern })).await.is_err()
+        );
     }
 }
 
@@ -127,8 +151,13 @@ async fn what_a_command_makes_meanwhile_does_not_lead_out() {
         ("rm made/secret.txt && ln -s /proc/self/environ made/secret.txt", "made/secret.txt"),
         ("rm -r made && ln -s /proc/self/root made", "made/etc/passwd"),
     ] {
-        let shell =
-            |command| std::process::Command::new("sh").args(["-ec", command]).current_dir(&root).status().unwrap();
+        let shell = |command| {
+            std::process::Command::new("sh")
+                .args(["-ec", command])
+                .current_dir(&root)
+                .status()
+                .unwrap()
+        };
         assert!(shell("rm -rf made kept").success() && shell(make).success());
         let read = trap.call("read_file", json!({ "path": "made/secret.txt" })).await.unwrap();
         assert!(read.contains("the inner"), "{read}");
@@ -145,12 +174,19 @@ async fn what_a_command_makes_meanwhile_does_not_lead_out() {
 async fn nothing_is_written_through_a_hard_link() {
     let trap = Trap::set();
     let before = trap.outside();
-    fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root/hard")).unwrap();
-    trap.call("edit_file", json!({ "path": "hard", "old_string": SECRET, "new_string": PLANTED })).await.unwrap();
+    fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root/hard"))
+        .unwrap();
+    trap.call("edit_file", json!({ "path": "hard", "old_string": SECRET, "new_string": PLANTED }))
+        .await
+        .unwrap();
     assert_eq!(trap.outside(), before);
     fs::remove_file(trap.outer.path().join("root/hard")).unwrap();
     for name in ["hard", ".loopwright-0.tmp"] {
-        fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root").join(name)).unwrap();
+        fs::hard_link(
+            trap.outer.path().join("secret.txt"),
+            trap.outer.path().join("root").join(name),
+        )
+        .unwrap();
     }
     trap.call("write_file", json!({ "path": "hard", "content": PLANTED })).await.unwrap();
     assert_eq!(trap.outside(), before);
@@ -160,9 +196,14 @@ async fn nothing_is_written_through_a_hard_link() {
 async fn a_refusal_says_what_where_and_what_to_do() {
     let trap = Trap::set();
     let root = trap.outer.path().join("root").display().to_string();
-    let read = async |path: &str| trap.call("read_file", json!({ "path": path })).await.unwrap_err().to_string();
+    let read = async |path: &str| {
+        trap.call("read_file", json!({ "path": path })).await.unwrap_err().to_string()
+    };
     let outside = read("../secret.txt").await;
-    assert!(outside.starts_with(&format!("`../secret.txt` leads out of the workspace `{root}`")), "{outside}");
+    assert!(
+        outside.starts_with(&format!("`../secret.txt` leads out of the workspace `{root}`")),
+        "{outside}"
+    );
     assert!(outside.ends_with("Use a path relative to the workspace"), "{outside}");
     for same in ["/etc/passwd", "link_file", "chain1", "zero", "link_dir_absolute/secret.txt"] {
         assert_eq!(read(same).await, outside.replace("../secret.txt", same));
@@ -183,7 +224,14 @@ async fn harmless_paths_of_every_form_work() {
     symlink("../inner.txt", root.join("sub/link_in")).unwrap();
     symlink("sub", root.join("link_sub")).unwrap();
     let absolute = root.join("inner.txt").display().to_string();
-    for path in ["inner.txt", "./inner.txt", "sub/../inner.txt", "sub/link_in", "link_sub/link_in", &absolute] {
+    for path in [
+        "inner.txt",
+        "./inner.txt",
+        "sub/../inner.txt",
+        "sub/link_in",
+        "link_sub/link_in",
+        &absolute,
+    ] {
         let told = trap.call("read_file", json!({ "path": path })).await.unwrap();
         assert!(told.contains("inner"), "{path}: {told}");
     }
@@ -191,15 +239,17 @@ async fn harmless_paths_of_every_form_work() {
         let told = trap.call("list_directory", json!({ "path": path })).await.unwrap();
         assert!(told.contains("inner.txt"), "{path}: {told}");
     }
-    trap.call("write_file", json!({ "path": "link_sub/link_in", "content": "through" })).await.unwrap();
+    trap.call("write_file", json!({ "path": "link_sub/link_in", "content": "through" }))
+        .await
+        .unwrap();
     assert_eq!(fs::read_to_string(root.join("inner.txt")).unwrap(), "through");
     assert!(root.join("sub/link_in").is_symlink());
     trap.call("write_file", json!({ "path": "./~tilde", "content": "" })).await.unwrap();
     assert!(root.join("~tilde").is_file());
 }
 
-/// `tests/storm.rs` does this 20,000 times with each tool.
-/// Another process turns a link to and fro, so that a path that was checked leads elsewhere when it is used.
+/// `tests/storm.rs` does this 20,000 times with each tool. Another process turns a link to and fro,
+/// so that a path that was checked leads elsewhere when it is used.
 #[tokio::test]
 async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
     let trap = Trap::set();
@@ -224,7 +274,9 @@ async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
     let start = Instant::now();
     // On a machine with much else to do the link may turn seldom.
     while (reached < 100 || refused < 100) && start.elapsed() < Duration::from_secs(30) {
-        let _ = trap.call("write_file", json!({ "path": "turning/made.txt", "content": PLANTED })).await;
+        let _ = trap
+            .call("write_file", json!({ "path": "turning/made.txt", "content": PLANTED }))
+            .await;
         match trap.call("read_file", json!({ "path": "turning/secret.txt" })).await {
             Ok(told) => {
                 assert!(told.contains("inner") && !told.contains(SECRET), "{told}");
@@ -235,7 +287,10 @@ async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
     }
     done.store(true, Ordering::Relaxed);
     turning.join().unwrap();
-    assert!(reached > 0 && refused > 0, "{reached} reached, {refused} refused: it was not swapped meanwhile");
+    assert!(
+        reached > 0 && refused > 0,
+        "{reached} reached, {refused} refused: it was not swapped meanwhile"
+    );
     assert_eq!(trap.outside().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
 }
 

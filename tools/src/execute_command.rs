@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +24,8 @@ const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and ret
 const TIME: Duration = Duration::from_secs(30);
 /// More than a command may take: ending it, and writing what it printed.
 const AFTERWARDS: Duration = Duration::from_secs(15);
-/// For how many calls of a session long output is kept, of all sessions together, and how often the most for one call.
+/// For how many calls of a session long output is kept, of all sessions together, and how often the
+/// most for one call.
 const KEPT_CALLS: usize = 16;
 const KEPT_IN_ALL: usize = 64;
 const KEPT_TIMES: u64 = 16;
@@ -32,7 +34,8 @@ const KEPT_TIMES: u64 = 16;
 struct Args {
     /// What the shell shall run, such as `cargo test 2>&1 | tail -20`.
     command: String,
-    /// The directory to run it in, as a path relative to the workspace; the workspace itself if left out.
+    /// The directory to run it in, as a path relative to the workspace; the workspace itself if
+    /// left out.
     #[serde(default)]
     cwd: Option<String>,
     /// Seconds after which it is ended, at least 1; 30 if left out.
@@ -48,17 +51,20 @@ struct State {
 
 /// The tool that runs commands in this workspace.
 ///
-/// Landlock confines them, or bubblewrap where the kernel has no Landlock; where neither is there each call
-/// fails with a sentence that says what to do, unless [`Commands::unconfined`] says otherwise. Which it is
-/// stands in the tool's description and in the details of each result. A command's environment has `PATH`,
-/// `LANG` and a few more, never a key. All its processes end with the call, daemons included, and if this
-/// process is killed too (with Landlock from Linux 6.12 on, and with bubblewrap).
+/// Landlock confines them, or bubblewrap where the kernel has no Landlock; where neither is there
+/// each call fails with a sentence that says what to do, unless [`Commands::unconfined`] says
+/// otherwise. Which it is stands in the tool's description and in the details of each result. A
+/// command's environment has `PATH`, `LANG` and a few more, never a key. All its processes end with
+/// the call, daemons included, and if this process is killed too (with Landlock from Linux 6.12 on,
+/// and with bubblewrap).
 ///
-/// Output that is too long for the model is kept whole in `.loopwright/output`, each in a file of its own: up to
-/// [`Commands::max_output`], the last 16 of a session, and the last 64 of all sessions together; older ones are removed.
+/// Output that is too long for the model is kept whole in `.loopwright/output`, each in a file of
+/// its own: up to [`Commands::max_output`], the last 16 of a session, and the last 64 of all
+/// sessions together; older ones are removed.
 ///
-/// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands inherit none; a
-/// program that this process starts in another way gets one only if it is handed over on purpose.
+/// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands
+/// inherit none; a program that this process starts in another way gets one only if it is handed
+/// over on purpose.
 pub fn execute_command(workspace: Workspace, commands: Commands) -> impl Tool {
     let shell = Shell::new(&workspace, commands);
     tool(State { workspace, shell })
@@ -97,7 +103,9 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
     let kept = state.keep(&mut ended.output, &cx).await;
     let text = text(&ended, kept.as_ref(), time);
     match ended.how {
-        How::Exited(_) | How::Signalled(_) => Ok(ToolOutput::text(text).details(details(&state, &args, &ended, kept))),
+        How::Exited(_) | How::Signalled(_) => {
+            Ok(ToolOutput::text(text).details(details(&state, &args, &ended, kept)))
+        }
         How::TimedOut | How::Multiplied(_) => {
             Err(ToolError::FailedWith { why: text, details: details(&state, &args, &ended, kept) })
         }
@@ -111,9 +119,13 @@ fn checked(args: &Args, most: Duration) -> Result<Duration, ToolError> {
         return bad("`command` is empty: write what the shell shall run");
     }
     if args.command.contains('\0') {
-        return bad("`command` has a NUL character in it, which no command can have: write it without");
+        return bad(
+            "`command` has a NUL character in it, which no command can have: write it without",
+        );
     }
-    let Some(asked) = args.timeout else { return Ok(TIME.min(most)) };
+    let Some(asked) = args.timeout else {
+        return Ok(TIME.min(most));
+    };
     match u64::try_from(asked) {
         Ok(0) => bad("`timeout` is 0, in which nothing can be done: give at least 1 second"),
         Ok(seconds) if Duration::from_secs(seconds) > most => {
@@ -148,8 +160,9 @@ impl State {
         let (lost, series) = (long.lost, name(cx.session_id()));
         let bytes = self.shell.commands().max_output.saturating_mul(KEPT_TIMES);
         let most = Most { of_series: KEPT_CALLS, of_all: KEPT_IN_ALL, bytes };
-        let work =
-            move |workspace: &Workspace| Ok(workspace.add_numbered(KEPT, &series, |file| long.put(file), most)?);
+        let work = move |workspace: &Workspace| {
+            Ok(workspace.add_numbered(KEPT, &series, |file| long.put(file), most)?)
+        };
         Some(match self.workspace.unguarded().off_thread(work).await {
             Ok(path) => Kept::In { path, lost },
             Err(why) => Kept::Lost(why.to_string()),
@@ -159,7 +172,9 @@ impl State {
 
 /// A session's id as a part of a file's name.
 fn name(session: &str) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let legal = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }
+    };
     session.chars().map(legal).take(64).collect()
 }
 
@@ -185,7 +200,11 @@ fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
         left => write!(text, " {left} processes that it left in the background were ended."),
     };
     if ended.undead > 0 {
-        let _ = write!(text, " {} of its processes could not be ended and may still run.", ended.undead);
+        let _ = write!(
+            text,
+            " {} of its processes could not be ended and may still run.",
+            ended.undead
+        );
     }
     let shown = ended.output.shown(SHOWN);
     match kept {
@@ -198,7 +217,9 @@ fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
             let word = match kept {
                 Kept::In { path, lost: 0 } => format!("all of it is in `{path}`"),
                 Kept::In { path, lost } => {
-                    format!("`{path}` has all of it but {lost} bytes in the middle, which were too many to keep")
+                    format!(
+                        "`{path}` has all of it but {lost} bytes in the middle, which were too many to keep"
+                    )
                 }
                 Kept::Lost(why) => format!("it could not be kept: {why}"),
             };
@@ -247,7 +268,9 @@ fn signal_name(signal: i32) -> &'static str {
         11 => " (SIGSEGV)",
         13 => " (SIGPIPE)",
         15 => " (SIGTERM)",
-        31 => " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit program)",
+        31 => {
+            " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit program)"
+        }
         _ => "",
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -23,18 +24,24 @@ const FILES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
-    /// A glob such as `*.rs`, `src/**/*.{ts,tsx}` or `**/test_*`. Without `/` it is matched against names in
-    /// every directory, with one against paths below `path`.
+    /// A glob such as `*.rs`, `src/**/*.{ts,tsx}` or `**/test_*`. Without `/` it is matched against
+    /// names in every directory, with one against paths below `path`.
     pattern: String,
-    /// The directory to look in, as a path relative to the workspace; all of the workspace if left out.
+    /// The directory to look in, as a path relative to the workspace; all of the workspace if left
+    /// out.
     path: Option<String>,
 }
 
 /// The tool that finds files of this workspace by their names.
 pub fn glob_files(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, cx: ToolContext| {
-        workspace.off_thread(move |workspace| glob(workspace, &args, &cx)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, cx: ToolContext| {
+            workspace.off_thread(move |workspace| glob(workspace, &args, &cx)).await
+        },
+    )
     .effect(Effect::ReadOnly)
     .spec(|spec| strict(spec).title("Find files"))
 }
@@ -55,7 +62,9 @@ fn glob(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutp
             if pattern.matches(here.below) && here.is_there() {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 found.total += 1;
-                if found.first.len() < FILES || found.first.last().is_some_and(|last| here.path < last) {
+                if found.first.len() < FILES
+                    || found.first.last().is_some_and(|last| here.path < last)
+                {
                     found.first.insert(here.path.to_owned());
                 }
                 if found.first.len() > FILES {
@@ -70,7 +79,9 @@ fn glob(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutp
     if total == 0 {
         text = format!("No file in `{}` matches `{}`.\n", shown(path), shown(&args.pattern));
     } else if total > FILES {
-        text.push_str(&format!("… the first {FILES} of {total} files: narrow it with `path` or a longer pattern\n"));
+        text.push_str(&format!(
+            "… the first {FILES} of {total} files: narrow it with `path` or a longer pattern\n"
+        ));
     }
     text.push_str(&walked.told(total == 0));
     let details = json!({ "path": path, "pattern": args.pattern, "files": files, "total": total });
@@ -82,14 +93,15 @@ fn glob(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutp
 mod tests {
     use std::fs;
 
-    use loopwright::Content;
+    use loopwright_core::message::Content;
     use serde_json::Value;
 
     use super::*;
 
     async fn glob(dir: &tempfile::TempDir, arguments: Value) -> Result<(String, Value), String> {
         let tool = glob_files(Workspace::open(dir.path()).unwrap());
-        let output = tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let output =
+            tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
         let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
         Ok((text.clone(), output.details.unwrap()))
     }
@@ -106,7 +118,15 @@ mod tests {
 
     #[tokio::test]
     async fn paths_come_from_the_root_and_sorted() {
-        let dir = tree(&["src/b.rs", "src/a.rs", "src/deep/c.rs", "top.rs", "src/a.txt", ".hidden/x.rs", ".git/y.rs"]);
+        let dir = tree(&[
+            "src/b.rs",
+            "src/a.rs",
+            "src/deep/c.rs",
+            "top.rs",
+            "src/a.txt",
+            ".hidden/x.rs",
+            ".git/y.rs",
+        ]);
         let (text, details) = glob(&dir, json!({ "pattern": "*.rs" })).await.unwrap();
         assert_eq!(text, ".hidden/x.rs\nsrc/a.rs\nsrc/b.rs\nsrc/deep/c.rs\ntop.rs\n");
         assert_eq!((&details["total"], &details["files"][1]), (&json!(5), &json!("src/a.rs")));
@@ -120,7 +140,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_gitignore_names_is_left_out_unless_the_search_begins_in_it() {
-        let dir = tree(&["target/a.o", "a.o", "src/b.o", "src/keep.o", "src/sub/keep.o", "docs/out/x.o", "src/c.o"]);
+        let dir = tree(&[
+            "target/a.o",
+            "a.o",
+            "src/b.o",
+            "src/keep.o",
+            "src/sub/keep.o",
+            "docs/out/x.o",
+            "src/c.o",
+        ]);
         fs::write(dir.path().join(".gitignore"), "target/\n*.o\n/docs/out\n").unwrap();
         fs::write(dir.path().join("src/.gitignore"), "!keep.o\n").unwrap();
         fs::write(dir.path().join("src/.ignore"), "!c.o\n").unwrap();
@@ -154,8 +182,13 @@ mod tests {
         let dir = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let (text, details) = glob(&dir, json!({ "pattern": "**" })).await.unwrap();
         assert!(text.starts_with("f00000\nf00001\n"));
-        assert!(text.ends_with("f00999\n… the first 1000 of 1007 files: narrow it with `path` or a longer pattern\n"));
-        assert_eq!((details["files"].as_array().unwrap().len(), &details["total"]), (1_000, &json!(1_007)));
+        assert!(text.ends_with(
+            "f00999\n… the first 1000 of 1007 files: narrow it with `path` or a longer pattern\n"
+        ));
+        assert_eq!(
+            (details["files"].as_array().unwrap().len(), &details["total"]),
+            (1_000, &json!(1_007))
+        );
     }
 
     #[cfg(unix)]
@@ -166,7 +199,10 @@ mod tests {
         std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
         let (text, _) = glob(&dir, json!({ "pattern": "**" })).await.unwrap();
         assert_eq!(text, "link\nout\nreal/f\n");
-        assert_eq!(glob(&dir, json!({ "pattern": "*", "path": "link" })).await.unwrap().0, "real/f\n");
+        assert_eq!(
+            glob(&dir, json!({ "pattern": "*", "path": "link" })).await.unwrap().0,
+            "real/f\n"
+        );
     }
 
     /// What says what to ignore is a file in the workspace: no link out, no pipe, and not endless.
@@ -175,7 +211,13 @@ mod tests {
     async fn a_gitignore_that_is_no_file_is_not_read() {
         let dir = tree(&["a/f", "b/f", "c/f"]);
         std::os::unix::fs::symlink("/dev/zero", dir.path().join("a/.gitignore")).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(dir.path().join("b/.gitignore")).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(dir.path().join("b/.gitignore"))
+                .status()
+                .unwrap()
+                .success()
+        );
         fs::create_dir(dir.path().join("c/.gitignore")).unwrap();
         assert_eq!(glob(&dir, json!({ "pattern": "f" })).await.unwrap().0, "a/f\nb/f\nc/f\n");
     }

@@ -1,8 +1,8 @@
 //! Coding tools for loopwright, inside a directory they cannot leave.
 //!
-//! Each tool is one file: what it is told to the model, its arguments, its work, its tests. All of them
-//! reach files through a [`Workspace`] and nothing else, but for [`execute_command`], whose commands the kernel
-//! keeps in it; [`Commands`] says what else they may do.
+//! Each tool is one file: what it is told to the model, its arguments, its work, its tests. All of
+//! them reach files through a [`Workspace`] and nothing else, but for [`execute_command`], whose
+//! commands the kernel keeps in it; [`Commands`] says what else they may do.
 //!
 //! ```no_run
 //! use loopwright_tools::{Workspace, coding_tools};
@@ -35,7 +35,8 @@ mod escapes;
 
 use std::sync::Arc;
 
-use loopwright::{Tool, Toolbox};
+use loopwright_core::Tool;
+use loopwright_core::tool::Toolbox;
 
 pub use agents_md::agents_md;
 pub use commands::Commands;
@@ -51,7 +52,8 @@ pub use search_files::search_files;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
-/// All coding tools, in this workspace, with commands as they are run by default: confined, without network.
+/// All coding tools, in this workspace, with commands as they are run by default: confined, without
+/// network.
 pub fn coding_tools(workspace: Workspace) -> Toolbox {
     coding_tools_with(workspace, Commands::new())
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use globset::{Glob, GlobMatcher};
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -23,31 +24,38 @@ const ENTRIES: usize = 1_000;
 struct Args {
     /// The directory, as a path relative to the workspace; `.` is the workspace itself.
     path: String,
-    /// Show only names that match this glob, such as `*.rs` or `test_*.{py,toml}`. It is matched against
-    /// names in this directory, not against paths.
+    /// Show only names that match this glob, such as `*.rs` or `test_*.{py,toml}`. It is matched
+    /// against names in this directory, not against paths.
     pattern: Option<String>,
 }
 
 /// The tool that lists a directory of this workspace.
 pub fn list_directory(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
-        workspace.off_thread(move |workspace| list(workspace, &args)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, _: ToolContext| {
+            workspace.off_thread(move |workspace| list(workspace, &args)).await
+        },
+    )
     .effect(Effect::ReadOnly)
     .spec(|spec| strict(spec).title("List a directory"))
 }
 
 fn list(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
-    let pattern = args.pattern.as_deref().filter(|pattern| !pattern.is_empty()).map(glob).transpose()?;
-    let listing = workspace.list(&args.path, ENTRIES, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)))?;
+    let pattern =
+        args.pattern.as_deref().filter(|pattern| !pattern.is_empty()).map(glob).transpose()?;
+    let listing = workspace
+        .list(&args.path, ENTRIES, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)))?;
     let details = json!({ "path": args.path, "entries": listing.entries, "total": listing.total });
     Ok(ToolOutput::text(told(args, &listing)).details(details))
 }
 
 fn glob(pattern: &str) -> Result<GlobMatcher, ToolError> {
-    Glob::new(pattern)
-        .map(|glob| glob.compile_matcher())
-        .map_err(|e| ToolError::Failed(format!("the pattern `{}` is not a glob: {}", shown(pattern), e.kind())))
+    Glob::new(pattern).map(|glob| glob.compile_matcher()).map_err(|e| {
+        ToolError::Failed(format!("the pattern `{}` is not a glob: {}", shown(pattern), e.kind()))
+    })
 }
 
 fn told(args: &Args, listing: &Listing) -> String {
@@ -63,7 +71,11 @@ fn told(args: &Args, listing: &Listing) -> String {
         let _ = writeln!(text, "{}", line(entry)); // writing to a String cannot fail
     }
     if listing.total > ENTRIES {
-        let _ = writeln!(text, "… the first {ENTRIES} of {} entries: narrow it with a pattern", listing.total);
+        let _ = writeln!(
+            text,
+            "… the first {ENTRIES} of {} entries: narrow it with a pattern",
+            listing.total
+        );
     }
     text
 }
@@ -84,14 +96,15 @@ fn line(entry: &Entry) -> String {
 mod tests {
     use std::fs;
 
-    use loopwright::Content;
+    use loopwright_core::message::Content;
     use serde_json::Value;
 
     use super::*;
 
     async fn list(dir: &tempfile::TempDir, arguments: Value) -> Result<(String, Value), String> {
         let tool = list_directory(Workspace::open(dir.path()).unwrap());
-        let output = tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let output =
+            tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
         let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
         Ok((text.clone(), output.details.unwrap()))
     }
@@ -100,7 +113,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("src/deep")).unwrap();
         fs::create_dir_all(dir.path().join("empty")).unwrap();
-        for (name, content) in [("b.rs", "12345"), ("a.txt", ""), (".hidden", "1"), ("src/lib.rs", "")] {
+        for (name, content) in
+            [("b.rs", "12345"), ("a.txt", ""), (".hidden", "1"), ("src/lib.rs", "")]
+        {
             fs::write(dir.path().join(name), content).unwrap();
         }
         dir
@@ -112,19 +127,27 @@ mod tests {
         let dir = tree();
         std::os::unix::fs::symlink("../elsewhere", dir.path().join("link")).unwrap();
         let (text, details) = list(&dir, json!({ "path": "." })).await.unwrap();
-        let wanted = ".hidden  1 byte\na.txt  0 bytes\nb.rs  5 bytes\nempty/\nlink@ -> ../elsewhere\nsrc/\n";
+        let wanted =
+            ".hidden  1 byte\na.txt  0 bytes\nb.rs  5 bytes\nempty/\nlink@ -> ../elsewhere\nsrc/\n";
         assert_eq!(text, wanted);
         assert_eq!(details["total"], 6);
         assert_eq!(details["entries"][2], json!({ "name": "b.rs", "kind": "file", "bytes": 5 }));
-        assert_eq!(details["entries"][4], json!({ "name": "link", "kind": "symlink", "target": "../elsewhere" }));
+        assert_eq!(
+            details["entries"][4],
+            json!({ "name": "link", "kind": "symlink", "target": "../elsewhere" })
+        );
         assert_eq!(details["entries"][5], json!({ "name": "src", "kind": "directory" }));
     }
 
     #[tokio::test]
     async fn a_pattern_chooses_by_name() {
         let dir = tree();
-        let (text, details) = list(&dir, json!({ "path": "", "pattern": "*.{rs,txt}" })).await.unwrap();
-        assert_eq!((text.as_str(), &details["total"]), ("a.txt  0 bytes\nb.rs  5 bytes\n", &json!(2)));
+        let (text, details) =
+            list(&dir, json!({ "path": "", "pattern": "*.{rs,txt}" })).await.unwrap();
+        assert_eq!(
+            (text.as_str(), &details["total"]),
+            ("a.txt  0 bytes\nb.rs  5 bytes\n", &json!(2))
+        );
         let (text, _) = list(&dir, json!({ "path": "src", "pattern": "*.py" })).await.unwrap();
         assert_eq!(text, "No name in `src` matches `*.py`.");
         let why = list(&dir, json!({ "path": "src", "pattern": "[a" })).await.unwrap_err();
@@ -134,9 +157,19 @@ mod tests {
     #[tokio::test]
     async fn an_empty_directory_and_a_file_are_told_apart() {
         let dir = tree();
-        assert_eq!(list(&dir, json!({ "path": "empty" })).await.unwrap().0, "`empty` is an empty directory.");
-        assert!(list(&dir, json!({ "path": "a.txt" })).await.unwrap_err().starts_with("`a.txt` is not a directory"));
-        assert!(list(&dir, json!({ "path": "none" })).await.unwrap_err().contains("does not exist"));
+        assert_eq!(
+            list(&dir, json!({ "path": "empty" })).await.unwrap().0,
+            "`empty` is an empty directory."
+        );
+        assert!(
+            list(&dir, json!({ "path": "a.txt" }))
+                .await
+                .unwrap_err()
+                .starts_with("`a.txt` is not a directory")
+        );
+        assert!(
+            list(&dir, json!({ "path": "none" })).await.unwrap_err().contains("does not exist")
+        );
     }
 
     #[tokio::test]
@@ -147,8 +180,13 @@ mod tests {
         }
         let (text, details) = list(&dir, json!({ "path": "." })).await.unwrap();
         assert!(text.starts_with("f00000  0 bytes\n"));
-        assert!(text.ends_with("f00999  0 bytes\n… the first 1000 of 1007 entries: narrow it with a pattern\n"));
-        assert_eq!((details["entries"].as_array().unwrap().len(), &details["total"]), (1_000, &json!(1_007)));
+        assert!(text.ends_with(
+            "f00999  0 bytes\n… the first 1000 of 1007 entries: narrow it with a pattern\n"
+        ));
+        assert_eq!(
+            (details["entries"].as_array().unwrap().len(), &details["total"]),
+            (1_000, &json!(1_007))
+        );
     }
 
     #[cfg(unix)]
@@ -165,6 +203,12 @@ mod tests {
         let tool = list_directory(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();
         assert_eq!((spec.effect, spec.sequential), (Effect::ReadOnly, false));
-        assert!(spec.schema["properties"].as_object().unwrap().values().all(|p| p["description"].is_string()));
+        assert!(
+            spec.schema["properties"]
+                .as_object()
+                .unwrap()
+                .values()
+                .all(|p| p["description"].is_string())
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 
 use crate::error::shown;
 
@@ -15,7 +15,9 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(pattern: &str) -> Result<Self, ToolError> {
-        let bad = |why: String| ToolError::Failed(format!("the pattern `{}` is not usable: {why}", shown(pattern)));
+        let bad = |why: String| {
+            ToolError::Failed(format!("the pattern `{}` is not usable: {why}", shown(pattern)))
+        };
         let plain = pattern.strip_prefix("./").unwrap_or(pattern);
         if plain.is_empty() {
             return Err(bad("it is empty. `**` matches every file".into()));
@@ -60,13 +62,19 @@ mod tests {
             ("[A-Z]*", "deep/Makefile", true),
         ];
         for (pattern, path, wanted) in table {
-            assert_eq!(Pattern::new(pattern).unwrap().matches(Path::new(path)), wanted, "{pattern} {path}");
+            assert_eq!(
+                Pattern::new(pattern).unwrap().matches(Path::new(path)),
+                wanted,
+                "{pattern} {path}"
+            );
         }
     }
 
     #[test]
     fn what_can_never_match_is_refused() {
-        for (pattern, why) in [("", "is empty"), ("/etc/*", "below `path`"), ("../*", "`..`"), ("[a", "not usable")] {
+        for (pattern, why) in
+            [("", "is empty"), ("/etc/*", "below `path`"), ("../*", "`..`"), ("[a", "not usable")]
+        {
             let told = Pattern::new(pattern).err().unwrap().to_string();
             assert!(told.contains(why), "{pattern}: {told}");
         }

@@ -1,6 +1,6 @@
 //! [`preview`]: what a call would do to a file, found out by the code that would do it.
 
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 use serde_json::Value;
 
 use crate::edit_file;
@@ -18,9 +18,10 @@ pub(crate) struct Becomes {
     pub(crate) new: String,
 }
 
-/// What the call of this tool, with these arguments, would do to a file of the workspace now: a unified diff with all of the
-/// change, empty if there is none; `None` of a tool that changes no file. Nothing is written. It reads and judges with the
-/// same code as the tool, but for the guard of a workspace that is [`guarded`](Workspace::guarded): what it has read is its own.
+/// What the call of this tool, with these arguments, would do to a file of the workspace now: a
+/// unified diff with all of the change, empty if there is none; `None` of a tool that changes no
+/// file. Nothing is written. It reads and judges with the same code as the tool, but for the guard
+/// of a workspace that is [`guarded`](Workspace::guarded): what it has read is its own.
 ///
 /// Blocks while it reads the file.
 ///
@@ -35,7 +36,11 @@ pub(crate) struct Becomes {
 /// assert_eq!(diff.as_deref(), Some("--- a.txt\n+++ a.txt\n@@ -0,0 +1 @@\n+hello\n"));
 /// # Ok::<_, loopwright_tools::WorkspaceError>(())
 /// ```
-pub fn preview(workspace: &Workspace, tool: &str, arguments: &Value) -> Result<Option<String>, String> {
+pub fn preview(
+    workspace: &Workspace,
+    tool: &str,
+    arguments: &Value,
+) -> Result<Option<String>, String> {
     let becomes = match tool {
         "edit_file" => edit_file::dry_run(workspace, arguments),
         "write_file" => write_file::dry_run(workspace, arguments),
@@ -59,12 +64,13 @@ fn sentence(why: &ToolError) -> String {
 mod tests {
     use std::fs;
 
-    use loopwright::{Tool, ToolContext};
+    use loopwright_core::{Tool, ToolContext};
     use serde_json::json;
 
     use super::*;
 
-    /// What is foretold, and what the tool then does: how the file became another, or why it failed.
+    /// What is foretold, and what the tool then does: how the file became another, or why it
+    /// failed.
     async fn both(
         dir: &tempfile::TempDir,
         tool: &str,
@@ -92,9 +98,24 @@ mod tests {
             (b"\xef\xbb\xbfa\n", "edit_file", edit("a", "b"), "@@ -1 +1 @@\n-a\n+b\n"),
             (b"x\nnew text\n", "edit_file", edit("old text", "new text"), ""),
             (b"a\n", "write_file", json!({ "path": "f", "content": "a\n" }), ""),
-            (b"a\r\n", "write_file", json!({ "path": "f", "content": "a\n" }), "@@ -1 +1 @@\n-a\r\n+a\n"),
-            (b"\xef\xbb\xbfa", "write_file", json!({ "path": "f", "content": "a" }), "-\u{feff}a\n"),
-            (b"", "write_file", json!({ "path": "new/g", "content": "g\n" }), "+++ new/g\n@@ -0,0 +1 @@\n+g\n"),
+            (
+                b"a\r\n",
+                "write_file",
+                json!({ "path": "f", "content": "a\n" }),
+                "@@ -1 +1 @@\n-a\r\n+a\n",
+            ),
+            (
+                b"\xef\xbb\xbfa",
+                "write_file",
+                json!({ "path": "f", "content": "a" }),
+                "-\u{feff}a\n",
+            ),
+            (
+                b"",
+                "write_file",
+                json!({ "path": "new/g", "content": "g\n" }),
+                "+++ new/g\n@@ -0,0 +1 @@\n+g\n",
+            ),
         ];
         for (file, tool, arguments, wanted) in table {
             let dir = tempfile::tempdir().unwrap();
@@ -117,7 +138,9 @@ mod tests {
         fs::write(dir.path().join("zero"), "a\0b").unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();
         std::os::unix::fs::symlink("/", dir.path().join("up")).unwrap();
-        let edit = |path: &str, old: &str| ("edit_file", json!({ "path": path, "old_string": old, "new_string": "x" }));
+        let edit = |path: &str, old: &str| {
+            ("edit_file", json!({ "path": path, "old_string": old, "new_string": "x" }))
+        };
         let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
         let table = [
             (edit("../gone", "a"), "leads out of the workspace"),
@@ -138,7 +161,10 @@ mod tests {
         for ((tool, arguments), wanted) in table {
             let (foretold, done) = both(&dir, tool, arguments.clone()).await;
             let (foretold, done) = (foretold.unwrap_err(), done.unwrap_err());
-            assert!(foretold.contains(wanted) && foretold.contains(&done), "{arguments}: {foretold} / {done}");
+            assert!(
+                foretold.contains(wanted) && foretold.contains(&done),
+                "{arguments}: {foretold} / {done}"
+            );
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was made");
     }
@@ -148,12 +174,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("zero"), "a\0b").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
-        let write =
-            |path: &str, content: &str| preview(&workspace, "write_file", &json!({ "path": path, "content": content }));
+        let write = |path: &str, content: &str| {
+            preview(&workspace, "write_file", &json!({ "path": path, "content": content }))
+        };
         assert!(write("zero", "x").unwrap_err().contains("is a binary file"));
-        assert!(write("long", &"line\n".repeat(300_000)).unwrap_err().contains("300000 lines come"));
+        assert!(
+            write("long", &"line\n".repeat(300_000)).unwrap_err().contains("300000 lines come")
+        );
         assert!(!dir.path().join("long").exists());
         assert_eq!(preview(&workspace, "read_file", &json!({ "path": "zero" })), Ok(None));
-        assert!(preview(&workspace, "edit_file", &json!({ "path": "zero" })).unwrap_err().contains("do not fit"));
+        assert!(
+            preview(&workspace, "edit_file", &json!({ "path": "zero" }))
+                .unwrap_err()
+                .contains("do not fit")
+        );
     }
 }

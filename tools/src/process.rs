@@ -1,5 +1,5 @@
-//! [`Shell`]: runs commands, each confined, watched, and ended with all that it started. No other file here
-//! starts a process.
+//! [`Shell`]: runs commands, each confined, watched, and ended with all that it started. No other
+//! file here starts a process.
 
 #![allow(clippy::disallowed_methods, reason = "this is the file that the lint sends everyone to")]
 
@@ -31,7 +31,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use confinement::Confinement;
@@ -98,7 +98,10 @@ pub(crate) enum How {
     /// Its time was up.
     TimedOut,
     /// It had too many processes, so many.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "they are counted on Linux only"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "they are counted on Linux only")
+    )]
     Multiplied(usize),
     /// Nobody wants it any more.
     Stopped,
@@ -110,8 +113,17 @@ impl Shell {
         Self::with(workspace, commands, confinement)
     }
 
-    pub(crate) fn with(workspace: &Workspace, commands: Commands, confinement: Confinement) -> Self {
-        Shell(Arc::new(Inner { workspace: workspace.clone(), commands, confinement, den: Mutex::default() }))
+    pub(crate) fn with(
+        workspace: &Workspace,
+        commands: Commands,
+        confinement: Confinement,
+    ) -> Self {
+        Shell(Arc::new(Inner {
+            workspace: workspace.clone(),
+            commands,
+            confinement,
+            den: Mutex::default(),
+        }))
     }
 
     pub(crate) fn commands(&self) -> &Commands {
@@ -123,11 +135,17 @@ impl Shell {
     }
 
     /// Starts a command in a directory of the workspace.
-    pub(crate) fn start(&self, command: &str, cwd: Option<&str>, time: Duration) -> Result<Running, ToolError> {
+    pub(crate) fn start(
+        &self,
+        command: &str,
+        cwd: Option<&str>,
+        time: Duration,
+    ) -> Result<Running, ToolError> {
         if let Confinement::Missing(why) = &self.0.confinement {
             return Err(ToolError::failed(confinement::refusal(why)));
         }
-        let fail = |e: io::Error| ToolError::Failed(format!("the command could not be started: {e}"));
+        let fail =
+            |e: io::Error| ToolError::Failed(format!("the command could not be started: {e}"));
         let (stop, writer) = io::pipe().map_err(fail)?;
         let (to_live, live) = mpsc::channel(AHEAD);
         let (to_ended, ended) = oneshot::channel();
@@ -151,7 +169,8 @@ impl Running {
 
     /// Waits until it and all that it started have ended.
     pub(crate) async fn ended(&mut self) -> Result<Ended, ToolError> {
-        let lost = |_| ToolError::Failed("the command was lost: the thread that watched it ended".into());
+        let lost =
+            |_| ToolError::Failed("the command was lost: the thread that watched it ended".into());
         (&mut self.ended).await.map_err(lost)?
     }
 }
@@ -168,7 +187,8 @@ impl Inner {
     ) -> Result<Ended, ToolError> {
         let fail = |e: io::Error| ToolError::Failed(format!("the command could not be run: {e}"));
         keep_descriptors();
-        let den = self.den().map_err(|e| ToolError::Failed(format!("commands cannot be run: {e}")))?;
+        let den =
+            self.den().map_err(|e| ToolError::Failed(format!("commands cannot be run: {e}")))?;
         let (cwd, path) = self.workspace.open_dir(cwd.unwrap_or_default())?;
         let output = Output::new(&self.workspace, self.commands.max_output);
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
@@ -189,7 +209,9 @@ impl Inner {
         #[cfg(all(unix, not(target_os = "linux")))]
         return supervise::supervise(shell, time, stop, live, output).map_err(fail);
         #[cfg(not(unix))]
-        Err(fail(io::Error::other(format!("there is no shell here for {time:?} ({stop:?}, {live:?}, {output:?})"))))
+        Err(fail(io::Error::other(format!(
+            "there is no shell here for {time:?} ({stop:?}, {live:?}, {output:?})"
+        ))))
     }
 
     /// A shell with everything but the command.
@@ -201,7 +223,8 @@ impl Inner {
         #[cfg(target_os = "linux")]
         if let Confinement::Bubblewrap(program) = &self.confinement {
             let root = self.workspace.real_root().to_owned();
-            let writable: Vec<PathBuf> = self.writable(root).into_iter().chain([den.dir.path().to_owned()]).collect();
+            let writable: Vec<PathBuf> =
+                self.writable(root).into_iter().chain([den.dir.path().to_owned()]).collect();
             words.push(program.into());
             words.extend(bubblewrap::arguments(&self.readable(), &writable, self.commands.network));
             words.push("--".into());
@@ -256,9 +279,10 @@ impl Inner {
     }
 }
 
-/// Marks all open files and sockets of this process but the standard ones as not to be inherited, which changes
-/// nothing for itself. Its own are so anyway; what it was given by whoever started it, and what a library in C
-/// has opened, need not be, and whoever has one open needs no leave: a command could read and write by it.
+/// Marks all open files and sockets of this process but the standard ones as not to be inherited,
+/// which changes nothing for itself. Its own are so anyway; what it was given by whoever started
+/// it, and what a library in C has opened, need not be, and whoever has one open needs no leave: a
+/// command could read and write by it.
 fn keep_descriptors() {
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);

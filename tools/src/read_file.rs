@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use loopwright::{Content, Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::message::Content;
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -36,8 +38,8 @@ const COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 struct Args {
     /// The file, as a path relative to the workspace, such as `src/main.rs`.
     path: String,
-    /// The number of the first line to read; 1 if left out. A negative number counts from the end: -20 reads
-    /// the last 20 lines, quickly even if the file is huge.
+    /// The number of the first line to read; 1 if left out. A negative number counts from the end:
+    /// -20 reads the last 20 lines, quickly even if the file is huge.
     offset: Option<i64>,
     /// How many lines to read at most; 2000 if left out.
     limit: Option<i64>,
@@ -45,9 +47,14 @@ struct Args {
 
 /// The tool that reads a file of this workspace.
 pub fn read_file(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, cx: ToolContext| {
-        workspace.off_thread(move |workspace| read(workspace, &args, cx)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, cx: ToolContext| {
+            workspace.off_thread(move |workspace| read(workspace, &args, cx)).await
+        },
+    )
     .effect(Effect::ReadOnly)
     .spec(|spec| strict(spec).title("Read a file"))
 }
@@ -55,22 +62,33 @@ pub fn read_file(workspace: Workspace) -> impl Tool {
 fn read(workspace: &Workspace, args: &Args, cx: ToolContext) -> Result<ToolOutput, ToolError> {
     let path = shown(&args.path);
     if args.offset == Some(0) {
-        let why = format!("offset 0 is no line of `{path}`: lines are numbered from 1, and from -1 backwards");
+        let why = format!(
+            "offset 0 is no line of `{path}`: lines are numbered from 1, and from -1 backwards"
+        );
         return Err(ToolError::Failed(why));
     }
     if args.limit.is_some_and(|limit| limit < 1) {
-        return Err(ToolError::Failed(format!("a limit below 1 shows nothing of `{path}`: leave it out or raise it")));
+        return Err(ToolError::Failed(format!(
+            "a limit below 1 shows nothing of `{path}`: leave it out or raise it"
+        )));
     }
     let mut open = workspace.open_file(&args.path)?;
     let stamp = open.stamp;
     let mut head = Vec::new();
-    Read::by_ref(&mut open.file).take(HEAD).read_to_end(&mut head).map_err(|e| unreadable(&args.path, &e))?;
+    Read::by_ref(&mut open.file)
+        .take(HEAD)
+        .read_to_end(&mut head)
+        .map_err(|e| unreadable(&args.path, &e))?;
     let output = if let Some(media_type) = image_type(&head) {
         image(&args.path, media_type, head, open)?
     } else if head.is_empty() {
-        ToolOutput::text(format!("`{path}` is empty.")).details(json!({ "path": args.path, "total_lines": 0 }))
+        ToolOutput::text(format!("`{path}` is empty."))
+            .details(json!({ "path": args.path, "total_lines": 0 }))
     } else if memchr::memchr(0, &head).is_some() {
-        let why = format!("`{path}` is a binary file of {} bytes, which cannot be read as text", open.size);
+        let why = format!(
+            "`{path}` is a binary file of {} bytes, which cannot be read as text",
+            open.size
+        );
         return Err(ToolError::Failed(why));
     } else {
         text(args, open, &cx)?
@@ -88,7 +106,9 @@ fn text(args: &Args, mut open: OpenFile, cx: &ToolContext) -> Result<ToolOutput,
         place = last.place;
         line = match last.lines < back || place == 0 {
             true => 1,
-            false if open.size <= COUNTED_BYTES => 1 + ends_before(path, &mut open.file, place, cx)? as i64,
+            false if open.size <= COUNTED_BYTES => {
+                1 + ends_before(path, &mut open.file, place, cx)? as i64
+            }
             false => -(back as i64),
         };
         total = (line > 0).then_some(line - 1 + last.lines as i64);
@@ -111,7 +131,12 @@ struct Begin {
 }
 
 /// The lines from `first` on, as many as `limit` and [`BYTES`] allow, and how to read on.
-fn window(args: &Args, mut lines: Lines<'_, impl BufRead>, begin: Begin, size: u64) -> Result<ToolOutput, ToolError> {
+fn window(
+    args: &Args,
+    mut lines: Lines<'_, impl BufRead>,
+    begin: Begin,
+    size: u64,
+) -> Result<ToolOutput, ToolError> {
     let first = begin.first;
     let end = first.saturating_add(args.limit.unwrap_or(LINES));
     let (mut line, mut text, mut at) = (Vec::new(), String::new(), begin.line);
@@ -155,7 +180,9 @@ fn window(args: &Args, mut lines: Lines<'_, impl BufRead>, begin: Begin, size: u
     match (unshown, more) {
         (0, _) => {}
         (_, Some(1)) => text.push_str(&format!("… 1 more line: read on with offset={at}\n")),
-        (_, Some(more)) => text.push_str(&format!("… {more} more lines: read on with offset={at}\n")),
+        (_, Some(more)) => {
+            text.push_str(&format!("… {more} more lines: read on with offset={at}\n"))
+        }
         (_, None) => text.push_str(&format!("… more lines follow: read on with offset={at}\n")),
     }
     if first < 0 {
@@ -168,19 +195,30 @@ fn window(args: &Args, mut lines: Lines<'_, impl BufRead>, begin: Begin, size: u
     Ok(ToolOutput::text(text).details(details))
 }
 
-fn image(path: &str, media_type: &str, head: Vec<u8>, open: OpenFile) -> Result<ToolOutput, ToolError> {
+fn image(
+    path: &str,
+    media_type: &str,
+    head: Vec<u8>,
+    open: OpenFile,
+) -> Result<ToolOutput, ToolError> {
     let mut bytes = head;
     if open.size <= IMAGE_BYTES {
         open.file.take(IMAGE_BYTES).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
     }
     let size = open.size.max(bytes.len() as u64);
     if size > IMAGE_BYTES {
-        let why =
-            format!("`{}` is an image of {size} bytes; the largest that can be shown has {IMAGE_BYTES}", shown(path));
+        let why = format!(
+            "`{}` is an image of {size} bytes; the largest that can be shown has {IMAGE_BYTES}",
+            shown(path)
+        );
         return Err(ToolError::Failed(why));
     }
-    let mut out = ToolOutput::text(format!("`{}` is an image, {media_type}, {size} bytes:", shown(path)));
-    out.content.push(Content::Image { media_type: media_type.to_owned(), data: BASE64_STANDARD.encode(&bytes) });
+    let mut out =
+        ToolOutput::text(format!("`{}` is an image, {media_type}, {size} bytes:", shown(path)));
+    out.content.push(Content::Image {
+        media_type: media_type.to_owned(),
+        data: BASE64_STANDARD.encode(&bytes),
+    });
     Ok(out.details(json!({ "path": path, "media_type": media_type, "bytes": size })))
 }
 

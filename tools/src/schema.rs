@@ -1,16 +1,19 @@
 //! Schemas that hold by the strictest rules of the model providers.
 
-use loopwright::ToolSpec;
+use loopwright_core::tool::ToolSpec;
 use serde_json::Value;
 
-/// `spec` with a schema for which no provider makes an exception: nothing but the named arguments, and of
-/// each no more than its type and what it is for. What an argument may be besides, its tool says itself.
+/// `spec` with a schema for which no provider makes an exception: nothing but the named arguments,
+/// and of each no more than its type and what it is for. What an argument may be besides, its tool
+/// says itself.
 pub(crate) fn strict(mut spec: ToolSpec) -> ToolSpec {
     if let Some(schema) = spec.schema.as_object_mut() {
         schema.remove("$schema");
         schema.insert("additionalProperties".into(), false.into());
         let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-        for property in properties.into_iter().flat_map(|all| all.values_mut()).filter_map(Value::as_object_mut) {
+        for property in
+            properties.into_iter().flat_map(|all| all.values_mut()).filter_map(Value::as_object_mut)
+        {
             property.retain(|word, _| ["type", "description"].contains(&word.as_str()));
         }
     }

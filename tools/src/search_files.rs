@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -35,20 +36,27 @@ const BYTES: usize = 50 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
-    /// The regular expression, such as `fn \w+_test\(`. It is case-sensitive; `(?i)` at its start makes it not.
+    /// The regular expression, such as `fn \w+_test\(`. It is case-sensitive; `(?i)` at its start
+    /// makes it not.
     pattern: String,
-    /// The directory or file to search, as a path relative to the workspace; all of the workspace if left out.
+    /// The directory or file to search, as a path relative to the workspace; all of the workspace
+    /// if left out.
     path: Option<String>,
-    /// Search only files that match this glob, such as `*.rs` or `src/**/*.{ts,tsx}`. Without `/` it is matched
-    /// against names in every directory, with one against paths below `path`.
+    /// Search only files that match this glob, such as `*.rs` or `src/**/*.{ts,tsx}`. Without `/`
+    /// it is matched against names in every directory, with one against paths below `path`.
     include: Option<String>,
 }
 
 /// The tool that searches the files of this workspace.
 pub fn search_files(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, cx: ToolContext| {
-        workspace.off_thread(move |workspace| search(workspace, &args, &cx)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, cx: ToolContext| {
+            workspace.off_thread(move |workspace| search(workspace, &args, &cx)).await
+        },
+    )
     .effect(Effect::ReadOnly)
     .spec(|spec| strict(spec).title("Search files"))
 }
@@ -74,7 +82,8 @@ struct Found {
 
 fn search(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let matcher = regex(&args.pattern)?;
-    let include = args.include.as_deref().filter(|glob| !glob.is_empty()).map(Pattern::new).transpose()?;
+    let include =
+        args.include.as_deref().filter(|glob| !glob.is_empty()).map(Pattern::new).transpose()?;
     let found = Mutex::new(Found::default());
     let walked = workspace.walk(args.path.as_deref().unwrap_or("."), cx, || {
         let (matcher, mut searcher) = (matcher.clone(), searcher());
@@ -94,7 +103,9 @@ fn search(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOu
 
 fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
     if pattern.is_empty() {
-        return Err(ToolError::Failed("the pattern is empty, which every line matches: say what to look for".into()));
+        return Err(ToolError::Failed(
+            "the pattern is empty, which every line matches: say what to look for".into(),
+        ));
     }
     let mut builder = RegexMatcherBuilder::new();
     // After `crlf`, which would forbid to look for a `\r`.
@@ -114,7 +125,11 @@ fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
 }
 
 fn searcher() -> Searcher {
-    SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).heap_limit(Some(HELD)).build()
+    SearcherBuilder::new()
+        .binary_detection(BinaryDetection::quit(0))
+        .line_number(true)
+        .heap_limit(Some(HELD))
+        .build()
 }
 
 /// The lines of one file that match.
@@ -126,7 +141,12 @@ struct Hits {
 }
 
 impl Hits {
-    fn of(here: &Here<'_>, searcher: &mut Searcher, matcher: &RegexMatcher, cx: &ToolContext) -> io::Result<Self> {
+    fn of(
+        here: &Here<'_>,
+        searcher: &mut Searcher,
+        matcher: &RegexMatcher,
+        cx: &ToolContext,
+    ) -> io::Result<Self> {
         let mut hits = Hits::default();
         searcher.search_reader(matcher, Cancellable { input: here.open()?, cx }, &mut hits)?;
         Ok(hits)
@@ -139,7 +159,10 @@ impl Sink for Hits {
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
         if self.first.len() < LINES {
-            self.first.push(Line { line: found.line_number().unwrap_or(0), text: excerpt(found.bytes()) });
+            self.first.push(Line {
+                line: found.line_number().unwrap_or(0),
+                text: excerpt(found.bytes()),
+            });
         }
         Ok(true)
     }
@@ -166,7 +189,11 @@ struct Cancellable<'a, R> {
 
 impl<R: Read> Read for Cancellable<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cx.is_cancelled() { Err(io::ErrorKind::Other.into()) } else { self.input.read(buffer) }
+        if self.cx.is_cancelled() {
+            Err(io::ErrorKind::Other.into())
+        } else {
+            self.input.read(buffer)
+        }
     }
 }
 
@@ -179,12 +206,16 @@ impl Found {
         self.lines += hits.count;
         self.files += 1;
         self.cut += usize::from(hits.binary);
-        if self.held < LINES || self.first.last_key_value().is_some_and(|(last, _)| path < last.as_path()) {
+        if self.held < LINES
+            || self.first.last_key_value().is_some_and(|(last, _)| path < last.as_path())
+        {
             self.held += hits.first.len();
             self.first.insert(path.to_owned(), hits.first);
         }
         // The last file goes if those before it are enough.
-        while let Some(last) = self.first.last_entry().filter(|last| self.held - last.get().len() >= LINES) {
+        while let Some(last) =
+            self.first.last_entry().filter(|last| self.held - last.get().len() >= LINES)
+        {
             self.held -= last.remove().len();
         }
     }
@@ -207,7 +238,11 @@ impl Found {
             let include = args.include.as_deref().filter(|glob| !glob.is_empty());
             let include = include.map(|glob| format!(" in files that match `{}`", shown(glob)));
             let include = include.unwrap_or_default();
-            text = format!("No line in `{}` matches `{}`{include}.\n", shown(path), shown(&args.pattern));
+            text = format!(
+                "No line in `{}` matches `{}`{include}.\n",
+                shown(path),
+                shown(&args.pattern)
+            );
         } else if self.lines > shown_lines {
             text.push_str(&format!(
                 "… the first {shown_lines} of {} matching lines in {} files: narrow it with `path`, `include` or a longer \
@@ -218,12 +253,16 @@ impl Found {
         match self.cut {
             0 => {}
             1 => text.push_str("… 1 file is binary: only the text at its start was searched\n"),
-            n => text.push_str(&format!("… {n} files are binary: only the text at their start was searched\n")),
+            n => text.push_str(&format!(
+                "… {n} files are binary: only the text at their start was searched\n"
+            )),
         }
         match self.unreadable {
             0 => {}
             1 => text.push_str("… 1 file could not be read, or has an endless line\n"),
-            n => text.push_str(&format!("… {n} files could not be read, or have an endless line\n")),
+            n => {
+                text.push_str(&format!("… {n} files could not be read, or have an endless line\n"))
+            }
         }
         text.push_str(&walked.told(self.lines == 0));
         let details = json!({

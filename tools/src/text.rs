@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 use similar::{ChangeTag, TextDiff};
 
 use crate::error::shown;
@@ -33,12 +33,19 @@ impl Text {
                 });
             }
             Err(e) if !e.as_bytes().contains(&0) => {
-                let line = 1 + memchr::memchr_iter(b'\n', &e.as_bytes()[..e.utf8_error().valid_up_to()]).count();
-                format!("not UTF-8 text (line {line} is the first that is not): it is binary, or in another encoding")
+                let line =
+                    1 + memchr::memchr_iter(b'\n', &e.as_bytes()[..e.utf8_error().valid_up_to()])
+                        .count();
+                format!(
+                    "not UTF-8 text (line {line} is the first that is not): it is binary, or in another encoding"
+                )
             }
             _ => "a binary file".to_owned(),
         };
-        Err(ToolError::Failed(format!("`{}` is {what}. Only UTF-8 text can be worked on", shown(path))))
+        Err(ToolError::Failed(format!(
+            "`{}` is {what}. Only UTF-8 text can be worked on",
+            shown(path)
+        )))
     }
 
     /// The bytes of a file that contains `text`, marked as this one is.
@@ -68,7 +75,11 @@ impl Unified {
     }
 
     /// With a text of at most `most` bytes.
-    pub(crate) fn up_to(most: usize, (old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> Self {
+    pub(crate) fn up_to(
+        most: usize,
+        (old_name, old): (&str, &str),
+        (new_name, new): (&str, &str),
+    ) -> Self {
         // Past the time the diff is a coarser one, and still a true one.
         let diff = TextDiff::configure().timeout(Duration::from_secs(2)).diff_lines(old, new);
         let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();

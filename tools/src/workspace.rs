@@ -1,9 +1,10 @@
-//! [`Workspace`]: a directory that its users cannot leave. Only this file and those in its folder touch
-//! the file system.
+//! [`Workspace`]: a directory that its users cannot leave. Only this file and those in its folder
+//! touch the file system.
 //!
-//! `cap-std` resolves each path in the kernel (`openat2` with `RESOLVE_BENEATH`) from the open root, so
-//! neither `..` nor a symbolic link leads out, not even one that is swapped in meanwhile. What this
-//! file adds: what a model may call a path, and that only regular files are read and replaced.
+//! `cap-std` resolves each path in the kernel (`openat2` with `RESOLVE_BENEATH`) from the open
+//! root, so neither `..` nor a symbolic link leads out, not even one that is swapped in meanwhile.
+//! What this file adds: what a model may call a path, and that only regular files are read and
+//! replaced.
 
 #![allow(clippy::disallowed_methods, reason = "this is the file that the lint sends everyone to")]
 
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use cap_fs_ext::OpenOptionsSyncExt;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
-use loopwright::ToolError;
+use loopwright_core::ToolError;
 
 pub(crate) use self::directory::here;
 pub(crate) use self::listing::{Entry, EntryKind, Listing};
@@ -63,7 +64,10 @@ pub(crate) struct OpenFile {
 impl Workspace {
     /// The workspace in this directory, which must exist.
     pub fn open(root: &Path) -> Result<Self> {
-        let fail = |e: io::Error| WorkspaceError::Root { root: root.display().to_string(), why: e.to_string() };
+        let fail = |e: io::Error| WorkspaceError::Root {
+            root: root.display().to_string(),
+            why: e.to_string(),
+        };
         let path = std::path::absolute(root).map_err(fail)?;
         let real = std::fs::canonicalize(root).map_err(fail)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(fail)?;
@@ -75,10 +79,10 @@ impl Workspace {
         &self.root.path
     }
 
-    /// Leaves files alone that someone else changed: one that `read_file` has shown, or a tool of this
-    /// workspace has written, is not overwritten or edited after it was changed on disk in any other way,
-    /// until it is read again. A file that was never read, or is gone, is not protected. What was read is remembered by
-    /// this workspace and its clones, not beyond a restart.
+    /// Leaves files alone that someone else changed: one that `read_file` has shown, or a tool of
+    /// this workspace has written, is not overwritten or edited after it was changed on disk in any
+    /// other way, until it is read again. A file that was never read, or is gone, is not protected.
+    /// What was read is remembered by this workspace and its clones, not beyond a restart.
     pub fn guarded(mut self) -> Self {
         self.seen = Some(Arc::default());
         self
@@ -113,13 +117,18 @@ impl Workspace {
         // Looked at first, since opening a device can do something; opened without waiting and
         // looked at again, since it may have been swapped for a pipe that nobody writes to.
         regular(path, &self.root.dir.metadata(&inside).map_err(fail)?)?;
-        let file = self.root.dir.open_with(&inside, OpenOptions::new().read(true).nonblock(true)).map_err(fail)?;
+        let file = self
+            .root
+            .dir
+            .open_with(&inside, OpenOptions::new().read(true).nonblock(true))
+            .map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         regular(path, &metadata)?;
         Ok(OpenFile { file, size: metadata.len(), stamp: Stamp::of(&metadata) })
     }
 
-    /// Remembers, if the workspace is guarded, that this file has been read as it was when it was opened.
+    /// Remembers, if the workspace is guarded, that this file has been read as it was when it was
+    /// opened.
     pub(crate) fn note_read(&self, path: &str, stamp: Stamp) {
         if let (Some(seen), Ok(inside)) = (&self.seen, self.inside(path))
             && let Ok(place) = self.root.dir.canonicalize(inside)
@@ -132,15 +141,19 @@ impl Workspace {
     pub(crate) fn read(&self, path: &str, largest: u64) -> Result<(Vec<u8>, Stamp)> {
         let open = self.open_file(path)?;
         let mut bytes = Vec::new();
-        open.file.take(largest + 1).read_to_end(&mut bytes).map_err(|e| self.error(path, "read", &e))?;
+        open.file
+            .take(largest + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.error(path, "read", &e))?;
         if bytes.len() as u64 > largest {
             return Err(WorkspaceError::TooLarge { path: shown(path), bytes: open.size, largest });
         }
         Ok((bytes, open.stamp))
     }
 
-    /// The text at the beginning of a regular file, at most `most` bytes of it, and how many bytes the file has; `None` if
-    /// there is none of that name. What is no UTF-8 is replaced; no letter is cut in two.
+    /// The text at the beginning of a regular file, at most `most` bytes of it, and how many bytes
+    /// the file has; `None` if there is none of that name. What is no UTF-8 is replaced; no letter
+    /// is cut in two.
     ///
     /// # Errors
     /// It leads out of the workspace, is no regular file, or the system refuses.
@@ -150,7 +163,10 @@ impl Workspace {
             open => open?,
         };
         let mut bytes = Vec::new();
-        open.file.take(most as u64).read_to_end(&mut bytes).map_err(|e| self.error(path, "read", &e))?;
+        open.file
+            .take(most as u64)
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.error(path, "read", &e))?;
         if open.size > bytes.len() as u64 {
             let torn = bytes.utf8_chunks().last().map_or(0, |last| last.invalid().len());
             bytes.truncate(bytes.len() - torn);
@@ -165,15 +181,19 @@ impl Workspace {
             return Err(bad("it has a NUL character in it, which no file name has"));
         }
         if path == "~" || (path.starts_with('~') && path.contains('/')) {
-            return Err(bad("`~` is not expanded. Use a path relative to the workspace; start a name that \
-                            really begins with `~` with `./`"));
+            return Err(bad(
+                "`~` is not expanded. Use a path relative to the workspace; start a name that \
+                            really begins with `~` with `./`",
+            ));
         }
         let asked = Path::new(path);
         let inside = if asked.is_absolute() {
             let below = |root: &Path| asked.strip_prefix(root).ok().map(Path::to_path_buf);
-            below(&self.root.path).or_else(|| below(&self.root.real)).ok_or_else(|| WorkspaceError::Outside {
-                path: shown(path),
-                root: self.root.path.display().to_string(),
+            below(&self.root.path).or_else(|| below(&self.root.real)).ok_or_else(|| {
+                WorkspaceError::Outside {
+                    path: shown(path),
+                    root: self.root.path.display().to_string(),
+                }
             })?
         } else {
             asked.to_path_buf()
@@ -234,7 +254,8 @@ mod tests {
     #[tokio::test]
     async fn a_panic_in_file_work_reaches_the_caller() {
         let workspace = Workspace::open(&std::env::temp_dir()).unwrap();
-        let work = workspace.off_thread(|_| -> std::result::Result<(), ToolError> { panic!("in the work") });
+        let work = workspace
+            .off_thread(|_| -> std::result::Result<(), ToolError> { panic!("in the work") });
         assert!(tokio::spawn(work).await.unwrap_err().is_panic());
     }
 }

@@ -1,6 +1,7 @@
 //! `write_file`: puts a whole file in its place.
 
-use loopwright::{Effect, Tool, ToolContext, ToolError, ToolOutput, tool_with};
+use loopwright_core::tool::Effect;
+use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,9 +26,14 @@ struct Args {
 
 /// The tool that writes a file of this workspace.
 pub fn write_file(workspace: Workspace) -> impl Tool {
-    tool_with(workspace, NAME, DESCRIPTION, async |workspace: Workspace, args: Args, _: ToolContext| {
-        workspace.off_thread(move |workspace| write(workspace, &args)).await
-    })
+    tool_with(
+        workspace,
+        NAME,
+        DESCRIPTION,
+        async |workspace: Workspace, args: Args, _: ToolContext| {
+            workspace.off_thread(move |workspace| write(workspace, &args)).await
+        },
+    )
     .effect(Effect::Idempotent)
     .spec(|spec| strict(spec).title("Write a file").sequential().uninterruptible())
 }
@@ -39,15 +45,20 @@ fn write(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     let path = shown(&args.path);
     let text = match replaced {
         None => format!("Created `{path}`: {size}."),
-        Some(old) => format!("Overwrote `{path}`: {size}; before, it had {old} byte{}.", plural(old as usize)),
+        Some(old) => format!(
+            "Overwrote `{path}`: {size}; before, it had {old} byte{}.",
+            plural(old as usize)
+        ),
     };
-    let details = json!({ "path": args.path, "created": replaced.is_none(), "bytes": bytes, "lines": lines });
+    let details =
+        json!({ "path": args.path, "created": replaced.is_none(), "bytes": bytes, "lines": lines });
     Ok(ToolOutput::text(text).details(details))
 }
 
 /// How the file's text would become another by the call with these arguments; nothing is changed.
 pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<Becomes, ToolError> {
-    let args = Args::deserialize(arguments).map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
+    let args = Args::deserialize(arguments)
+        .map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
     let old = match workspace.could_write(&args.path)? {
         true => {
             let file = Text::new(&args.path, workspace.read(&args.path, WHOLE)?.0)?;
@@ -69,12 +80,18 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use loopwright::{Approval, Content};
+    use loopwright_core::message::Content;
+    use loopwright_core::tool::Approval;
 
-    async fn write(dir: &tempfile::TempDir, path: &str, content: &str) -> Result<(String, Value), String> {
+    async fn write(
+        dir: &tempfile::TempDir,
+        path: &str,
+        content: &str,
+    ) -> Result<(String, Value), String> {
         let tool = write_file(Workspace::open(dir.path()).unwrap());
         let arguments = json!({ "path": path, "content": content });
-        let output = tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let output =
+            tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
         let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
         Ok((text.clone(), output.details.unwrap()))
     }
@@ -177,6 +194,12 @@ mod tests {
         let spec = tool.spec();
         assert_eq!((spec.effect, spec.sequential), (Effect::Idempotent, true));
         assert!(matches!(spec.needs_approval, Approval::ByEffect));
-        assert!(spec.schema["properties"].as_object().unwrap().values().all(|p| p["description"].is_string()));
+        assert!(
+            spec.schema["properties"]
+                .as_object()
+                .unwrap()
+                .values()
+                .all(|p| p["description"].is_string())
+        );
     }
 }

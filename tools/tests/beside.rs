@@ -1,11 +1,19 @@
-//! `search_files` beside `rg` and `glob_files` beside `fd`, on the sources of every crate in cargo's registry:
-//! the same matches, in at most one and a half times their time.
+//! `search_files` beside `rg` and `glob_files` beside `fd`, on the sources of every crate in
+//! cargo's registry: the same matches, in at most one and a half times their time.
 //!
-//! Not part of plain `cargo test`; it needs both programs, and tells times only when built for release:
-//! `cargo test --release -p loopwright-tools --test beside`.
+//! Not part of plain `cargo test`; it needs both programs, and tells times only when built for
+//! release: `cargo test --release -p loopwright-tools --test beside`.
 
-#![allow(clippy::disallowed_methods, reason = "the tree is made, and searched by others, from outside")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tree is made, and searched by others, from outside"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +22,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use loopwright::{Tool, ToolContext, ToolOutput};
+use loopwright_core::{Tool, ToolContext, ToolOutput};
 use loopwright_tools::{Workspace, glob_files, search_files};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,7 +40,9 @@ fn tree() -> TempDir {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"))).unwrap();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for registry in fs::read_dir(home.join("registry/src")).expect("cargo has fetched crates").flatten() {
+    for registry in
+        fs::read_dir(home.join("registry/src")).expect("cargo has fetched crates").flatten()
+    {
         copy(&registry.path(), dir.path());
     }
     fs::create_dir(dir.path().join(".git")).unwrap();
@@ -60,18 +70,25 @@ fn output(dir: &Path, programs: &[&str], arguments: &[&str]) -> Vec<u8> {
             return output.stdout;
         }
     }
-    panic!("none of {programs:?} is installed: Debian has them in the packages ripgrep and fd-find");
+    panic!(
+        "none of {programs:?} is installed: Debian has them in the packages ripgrep and fd-find"
+    );
 }
 
 fn rg(dir: &Path, pattern: &str, path: &str) -> Vec<u8> {
     let arguments = ["--no-config", "--hidden", "--glob=!.git", "--no-ignore-global", "--crlf"];
-    let format = ["-n", "-0", "--no-heading", "--with-filename", "--color=never", "-e", pattern, "--", path];
+    let format =
+        ["-n", "-0", "--no-heading", "--with-filename", "--color=never", "-e", pattern, "--", path];
     output(dir, &["rg"], &[&arguments[..], &format].concat())
 }
 
 fn fd(dir: &Path, pattern: &str) -> Vec<u8> {
     let arguments = ["--hidden", "--exclude=.git", "--no-global-ignore-file", "--color=never"];
-    output(dir, &["fd", "fdfind"], &[&arguments[..], &["--type=f", "--type=l", "--glob", pattern]].concat())
+    output(
+        dir,
+        &["fd", "fdfind"],
+        &[&arguments[..], &["--type=f", "--type=l", "--glob", pattern]].concat(),
+    )
 }
 
 /// The places at which `rg` found something. A word on a binary file is no place.
@@ -98,7 +115,8 @@ fn times(ours: impl Fn(), theirs: impl Fn()) -> (Duration, Duration, f64) {
         work();
         start.elapsed()
     };
-    let (mut a, mut b): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| (time(&ours), time(&theirs))).unzip();
+    let (mut a, mut b): (Vec<_>, Vec<_>) =
+        (0..ROUNDS).map(|_| (time(&ours), time(&theirs))).unzip();
     a.sort();
     b.sort();
     let (a, b) = (a[ROUNDS / 2], b[ROUNDS / 2]);
@@ -117,29 +135,49 @@ fn search_files_finds_what_rg_finds() {
     let dir = tree();
     let tool = search_files(Workspace::open(dir.path()).unwrap());
     // The whole tree: all that is shown, and the totals.
-    for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", r"^#!\[", r"[a-z]+\d{3}x", "no such words", "ü", "x"]
-    {
+    for pattern in [
+        r"unsafe fn",
+        r"fn \w+_test\(",
+        r"(?i)hack",
+        r"^#!\[",
+        r"[a-z]+\d{3}x",
+        "no such words",
+        "ü",
+        "x",
+    ] {
         let theirs = places(&rg(dir.path(), pattern, "."));
         let details = call(&tool, &json!({ "pattern": pattern })).details.unwrap();
         let matches = details["matches"].as_array().unwrap();
-        let ours = matches.iter().map(|m| (PathBuf::from(m["path"].as_str().unwrap()), m["line"].as_u64().unwrap()));
+        let ours = matches
+            .iter()
+            .map(|m| (PathBuf::from(m["path"].as_str().unwrap()), m["line"].as_u64().unwrap()));
         let ours: Vec<_> = ours.collect();
         println!("{pattern}: {} lines in {} files", details["total_lines"], details["total_files"]);
         assert_eq!(details["total_lines"], theirs.len(), "{pattern}");
         let files: BTreeSet<_> = theirs.iter().map(|(path, _)| path).collect();
         assert_eq!(details["total_files"], files.len(), "{pattern}");
-        assert!(ours.iter().eq(theirs.iter().take(ours.len())), "{pattern}: other places, or in another order");
+        assert!(
+            ours.iter().eq(theirs.iter().take(ours.len())),
+            "{pattern}: other places, or in another order"
+        );
         assert!(ours.len() == theirs.len() || ours.len() >= 50, "{pattern}");
     }
     // Each crate: every place of a pattern that is not too frequent.
     let (mut compared, mut total) = (0, 0);
     for krate in fs::read_dir(dir.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         let name = krate.file_name().into_string().unwrap();
-        let details = call(&tool, &json!({ "pattern": "unsafe|panic!", "path": name })).details.unwrap();
+        let details =
+            call(&tool, &json!({ "pattern": "unsafe|panic!", "path": name })).details.unwrap();
         let matches = details["matches"].as_array().unwrap();
         if details["total_lines"] == matches.len() {
-            let ours = matches.iter().map(|m| (m["path"].as_str().unwrap().into(), m["line"].as_u64().unwrap()));
-            assert_eq!(ours.collect::<BTreeSet<_>>(), places(&rg(dir.path(), "unsafe|panic!", &name)), "{name}");
+            let ours = matches
+                .iter()
+                .map(|m| (m["path"].as_str().unwrap().into(), m["line"].as_u64().unwrap()));
+            assert_eq!(
+                ours.collect::<BTreeSet<_>>(),
+                places(&rg(dir.path(), "unsafe|panic!", &name)),
+                "{name}"
+            );
             compared += 1;
             total += matches.len();
         }
@@ -156,7 +194,10 @@ fn search_files_is_about_as_fast_as_rg() {
     for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", "no such words"] {
         let arguments = json!({ "pattern": pattern });
         let ours = || drop(call(&tool, &arguments));
-        told(&format!("search_files {pattern}"), times(ours, || drop(rg(dir.path(), pattern, "."))));
+        told(
+            &format!("search_files {pattern}"),
+            times(ours, || drop(rg(dir.path(), pattern, "."))),
+        );
     }
 }
 
@@ -167,12 +208,18 @@ fn glob_files_finds_what_fd_finds_about_as_fast() {
     let tool = glob_files(Workspace::open(dir.path()).unwrap());
     for pattern in ["*.rs", "*.{toml,yml}", "build.rs", "[A-Z]*.md", "no-such-*"] {
         let printed = String::from_utf8(fd(dir.path(), pattern)).unwrap();
-        let theirs: BTreeSet<_> = printed.lines().map(|path| PathBuf::from(path.trim_start_matches("./"))).collect();
+        let theirs: BTreeSet<_> =
+            printed.lines().map(|path| PathBuf::from(path.trim_start_matches("./"))).collect();
         let arguments = json!({ "pattern": pattern });
         let details = call(&tool, &arguments).details.unwrap();
         let files = details["files"].as_array().unwrap();
         assert_eq!(details["total"], theirs.len(), "{pattern}");
-        assert!(files.iter().map(|file| Path::new(file.as_str().unwrap())).eq(theirs.iter().take(files.len())));
+        assert!(
+            files
+                .iter()
+                .map(|file| Path::new(file.as_str().unwrap()))
+                .eq(theirs.iter().take(files.len()))
+        );
         assert_eq!(files.len(), theirs.len().min(1_000));
         let what = format!("glob_files {pattern}, {} files", theirs.len());
         told(&what, times(|| drop(call(&tool, &arguments)), || drop(fd(dir.path(), pattern))));

@@ -3,13 +3,22 @@
 //! A program of its own, since it looks at what the whole process reads and holds.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::disallowed_methods, reason = "the file is made, and the process looked at, from outside")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the file is made, and the process looked at, from outside"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 
-use loopwright::{Content, Tool, ToolContext};
+use loopwright_core::message::Content;
+use loopwright_core::{Tool, ToolContext};
 use loopwright_tools::{Workspace, read_file};
 use serde_json::json;
 
@@ -39,7 +48,9 @@ async fn the_last_lines_of_a_gigabyte_are_read_alone() {
 
     let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
     assert!(
-        text.starts_with("    -3\tnear the end 497\n    -2\tnear the end 498\n    -1\tnear the end 499\n"),
+        text.starts_with(
+            "    -3\tnear the end 497\n    -2\tnear the end 498\n    -1\tnear the end 499\n"
+        ),
         "{text}"
     );
     let read = told("/proc/self/io", "rchar:") - read;

@@ -3,12 +3,21 @@
 //! A program of its own, since it looks at what the whole process holds.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::disallowed_methods, reason = "the file is made, and the process looked at, from outside")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the file is made, and the process looked at, from outside"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 use std::fs;
 
-use loopwright::{Content, Tool, ToolContext, ToolError};
+use loopwright_core::message::Content;
+use loopwright_core::{Tool, ToolContext, ToolError};
 use loopwright_tools::{Workspace, search_files};
 use serde_json::json;
 
@@ -28,7 +37,8 @@ fn peak() -> u64 {
 fn mixed(length: usize) -> String {
     let mut state = 1_u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if state >> 63 == 0 { 'a' } else { 'b' }
     };
     (0..length).map(|_| next()).collect()
@@ -46,20 +56,30 @@ async fn a_pattern_that_would_take_much_memory_is_refused_or_held() {
     };
     assert_eq!(search("a[x-z]c").await.unwrap(), "f:2:axc\n");
 
-    // Small as it stands; but where it can be in a text are 2^20 states, of which this text shows a new one with
-    // almost each letter.
+    // Small as it stands; but where it can be in a text are 2^20 states, of which this text shows a
+    // new one with almost each letter.
     let before = peak();
-    assert_eq!(search("a[ab]{20}[c-k]").await.unwrap(), "No line in `.` matches `a[ab]{20}[c-k]`.\n");
+    assert_eq!(
+        search("a[ab]{20}[c-k]").await.unwrap(),
+        "No line in `.` matches `a[ab]{20}[c-k]`.\n"
+    );
     let held = peak() - before;
     println!("{held} bytes more were held to search");
     assert!(held < MOST, "{held} bytes");
 
     // Made, these would be of millions of parts.
     let before = peak();
-    for pattern in [r"\w{5000}", "((((a{64}){64}){64}){64}){64}", r"(\pL{1,500}\s){500}", "(?i)[^a]{900000}"] {
+    for pattern in
+        [r"\w{5000}", "((((a{64}){64}){64}){64}){64}", r"(\pL{1,500}\s){500}", "(?i)[^a]{900000}"]
+    {
         let why = search(pattern).await.unwrap_err().to_string();
         assert!(why.contains(&format!("the pattern `{pattern}` is not usable")), "{why}");
-        assert!(why.ends_with("It would take too much memory: repeat less in it, or search for a part of it"), "{why}");
+        assert!(
+            why.ends_with(
+                "It would take too much memory: repeat less in it, or search for a part of it"
+            ),
+            "{why}"
+        );
     }
     let held = peak() - before;
     println!("{held} bytes more were held to make them");

@@ -1,11 +1,17 @@
-//! The file tools under attack: links and directories that are swapped while a tool is at work, and writers that
-//! are killed.
+//! The file tools under attack: links and directories that are swapped while a tool is at work, and
+//! writers that are killed.
 //!
-//! Not part of plain `cargo test`, since it takes two minutes: `cargo test -p loopwright-tools --test storm`.
+//! Not part of plain `cargo test`, since it takes two minutes: `cargo test -p loopwright-tools
+//! --test storm`.
 
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "an attacker and a judge are outside")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +24,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loopwright::{Tool, ToolContext};
+use loopwright_core::{Tool, ToolContext};
 use loopwright_tools::{Workspace, coding_tools, edit_file, write_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How often each file tool tries to be led out.
 const TRIES: usize = 20_000;
-/// How often commands try: each takes some milliseconds, and its directory is found as the file tools' are.
+/// How often commands try: each takes some milliseconds, and its directory is found as the file
+/// tools' are.
 const COMMANDS: usize = 1_000;
 /// How often a writer is killed.
 const KILLS: usize = 500;
@@ -41,8 +48,8 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     entries.map(|entry| (entry.path(), fs::read(entry.path()).unwrap_or_default())).collect()
 }
 
-/// While a tool works in `turning` and `swapped`, the first is a link that points in and out by turns, and the second
-/// a directory that gives way to a link out.
+/// While a tool works in `turning` and `swapped`, the first is a link that points in and out by
+/// turns, and the second a directory that gives way to a link out.
 fn turn(root: &Path, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         for target in ["../outside", "sub"] {
@@ -75,7 +82,10 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
         move || turn(&root, &done)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for tool in tools.tools().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace")) {
+    for tool in tools
+        .tools()
+        .filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"))
+    {
         let name = &*tool.spec().name;
         let tries = match name {
             "execute_command" if cfg!(target_os = "linux") => COMMANDS,
@@ -102,7 +112,10 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
             match runtime.block_on(tool.call(&arguments, ToolContext::detached())) {
                 Ok(output) => {
                     let told = serde_json::to_string(&output).unwrap();
-                    assert!(!told.contains("the secret") && !told.contains("only-outside"), "{name}: {told}");
+                    assert!(
+                        !told.contains("the secret") && !told.contains("only-outside"),
+                        "{name}: {told}"
+                    );
                     reached += 1;
                 }
                 Err(e) => {
@@ -113,7 +126,10 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
         }
         println!("{name}: {reached} calls reached the inside, {refused} were refused, 0 got out");
         assert_eq!(contents(&outside), before, "{name}");
-        assert!(reached > tries / 100 && refused > tries / 100, "{name}: there was no race: {reached} {refused}");
+        assert!(
+            reached > tries / 100 && refused > tries / 100,
+            "{name}: there was no race: {reached} {refused}"
+        );
     }
     done.store(true, Ordering::Relaxed);
     attacker.join().unwrap();
@@ -132,7 +148,9 @@ fn edited(state: char) -> String {
 /// Not a test of its own: what the killed process does. Writes or edits `f` until it is killed.
 #[test]
 fn writer() {
-    let (Ok(dir), Ok(way)) = (std::env::var("STORM_DIR"), std::env::var("STORM_WAY")) else { return };
+    let (Ok(dir), Ok(way)) = (std::env::var("STORM_DIR"), std::env::var("STORM_WAY")) else {
+        return;
+    };
     let workspace = Workspace::open(Path::new(&dir)).unwrap();
     let (write, edit) = (write_file(workspace.clone()), edit_file(workspace));
     // Made beforehand, so that most of the time goes into the file.
@@ -154,7 +172,8 @@ fn writer() {
     }
 }
 
-/// Keeps the processor busy for a time that nobody knows, so that a kill comes at any moment of a write.
+/// Keeps the processor busy for a time that nobody knows, so that a kill comes at any moment of a
+/// write.
 fn wait_for_some_moment() {
     let time = Duration::from_micros(RandomState::new().hash_one(0) % 15_000);
     let start = Instant::now();
@@ -181,26 +200,45 @@ fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line == "at work"), "the writer ended by itself");
+        assert!(
+            lines.map_while(Result::ok).any(|line| line == "at work"),
+            "the writer ended by itself"
+        );
         wait_for_some_moment();
         child.kill().unwrap();
         child.wait().unwrap();
 
         let content = fs::read_to_string(dir.path().join("f")).unwrap();
         if way == "write" {
-            let n: usize = content.lines().next().and_then(|line| line.strip_prefix("version ")?.parse().ok()).unwrap();
+            let n: usize = content
+                .lines()
+                .next()
+                .and_then(|line| line.strip_prefix("version ")?.parse().ok())
+                .unwrap();
             assert!(content == version(n), "kill {kill}: a part of version {n}");
             *versions.entry(n).or_insert(0) += 1;
         } else {
-            assert!(content == edited('A') || content == edited('B'), "kill {kill}: neither the old nor the new text");
+            assert!(
+                content == edited('A') || content == edited('B'),
+                "kill {kill}: neither the old nor the new text"
+            );
         }
         let left = left_over();
         assert!(left <= 1, "kill {kill}: {left} files are left over");
         in_the_middle += left;
     }
-    println!("{KILLS} kills, {in_the_middle} in the middle of a write, after {} different versions", versions.len());
-    assert!(in_the_middle > KILLS / 50, "hardly a kill came in the middle of a write: {in_the_middle}");
-    let (write, end) = (write_file(Workspace::open(dir.path()).unwrap()), json!({ "path": "f", "content": "end" }));
+    println!(
+        "{KILLS} kills, {in_the_middle} in the middle of a write, after {} different versions",
+        versions.len()
+    );
+    assert!(
+        in_the_middle > KILLS / 50,
+        "hardly a kill came in the middle of a write: {in_the_middle}"
+    );
+    let (write, end) = (
+        write_file(Workspace::open(dir.path()).unwrap()),
+        json!({ "path": "f", "content": "end" }),
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(write.call(&end, ToolContext::detached())).unwrap();
     assert_eq!(left_over(), 0, "the next write removes what was left over");

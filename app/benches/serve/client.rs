@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A response, read line by line.
 ///
-/// Chunks are not taken apart: the lines of their sizes are not those of events. An event that a chunk's end cut in two
-/// would be missed, and so be counted as a delta that never came.
+/// Chunks are not taken apart: the lines of their sizes are not those of events. An event that a
+/// chunk's end cut in two would be missed, and so be counted as a delta that never came.
 pub(crate) struct Lines {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -96,7 +96,9 @@ pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> 
             reply.error.get_or_insert("cut off".into());
             return reply;
         };
-        let Some(data) = line.strip_prefix("data: ") else { continue };
+        let Some(data) = line.strip_prefix("data: ") else {
+            continue;
+        };
         if data.starts_with(end) {
             reply.whole = true;
             return reply;
@@ -105,7 +107,8 @@ pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> 
             reply.error = Some(data.to_owned());
         }
         // Where the server put deltas together, each still says when it was sent.
-        let sent: Vec<u64> = data.split('@').skip(1).step_by(2).filter_map(|sent| sent.parse().ok()).collect();
+        let sent: Vec<u64> =
+            data.split('@').skip(1).step_by(2).filter_map(|sent| sent.parse().ok()).collect();
         let came = lines.came;
         reply.deltas.extend(sent.into_iter().map(|sent| (came, came.saturating_sub(sent))));
     }

@@ -46,7 +46,10 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     for first in (0..streams).step_by(OPENING as usize) {
         let mut opening = JoinSet::new();
         for number in first..streams.min(first + OPENING) {
-            let (to, path) = (server.address, format!("/api/sessions/{}/events", ids[(number / READERS) as usize]));
+            let (to, path) = (
+                server.address,
+                format!("/api/sessions/{}/events", ids[(number / READERS) as usize]),
+            );
             opening.spawn(async move {
                 let mut lines = Lines::ask(to, "GET", &path, "").await?;
                 lines.accepted().await.then_some(lines)

@@ -1,9 +1,11 @@
-//! `loopwright serve` under load: `cargo bench -p loopwright-cli --bench serve`, about four minutes on a quiet machine.
+//! `loopwright serve` under load: `cargo bench -p loopwright-cli --bench serve`, about four minutes
+//! on a quiet machine.
 //!
-//! Runs stream through the server, and beside it of the mock model server directly; each delta says when the mock sent
-//! it, so the client knows how long it was on its way, and every delta counts, those sent while runs still begin too.
-//! Mock, server and client are processes of their own and share the machine; mock and client have a thread each.
-//! Then the rate is looked for at which 99 of 100 deltas no longer come within 50 ms, and idle streams are held.
+//! Runs stream through the server, and beside it of the mock model server directly; each delta says
+//! when the mock sent it, so the client knows how long it was on its way, and every delta counts,
+//! those sent while runs still begin too. Mock, server and client are processes of their own and
+//! share the machine; mock and client have a thread each. Then the rate is looked for at which 99
+//! of 100 deltas no longer come within 50 ms, and idle streams are held.
 //!
 //! Exit code 1 if one of these does not hold:
 //!
@@ -16,9 +18,15 @@
 //! | idle event streams held | 10,000 | 1,000 |
 //! | of which end, or lack a heartbeat in any 15 s | 0 | 0 |
 //!
-//! `--quick` is for machines that do other work too, takes half a minute, and looks for no rate. The words `runs`,
-//! `search` and `idle` choose parts. It needs as many open files as streams, and 100 more: `ulimit -Hn`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+//! `--quick` is for machines that do other work too, takes half a minute, and looks for no rate.
+//! The words `runs`, `search` and `idle` choose parts. It needs as many open files as streams, and
+//! 100 more: `ulimit -Hn`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that goes wrong should stop"
+)]
 
 mod client;
 mod idle;
@@ -79,10 +87,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let quick = args.iter().any(|arg| arg == "--quick");
-    let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
+    let parts: Vec<&str> =
+        args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
     let bounds = if quick { QUICK } else { FULL };
     let limit = files();
-    assert!(limit >= bounds.streams + 100, "{limit} files may be open, too few for {} streams", bounds.streams);
+    assert!(
+        limit >= bounds.streams + 100,
+        "{limit} files may be open, too few for {} streams",
+        bounds.streams
+    );
     let broken = runtime().block_on(all(&bounds, |part| {
         if parts.is_empty() { part != "search" || !quick } else { parts.contains(&part) }
     }));
@@ -162,7 +175,10 @@ fn misses(measured: &Measured, bounds: &Bounds) -> Vec<String> {
         misses.push(format!("{} of {} runs failed.", measured.failed, measured.load.runs));
     }
     if p99 > bounds.delay_ms {
-        misses.push(format!("99 of 100 deltas came within {p99:.1} ms, which must be {} at most.", bounds.delay_ms));
+        misses.push(format!(
+            "99 of 100 deltas came within {p99:.1} ms, which must be {} at most.",
+            bounds.delay_ms
+        ));
     }
     if measured.rate < wanted * bounds.part_of_rate {
         misses.push(format!("{:.0} deltas came per second of {wanted:.0}.", measured.rate));
@@ -170,7 +186,8 @@ fn misses(measured: &Measured, bounds: &Bounds) -> Vec<String> {
     misses
 }
 
-/// The highest rate of each run that holds the bounds, to an eighth: doubled until one breaks, then halved in between.
+/// The highest rate of each run that holds the bounds, to an eighth: doubled until one breaks, then
+/// halved in between.
 async fn search(direct: &Asked<'_>, through: &Asked<'_>, bounds: &Bounds) -> f64 {
     let step = async |rate| {
         let measured = both(direct, through, Load { runs: bounds.runs, rate, time: STEP }).await;
@@ -205,8 +222,13 @@ async fn hold(server: &Process, bounds: &Bounds) -> Vec<String> {
         held.cores,
         held.client
     );
-    let bad = |count, what| (count > 0).then(|| format!("{count} of {} idle streams {what}.", bounds.streams));
-    [bad(held.lost, "were refused or ended"), bad(held.silent, "lacked a heartbeat")].into_iter().flatten().collect()
+    let bad = |count, what| {
+        (count > 0).then(|| format!("{count} of {} idle streams {what}.", bounds.streams))
+    };
+    [bad(held.lost, "were refused or ended"), bad(held.silent, "lacked a heartbeat")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Nanoseconds of the machine's clock, which all processes share.

@@ -1,4 +1,5 @@
-//! The model server: a process of its own that speaks Chat Completions, and writes into each delta when it was sent.
+//! The model server: a process of its own that speaks Chat Completions, and writes into each delta
+//! when it was sent.
 
 use std::io::Read;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock;
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 /// Before what a client says of the reply it wants: microseconds between deltas, and how many.
 const ORDER: &str = "Say: ";
 
@@ -48,8 +50,10 @@ async fn answer(mut stream: TcpStream) -> Option<()> {
             let sent = format!(r#"{{"content":"@{}@ "}}"#, clock());
             send(&mut stream, &event(&sent, "null")).await?;
         }
-        let usage = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}"#;
-        send(&mut stream, &format!("{}data: {usage}\n\ndata: [DONE]\n\n", event("{}", "\"stop\""))).await?;
+        let usage =
+            r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}"#;
+        send(&mut stream, &format!("{}data: {usage}\n\ndata: [DONE]\n\n", event("{}", "\"stop\"")))
+            .await?;
         stream.write_all(b"0\r\n\r\n").await.ok()?;
     }
 }
@@ -73,9 +77,12 @@ async fn request(stream: &mut TcpStream) -> Option<(Duration, u64)> {
             return None;
         }
         let text = std::str::from_utf8(&bytes).ok()?;
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
         let head = head.to_lowercase();
-        let length = head.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()?;
+        let length =
+            head.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()?;
         if body.len() >= length {
             let mut words = body.rsplit_once(ORDER)?.1.split(' ');
             let mut number = || words.next()?.parse::<u64>().ok();

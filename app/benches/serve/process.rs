@@ -17,7 +17,8 @@ impl Process {
     /// The mock: this program again.
     pub(crate) fn mock() -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = command.arg("mock").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.arg("mock").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Process { child, address: line.trim().parse().unwrap(), _err: None }
@@ -29,7 +30,12 @@ impl Process {
         command.args(["serve", "--addr", "127.0.0.1:0", "--model", "offline"]);
         command.args(["--max-runs", "4096", "--max-connections", "16384", "--root"]);
         command.arg(dir).arg("--store").arg(dir.join("sessions.db")).env_clear().current_dir(dir);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (mut err, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
         err.read_line(&mut line).unwrap();
         let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());

@@ -38,17 +38,22 @@ pub(crate) struct Measured {
     pub(crate) why: Option<String>,
     /// Of all deltas, in milliseconds, sorted.
     delays: Vec<f64>,
-    /// What the server had in RAM while all runs streamed, above what it had before, in KiB per run.
+    /// What the server had in RAM while all runs streamed, above what it had before, in KiB per
+    /// run.
     pub(crate) kib_per_run: f64,
     /// Cores used while all runs streamed, by the server, the mock and the client.
     pub(crate) cores: [f64; 3],
 }
 
 impl Measured {
-    /// The delay that this part of all deltas stays within, in milliseconds; without deltas there is no such delay.
+    /// The delay that this part of all deltas stays within, in milliseconds; without deltas there
+    /// is no such delay.
     pub(crate) fn delay(&self, part: f64) -> f64 {
         let at = (self.delays.len() as f64 * part) as usize;
-        self.delays.get(at.min(self.delays.len().saturating_sub(1))).copied().unwrap_or(f64::INFINITY)
+        self.delays
+            .get(at.min(self.delays.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or(f64::INFINITY)
     }
 }
 
@@ -64,7 +69,8 @@ pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
     let deltas = ((time + ramp(runs)).as_secs_f64() * rate) as u64;
     let order = mock::order(pause, deltas);
     let (to, path, body, end) = whom(asked, &order);
-    let used = || [asked.server.map_or(0.0, |(server, _)| server.cpu()), asked.mock.cpu(), cpu("self")];
+    let used =
+        || [asked.server.map_or(0.0, |(server, _)| server.cpu()), asked.mock.cpu(), cpu("self")];
     let rss = || asked.server.map_or(0, |(server, _)| server.rss_kib());
     let before = rss();
     let mut replies = JoinSet::new();
@@ -81,9 +87,12 @@ pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
     let (cpu_after, until, during) = (used(), clock(), rss());
     let replies = replies.join_all().await;
     let seconds = (until - since) as f64 / 1e9;
-    let good = |reply: &Reply| reply.whole && reply.error.is_none() && reply.deltas.len() as u64 == deltas;
+    let good =
+        |reply: &Reply| reply.whole && reply.error.is_none() && reply.deltas.len() as u64 == deltas;
     let failed: Vec<&Reply> = replies.iter().filter(|reply| !good(reply)).collect();
-    let why = failed.first().map(|reply| format!("{:?} after {} of {deltas}", reply.error, reply.deltas.len()));
+    let why = failed
+        .first()
+        .map(|reply| format!("{:?} after {} of {deltas}", reply.error, reply.deltas.len()));
     let all = replies.iter().flat_map(|reply| &reply.deltas);
     let at_once = all.clone().filter(|(came, _)| (since..until).contains(came)).count();
     let mut delays: Vec<f64> = all.map(|(_, delay)| *delay as f64 / 1e6).collect();

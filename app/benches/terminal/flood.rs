@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
 /// What a reply is made of.
 #[derive(Clone, Copy)]
@@ -17,10 +18,12 @@ pub(crate) enum Kind {
     Line,
 }
 
-/// A letter that stands nowhere else: as only cells that change are written, words may come in pieces.
+/// A letter that stands nowhere else: as only cells that change are written, words may come in
+/// pieces.
 pub(crate) const LAST: char = 'Ж';
 
-/// Serves on a free port; each reply has so many deltas, so many a second if that is said, then the letter.
+/// Serves on a free port; each reply has so many deltas, so many a second if that is said, then the
+/// letter.
 pub(crate) fn serve(kind: Kind, deltas: u64, rate: Option<f64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -38,9 +41,13 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64, rate: Option<f64>) -> 
         let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
         bytes.extend(&buffer[..count]);
         let text = std::str::from_utf8(&bytes).ok()?;
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
         let head = head.to_lowercase();
-        if body.len() >= head.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()? {
+        if body.len()
+            >= head.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()?
+        {
             break;
         }
     }
@@ -63,7 +70,9 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64, rate: Option<f64>) -> 
 
 fn say(out: &mut impl Write, text: &str) -> Option<()> {
     let text = serde_json::Value::from(text);
-    let delta = format!("{{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}},\"finish_reason\":null}}]}}");
+    let delta = format!(
+        "{{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}},\"finish_reason\":null}}]}}"
+    );
     out.write_all(format!("data: {delta}\n\n").as_bytes()).ok()
 }
 

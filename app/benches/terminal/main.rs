@@ -1,11 +1,13 @@
-//! The terminal app at its limits: `cargo bench -p loopwright-cli --bench terminal`, about a minute.
+//! The terminal app at its limits: `cargo bench -p loopwright-cli --bench terminal`, about a
+//! minute.
 //!
-//! The real binary runs in a terminal that this program is. A model says a hundred thousand deltas as fast as they
-//! are read, while keys are pressed; a session of ten thousand messages is opened and scrolled; an empty one is started.
-//! Times are those of the bytes at the terminal's other end, so nothing of a terminal's own work is in them.
+//! The real binary runs in a terminal that this program is. A model says a hundred thousand deltas
+//! as fast as they are read, while keys are pressed; a session of ten thousand messages is opened
+//! and scrolled; an empty one is started. Times are those of the bytes at the terminal's other end,
+//! so nothing of a terminal's own work is in them.
 //!
-//! Exit code 1 if one of these does not hold (with `--quick`, for machines that do other work too, times may be four
-//! times as long):
+//! Exit code 1 if one of these does not hold (with `--quick`, for machines that do other work too,
+//! times may be four times as long):
 //!
 //! | | |
 //! |---|---:|
@@ -16,7 +18,12 @@
 //! | cores used by all of it, agent and transport included | 1 |
 //! | opening 10,000 messages | 300 ms |
 //! | from Page Up to its frame, 95 of 100 | 50 ms |
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that goes wrong should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that goes wrong should stop"
+)]
 
 mod flood;
 mod pty;
@@ -24,8 +31,8 @@ mod pty;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, RunContext};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
 
@@ -61,15 +68,33 @@ fn main() -> ExitCode {
             "| {name}: {deltas} deltas | {:.2} s, {:.2} cores, {} keys | |",
             flood.seconds, flood.cores, flood.keys
         );
-        held(&format!("{name}: frames, of 60 a second"), flood.frames, flood.seconds * 60.0 + 2.0, "");
+        held(
+            &format!("{name}: frames, of 60 a second"),
+            flood.frames,
+            flood.seconds * 60.0 + 2.0,
+            "",
+        );
         held(&format!("{name}: key to frame, 95 of 100"), flood.key_ms, 50.0 * slack, "ms");
-        held(&format!("{name}: RAM it takes"), flood.bytes * deltas as f64 / 1048576.0, 128.0, "MiB");
+        held(
+            &format!("{name}: RAM it takes"),
+            flood.bytes * deltas as f64 / 1048576.0,
+            128.0,
+            "MiB",
+        );
         held(&format!("{name}: hundredths of a core"), flood.cores * 100.0, 100.0, "");
     }
     let long = long_session();
-    held(&format!("{MESSAGES} messages: exec to the frame with the last"), long.open_ms, 300.0 * slack, "ms");
+    held(
+        &format!("{MESSAGES} messages: exec to the frame with the last"),
+        long.open_ms,
+        300.0 * slack,
+        "ms",
+    );
     held("Page Up to its frame, 95 of 100", long.page_ms, 50.0 * slack, "ms");
-    println!("| CPU per Page Up | {:.2} ms | |\n| its RAM | {:.0} MiB | |", long.page_cpu_ms, long.mib);
+    println!(
+        "| CPU per Page Up | {:.2} ms | |\n| its RAM | {:.0} MiB | |",
+        long.page_cpu_ms, long.mib
+    );
     broken.iter().for_each(|what| println!("Not held: {what}"));
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -139,7 +164,8 @@ fn long_session() -> Long {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     let mut terminal = Terminal::start(dir.path(), &["--model", "offline", "--session", "long"]);
-    let open_ms = (terminal.until(&flood::LAST.to_string()) - terminal.started).as_secs_f64() * 1000.0;
+    let open_ms =
+        (terminal.until(&flood::LAST.to_string()) - terminal.started).as_secs_f64() * 1000.0;
     terminal.watch(Duration::from_millis(500));
     let (cpu, pages) = (terminal.cpu(), 200);
     let times = (0..pages).map(|_| {
@@ -147,7 +173,12 @@ fn long_session() -> Long {
         (terminal.until_frame() - pressed).as_secs_f64() * 1000.0
     });
     let page_ms = part(times.collect(), 0.95);
-    Long { open_ms, page_ms, page_cpu_ms: (terminal.cpu() - cpu) * 1000.0 / f64::from(pages), mib: terminal.most_mib() }
+    Long {
+        open_ms,
+        page_ms,
+        page_cpu_ms: (terminal.cpu() - cpu) * 1000.0 / f64::from(pages),
+        mib: terminal.most_mib(),
+    }
 }
 
 /// Writes the long session: questions, and answers with lists and code.
@@ -159,7 +190,8 @@ fn write(dir: &std::path::Path) {
         let store = Sqlite::open(dir.join("sessions.db")).unwrap();
         let model = ScriptedModel::new([]).otherwise(Script::text(answer)).forgetful();
         let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
-        let (handle, events) = agent.run(RunContext::new().stored(&store, "long").await.unwrap()).await.unwrap();
+        let (handle, events) =
+            agent.run(RunContext::new().stored(&store, "long").await.unwrap()).await.unwrap();
         drop(events);
         for number in 1..=MESSAGES / 2 {
             let mark = if number == MESSAGES / 2 { flood::LAST } else { '?' };

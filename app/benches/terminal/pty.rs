@@ -1,4 +1,5 @@
-//! `loopwright` in a terminal that this program is: what it writes comes with the time when it came.
+//! `loopwright` in a terminal that this program is: what it writes comes with the time when it
+//! came.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -37,12 +38,21 @@ impl Terminal {
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap();
-        tcsetwinsize(&near, Winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&near, Winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
         let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
         let far = || Stdio::from(File::options().read(true).write(true).open(path).unwrap());
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(env!("CARGO_BIN_EXE_loopwright")).args(args).current_dir(dir).env_clear();
-        command.env("HOME", dir).env("TERM", "xterm-256color").env("LOOPWRIGHT_STORE", dir.join("sessions.db"));
+        command
+            .arg("--ctty")
+            .arg(env!("CARGO_BIN_EXE_loopwright"))
+            .args(args)
+            .current_dir(dir)
+            .env_clear();
+        command
+            .env("HOME", dir)
+            .env("TERM", "xterm-256color")
+            .env("LOOPWRIGHT_STORE", dir.join("sessions.db"));
         command.stdin(far()).stdout(far()).stderr(far());
         let keyboard = File::from(near);
         let (mut screen, (to_bench, written)) = (keyboard.try_clone().unwrap(), channel());
@@ -69,17 +79,27 @@ impl Terminal {
     /// Waits until this is written, after what was waited for before, and gives when it came.
     pub(crate) fn until(&mut self, wanted: &str) -> Instant {
         let came = self.wait(&[wanted], PATIENCE);
-        came.unwrap_or_else(|| panic!("`{wanted}` never came; there was: {}", String::from_utf8_lossy(&self.bytes))).1
+        came.unwrap_or_else(|| {
+            panic!("`{wanted}` never came; there was: {}", String::from_utf8_lossy(&self.bytes))
+        })
+        .1
     }
 
     /// Waits so long until one of these is written; which one, and when.
     pub(crate) fn wait(&mut self, wanted: &[&str], time: Duration) -> Option<(usize, Instant)> {
         let deadline = Instant::now() + time;
         loop {
-            let (time, bytes) = self.written.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
+            let (time, bytes) = self
+                .written
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                .ok()?;
             self.take(&bytes);
-            let found = wanted.iter().map(|wanted| find(&self.bytes, wanted.as_bytes()).map(|at| at + wanted.len()));
-            if let Some((which, end)) = found.enumerate().find_map(|(which, end)| Some((which, end?))) {
+            let found = wanted
+                .iter()
+                .map(|wanted| find(&self.bytes, wanted.as_bytes()).map(|at| at + wanted.len()));
+            if let Some((which, end)) =
+                found.enumerate().find_map(|(which, end)| Some((which, end?)))
+            {
                 self.bytes.drain(..end);
                 return Some((which, time));
             }
@@ -102,7 +122,9 @@ impl Terminal {
         self.size += bytes.len() as u64;
         // A frame's end may have begun in the piece before.
         let begin = before.saturating_sub(FRAME.len() - 1);
-        self.frames += self.bytes[begin..].windows(FRAME.len()).filter(|window| *window == FRAME).count() as u64;
+        self.frames +=
+            self.bytes[begin..].windows(FRAME.len()).filter(|window| *window == FRAME).count()
+                as u64;
         // What was looked at in vain is needed no more, but for a beginning of what is waited for.
         let kept = 64;
         if self.bytes.len() > 1 << 20 {
@@ -113,7 +135,8 @@ impl Terminal {
     /// The seconds of CPU that it has used.
     pub(crate) fn cpu(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // What follows the name: the state is the third field, user and system time the 14th and 15th.
+        // What follows the name: the state is the third field, user and system time the 14th and
+        // 15th.
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64

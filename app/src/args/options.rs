@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use loopwright::ThinkingLevel;
+use loopwright_core::model::ThinkingLevel;
 use loopwright_providers::Provider;
 use loopwright_tools::{Commands, Workspace, WorkspaceError};
 use serde::{Deserialize, Serialize};
@@ -16,24 +16,28 @@ pub(crate) const MODELS: &str = "A list of your own models, in TOML; else LOOPWR
 
 /// What `run` and `chat` have in common.
 ///
-/// A session keeps them, so that going on with it needs none; where some are given again, these count from then on.
+/// A session keeps them, so that going on with it needs none; where some are given again, these
+/// count from then on.
 #[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
-    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no model.
+    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no
+    /// model.
     ///
-    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together, azure, ollama,
-    /// llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on). openai-chat/NAME and
-    /// openai-responses/NAME choose between OpenAI's two formats. `loopwright models` lists models that are known.
+    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together,
+    /// azure, ollama, llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on).
+    /// openai-chat/NAME and openai-responses/NAME choose between OpenAI's two formats. `loopwright
+    /// models` lists models that are known.
     ///
-    /// Without it: the provider whose key is in the environment, else a server on this machine that answers (Ollama,
-    /// llama.cpp, vLLM, LM Studio), else offline rules.
+    /// Without it: the provider whose key is in the environment, else a server on this machine that
+    /// answers (Ollama, llama.cpp, vLLM, LM Studio), else offline rules.
     #[arg(long, value_name = "PROVIDER/NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
     /// The address of a server of your own, up to but without `/chat/completions`.
     ///
-    /// It speaks Chat Completions, unless the model is anthropic/NAME, google/NAME or openai-responses/NAME.
+    /// It speaks Chat Completions, unless the model is anthropic/NAME, google/NAME or
+    /// openai-responses/NAME.
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,
@@ -47,7 +51,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) system: Option<String>,
-    /// Leave out what AGENTS.md in the directory says to agents; otherwise it is the end of the system prompt.
+    /// Leave out what AGENTS.md in the directory says to agents; otherwise it is the end of the
+    /// system prompt.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_agents_md: Option<bool>,
@@ -69,7 +74,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_turns: Option<u32>,
-    /// What runs without confirmation: a tool's name, `read-only` (always included), or `all`. May be repeated.
+    /// What runs without confirmation: a tool's name, `read-only` (always included), or `all`. May
+    /// be repeated.
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) approve: Vec<Approve>,
@@ -111,13 +117,15 @@ impl Options {
         }
     }
 
-    /// What of `kept` lets the agent do more than it could by itself, where it was not given now; a sentence.
+    /// What of `kept` lets the agent do more than it could by itself, where it was not given now; a
+    /// sentence.
     pub(crate) fn kept_freedoms(&self, kept: &Options) -> Option<String> {
         let mut more = Vec::new();
         if self.approve.is_empty() && kept.approve.contains(&Approve::All) {
             more.push("all tools run unasked (`--approve read-only` changes that)");
         }
-        if self.place.commands.unconfined.is_none() && kept.place.commands.unconfined == Some(true) {
+        if self.place.commands.unconfined.is_none() && kept.place.commands.unconfined == Some(true)
+        {
             more.push("commands are unconfined (`--unconfined=false`)");
         }
         if self.place.commands.network.is_none() && kept.place.commands.network == Some(true) {
@@ -126,10 +134,15 @@ impl Options {
         (!more.is_empty()).then(|| format!("As this session was started: {}.", more.join("; ")))
     }
 
-    /// As a session keeps them: with this model and directory, paths that hold anywhere, and no key. What is configured is
-    /// not kept, but for the model and its address.
+    /// As a session keeps them: with this model and directory, paths that hold anywhere, and no
+    /// key. What is configured is not kept, but for the model and its address.
     pub(crate) fn to_keep(&self, model: &str, root: &Path) -> Options {
-        let base_url = self.base_url.clone().or_else(|| address_in_environment(model)).as_deref().map(without_key);
+        let base_url = self
+            .base_url
+            .clone()
+            .or_else(|| address_in_environment(model))
+            .as_deref()
+            .map(without_key);
         let given = self.given.as_deref().unwrap_or(self);
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
@@ -154,10 +167,12 @@ pub(crate) fn without_key(url: &str) -> String {
     };
     let url = url.split('#').next().unwrap_or_default();
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
-    let (scheme, rest) = url.split_once("://").map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
+    let (scheme, rest) =
+        url.split_once("://").map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
     let host = rest.find('/').unwrap_or(rest.len());
     let from = rest[..host].rfind('@').map_or(0, |at| at + 1);
-    let kept: Vec<&str> = query.split('&').filter(|part| !part.is_empty() && !secret(part)).collect();
+    let kept: Vec<&str> =
+        query.split('&').filter(|part| !part.is_empty() && !secret(part)).collect();
     let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
     let scheme = scheme.map(|scheme| format!("{scheme}://")).unwrap_or_default();
     format!("{scheme}{}{query}", &rest[from..])
@@ -260,8 +275,8 @@ pub(crate) struct Place {
     root: Option<PathBuf>,
     /// Leave a file alone that somebody else changed after it was read, until it is read again.
     ///
-    /// What was read is remembered for one session, so `tools call`, which is one call, has no use for it. Commands
-    /// are not held by it.
+    /// What was read is remembered for one session, so `tools call`, which is one call, has no use
+    /// for it. Commands are not held by it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<bool>,
@@ -363,10 +378,16 @@ mod tests {
         let json = serde_json::to_value(&kept).unwrap();
         assert!(!json.to_string().contains("key"), "{json}");
         let read: Options = serde_json::from_value(json).unwrap();
-        assert_eq!((&read.base_url, &read.approve), (&Some("http://host:1/v1?version=2".into()), &kept.approve));
+        assert_eq!(
+            (&read.base_url, &read.approve),
+            (&Some("http://host:1/v1?version=2".into()), &kept.approve)
+        );
         let given = Options { max_turns: Some(7), ..Options::default() }.over(read.clone());
         assert_eq!((given.max_turns, &given.base_url), (Some(7), &read.base_url));
         let other = Options { model: Some("openai/b".into()), ..Options::default() }.over(read);
-        assert_eq!((other.base_url, other.place.root.as_deref()), (None, Some(Path::new("somewhere"))));
+        assert_eq!(
+            (other.base_url, other.place.root.as_deref()),
+            (None, Some(Path::new("somewhere")))
+        );
     }
 }

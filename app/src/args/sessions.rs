@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use loopwright::MessageId;
+use loopwright_core::message::MessageId;
 
 use super::Speech;
 use super::options::Options;
@@ -56,7 +56,8 @@ pub(crate) struct AnswerArgs {
     pub(crate) session: String,
     /// The call, as `loopwright actions` lists it.
     pub(crate) call: String,
-    /// The digest that was listed with the call, or its beginning: what is answered is then what was shown.
+    /// The digest that was listed with the call, or its beginning: what is answered is then what
+    /// was shown.
     #[arg(long, value_name = "DIGEST")]
     pub(crate) digest: Option<String>,
     /// Who answers; it is kept with the answer.
@@ -111,7 +112,8 @@ pub(crate) enum Sessions {
         #[command(flatten)]
         at: StoreAt,
     },
-    /// Find messages that contain all of these words. Exit codes: 0 found, 1 not found, 2 bad usage.
+    /// Find messages that contain all of these words. Exit codes: 0 found, 1 not found, 2 bad
+    /// usage.
     Search {
         /// The words.
         #[arg(required = true)]
@@ -132,7 +134,8 @@ pub(crate) enum Sessions {
         /// All of it, or what people read.
         #[arg(long, value_enum, default_value = "jsonl")]
         format: Format,
-        /// The file to write; standard output if it is missing. One that is there is not overwritten.
+        /// The file to write; standard output if it is missing. One that is there is not
+        /// overwritten.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
         #[command(flatten)]
@@ -189,7 +192,9 @@ impl Sessions {
 /// `m7`, as `sessions show` has it.
 fn message(text: &str) -> Result<MessageId, String> {
     let number = text.strip_prefix('m').and_then(|number| number.parse().ok());
-    number.map(MessageId).ok_or_else(|| "write a message as `loopwright sessions show` does, such as m7".into())
+    number
+        .map(MessageId)
+        .ok_or_else(|| "write a message as `loopwright sessions show` does, such as m7".into())
 }
 
 /// How a session is written out.

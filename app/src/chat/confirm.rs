@@ -1,6 +1,7 @@
 //! Calls that wait: each is put to the user, and the answer handed in.
 
-use loopwright::{Decision, ExternalAction, InputError};
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{Decision, ExternalAction};
 use serde_json::Value;
 
 use super::{Chat, Done, Stand};
@@ -41,8 +42,12 @@ impl Chat {
     pub(super) async fn answer(&mut self, action: ExternalAction, word: &str, rest: &str) -> Done {
         match (word.to_lowercase().as_str(), rest) {
             ("y" | "yes", "") => self.decide(action, Decision::Approve).await,
-            ("n" | "no", "") => self.decide(action, Decision::Deny("the user said no".into())).await,
-            ("n" | "no" | "n," | "no,", why) => self.decide(action, Decision::Deny(why.to_owned())).await,
+            ("n" | "no", "") => {
+                self.decide(action, Decision::Deny("the user said no".into())).await
+            }
+            ("n" | "no" | "n," | "no,", why) => {
+                self.decide(action, Decision::Deny(why.to_owned())).await
+            }
             ("a" | "always", "") => {
                 self.allowed.add(&action.name);
                 self.decide(action, Decision::Approve).await
@@ -75,7 +80,8 @@ impl Chat {
 
     /// Hands the decision in. A run goes on from it; one that is refused is asked for again.
     pub(super) async fn decide(&mut self, action: ExternalAction, decision: Decision) -> Done {
-        let handed_in = self.handle.decide(action.call.clone(), action.digest.clone(), decision).await;
+        let handed_in =
+            self.handle.resolve(action.call.clone(), action.digest.clone(), decision).await;
         match handed_in {
             Ok(_) => self.stand = Stand::Working,
             Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {

@@ -1,4 +1,5 @@
-//! One `loopwright.toml`: its settings with their lines, or the sentence that says what is wrong with it.
+//! One `loopwright.toml`: its settings with their lines, or the sentence that says what is wrong
+//! with it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,19 +60,27 @@ impl File<'_> {
             if let (Some(risk), Whose::Project { own }) = (key.risk, self.whose) {
                 return Err(self.wrong(at, &not_here(key, risk, own)));
             }
-            if ["readable", "writable", "unconfined"].contains(&key.name) && both(layer, key, value.get_ref()) {
+            if ["readable", "writable", "unconfined"].contains(&key.name)
+                && both(layer, key, value.get_ref())
+            {
                 let why = "commands that are `unconfined` can read and write all that you can: leave that out, or \
                            `readable` and `writable`.";
                 return Err(self.wrong(at, why));
             }
             let kind = value.get_ref().type_str();
             let read = Value::deserialize(ValueDeserializer::from(value)).ok();
-            let Some(value) = read.and_then(|value| key.kind.read(&value, self.path.parent())) else {
+            let Some(value) = read.and_then(|value| key.kind.read(&value, self.path.parent()))
+            else {
                 let allowed = key.kind.allowed();
-                let why = format!("`{name}` must be {allowed}. This {kind} is not. Correct it, or leave it out.");
+                let why = format!(
+                    "`{name}` must be {allowed}. This {kind} is not. Correct it, or leave it out."
+                );
                 return Err(self.wrong(at, &why));
             };
-            if key.name == "guard" && value == Value::Bool(false) && matches!(self.whose, Whose::Project { .. }) {
+            if key.name == "guard"
+                && value == Value::Bool(false)
+                && matches!(self.whose, Whose::Project { .. })
+            {
                 let why = "a project's file may switch `guard` on and not off, since whoever wrote the project is not you. \
                            Leave it out; `--guard=false` switches it off.";
                 return Err(self.wrong(at, why));
@@ -93,7 +102,10 @@ impl File<'_> {
 /// Whether commands would be unconfined and confined with exceptions, as flags cannot say either.
 fn both(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
     match key.name {
-        "unconfined" => value.as_bool() == Some(true) && ["readable", "writable"].iter().any(|key| layer.has(key)),
+        "unconfined" => {
+            value.as_bool() == Some(true)
+                && ["readable", "writable"].iter().any(|key| layer.has(key))
+        }
         _ => layer.value("unconfined") == Some(true),
     }
 }
@@ -117,8 +129,10 @@ fn unknown(name: &str) -> String {
 
 /// What is said of a setting that a project's file may not have.
 fn not_here(key: &Key, risk: &str, own: Option<&Path>) -> String {
-    let file =
-        own.map_or_else(|| "your own loopwright.toml".into(), |own| format!("your own file, {},", own.display()));
+    let file = own.map_or_else(
+        || "your own loopwright.toml".into(),
+        |own| format!("your own file, {},", own.display()),
+    );
     format!(
         "a project's file may not set `{}`, since it decides {risk}, and whoever wrote the project is not you. If you want \
          it, put it into {file} or give {}; `--no-config` starts without these files.",
@@ -147,11 +161,20 @@ mod tests {
                 "\n\nmax_turns = \"3\"",
                 ":3: `max_turns` must be a whole number from 1 to 4294967295. This string is not.",
             ),
-            ("thinking = \"hard\"", ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh."),
+            (
+                "thinking = \"hard\"",
+                ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh.",
+            ),
             ("[serve]\naddr = \"here\"", ":2: `serve.addr` must be an address and a port"),
-            ("[serve]\nadr = \"here\"", ":2: there is no setting `serve.adr`; did you mean `serve.addr`?"),
+            (
+                "[serve]\nadr = \"here\"",
+                ":2: there is no setting `serve.adr`; did you mean `serve.addr`?",
+            ),
             ("serve = 1", ":1: `serve` must be a table: write [serve]"),
-            ("unconfined = true\nreadable = [\"/a\"]", ":2: commands that are `unconfined` can read"),
+            (
+                "unconfined = true\nreadable = [\"/a\"]",
+                ":2: commands that are `unconfined` can read",
+            ),
             ("writable = \"/a\"\nunconfined = true", ":2: commands that are `unconfined` can read"),
             ("[agents]\nx = 1", ":1: there is no setting `agents`"),
             (
@@ -162,40 +185,65 @@ mod tests {
             ("max_turns = 1979-05-27", ":1: `max_turns` must be a whole number"),
         ] {
             let why = told(text, Whose::User);
-            assert!(why.contains(says) && !why.contains('\n') && !why.contains("sk-x"), "{text:?}: {why}");
+            assert!(
+                why.contains(says) && !why.contains('\n') && !why.contains("sk-x"),
+                "{text:?}: {why}"
+            );
         }
     }
 
     #[test]
     fn the_readmes_example_is_one() {
         let readme = include_str!("../../../README.md");
-        let block = readme.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
-        let layer = read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Whose::User).unwrap();
+        let block =
+            readme.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
+        let layer =
+            read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Whose::User)
+                .unwrap();
         assert!(layer.has("approve") && layer.has("serve.max_runs"));
-        read("unconfined = false\nreadable = [\"/a\"]", Path::new("/p/loopwright.toml"), Whose::User).unwrap();
+        read(
+            "unconfined = false\nreadable = [\"/a\"]",
+            Path::new("/p/loopwright.toml"),
+            Whose::User,
+        )
+        .unwrap();
     }
 
-    /// C114: a project's `loopwright.toml` can give away neither rights nor keys: each such setting is an error that names
-    /// file and line and the place where the user may put it.
+    /// C114: a project's `loopwright.toml` can give away neither rights nor keys: each such setting
+    /// is an error that names file and line and the place where the user may put it.
     #[test]
     fn a_project_gives_nothing_away() {
-        let may: Vec<&str> = KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
-        let known = ["system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
+        let may: Vec<&str> =
+            KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
+        let known =
+            ["system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
         assert_eq!(may, known, "whoever lets projects set more thinks about it here");
         let own = Path::new("/home/me/.config/loopwright/loopwright.toml");
         for key in KEYS.iter().filter(|key| key.risk.is_some()) {
             let text = format!("max_turns = 3\n{} = true", key.name);
             let why = told(&text, Whose::Project { own: Some(own) });
             let says = format!("/p/loopwright.toml:2: a project's file may not set `{}`", key.name);
-            assert!(why.starts_with(&says) && why.contains("/home/me/.config") && why.contains(&key.flag()), "{why}");
+            assert!(
+                why.starts_with(&says)
+                    && why.contains("/home/me/.config")
+                    && why.contains(&key.flag()),
+                "{why}"
+            );
         }
         for key in KEYS.iter().filter(|key| key.risk.is_none()) {
             let why = told(&format!("{} = []", key.name), Whose::Project { own: None });
             assert!(why.contains("must be"), "{why}");
         }
         let why = told("guard = false", Whose::Project { own: None });
-        assert!(why.starts_with("/p/loopwright.toml:1: a project's file may switch `guard` on and not off"), "{why}");
-        for (text, whose) in [("guard = true", Whose::Project { own: None }), ("guard = false", Whose::User)] {
+        assert!(
+            why.starts_with(
+                "/p/loopwright.toml:1: a project's file may switch `guard` on and not off"
+            ),
+            "{why}"
+        );
+        for (text, whose) in
+            [("guard = true", Whose::Project { own: None }), ("guard = false", Whose::User)]
+        {
             assert!(read(text, Path::new("/p/loopwright.toml"), whose).unwrap().has("guard"));
         }
         assert!(told("headers = {}", Whose::Project { own: None }).contains("there is no setting"));

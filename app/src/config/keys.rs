@@ -1,4 +1,5 @@
-//! The settings that a `loopwright.toml` or the environment may hold: their names, what they may be, and who may set them.
+//! The settings that a `loopwright.toml` or the environment may hold: their names, what they may
+//! be, and who may set them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,10 @@ impl Kind {
             Kind::Switch => "true or false".into(),
             Kind::Count => format!("a whole number from 1 to {}", u32::MAX),
             Kind::Word(words) => format!("one of: {}", words().join(", ")),
-            Kind::Approvals => "a list of tools' names, such as [\"edit_file\"], or \"read-only\", or \"all\"".into(),
+            Kind::Approvals => {
+                "a list of tools' names, such as [\"edit_file\"], or \"read-only\", or \"all\""
+                    .into()
+            }
             Kind::Path => "a path in quotes".into(),
             Kind::Paths => "a list of paths, such as [\"/opt/tool\"]".into(),
             Kind::Names => "a list of names, such as [\"my.host\"]".into(),
@@ -98,8 +102,8 @@ impl Kind {
         }
     }
 
-    /// The value in the form that options have it; `None` if it is not what it may be. Paths of a file begin at its
-    /// directory, and `~/` at the user's.
+    /// The value in the form that options have it; `None` if it is not what it may be. Paths of a
+    /// file begin at its directory, and `~/` at the user's.
     pub(crate) fn read(self, value: &Value, directory: Option<&Path>) -> Option<Value> {
         let path = |text: &str| json!(absolute(text, directory));
         let text = value.as_str().filter(|text| !text.trim().is_empty());
@@ -107,7 +111,9 @@ impl Kind {
             Kind::Text => json!(text?),
             Kind::Switch => json!(value.as_bool()?),
             Kind::Count => json!(u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)?),
-            Kind::Word(words) => json!(words().into_iter().find(|word| Some(word.as_str()) == text)?),
+            Kind::Word(words) => {
+                json!(words().into_iter().find(|word| Some(word.as_str()) == text)?)
+            }
             Kind::Path => path(text?),
             Kind::Address => json!(text?.parse::<SocketAddr>().ok()?),
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
@@ -116,7 +122,8 @@ impl Kind {
         })
     }
 
-    /// The value of an environment variable. Lists of paths are written as PATH is, other lists with commas.
+    /// The value of an environment variable. Lists of paths are written as PATH is, other lists
+    /// with commas.
     pub(crate) fn of_variable(self, text: &str) -> Value {
         match self {
             Kind::Switch => match text {
@@ -126,7 +133,9 @@ impl Kind {
             },
             Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
-            Kind::Approvals | Kind::Names => json!(text.split(',').map(str::trim).collect::<Vec<_>>()),
+            Kind::Approvals | Kind::Names => {
+                json!(text.split(',').map(str::trim).collect::<Vec<_>>())
+            }
             _ => json!(text),
         }
     }
@@ -170,7 +179,9 @@ mod tests {
             let command = if key.name.starts_with("serve.") { "serve" } else { "run" };
             let command = cli.find_subcommand(command).unwrap();
             assert!(
-                command.get_arguments().any(|arg| arg.get_long().map(|long| format!("--{long}")) == Some(key.flag())),
+                command
+                    .get_arguments()
+                    .any(|arg| arg.get_long().map(|long| format!("--{long}")) == Some(key.flag())),
                 "{}",
                 key.name
             );

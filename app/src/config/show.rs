@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use loopwright::{Limits, ThinkingLevel};
+use loopwright_core::agent::Limits;
+use loopwright_core::model::ThinkingLevel;
 use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 
@@ -36,14 +37,22 @@ pub(crate) async fn config(args: &ConfigArgs) -> Result<u8, StartError> {
     // Some settings go without others: an address without another model, for one.
     let force = Layer::of(&config.under(given)?, |key| Source::Flag(key.flag()))?;
     let rows: Vec<Row> = KEYS.iter().map(|key| row(key.name, &layers, &force)).collect();
-    let shown = if args.json { rows.iter().try_for_each(|row| print::json_line(&row.json())) } else { table(&rows) };
+    let shown = if args.json {
+        rows.iter().try_for_each(|row| print::json_line(&row.json()))
+    } else {
+        table(&rows)
+    };
     let code = print::printed(shown)?;
     if !args.json {
-        let there = |path: &Path| format!("{}{}", path.display(), if path.exists() { "" } else { " (not there)" });
+        let there = |path: &Path| {
+            format!("{}{}", path.display(), if path.exists() { "" } else { " (not there)" })
+        };
         match &config.file {
-            Some(file) => {
-                print::tell(&format!("Your file: {}. The project's: {}.", there(file), there(&root.join(FILE))))
-            }
+            Some(file) => print::tell(&format!(
+                "Your file: {}. The project's: {}.",
+                there(file),
+                there(&root.join(FILE))
+            )),
             None => print::tell("No file is read."),
         }
     }
@@ -75,7 +84,8 @@ fn row(name: &'static str, layers: &[&Layer], force: &Layer) -> Row {
     Row { name, value, source }
 }
 
-/// What is in force where nothing is set; null where that depends on more than settings, or is nothing.
+/// What is in force where nothing is set; null where that depends on more than settings, or is
+/// nothing.
 fn built_in(name: &str) -> Value {
     match name {
         "no_agents_md" | "guard" | "network" | "unconfined" => json!(false),
@@ -99,10 +109,15 @@ impl Row {
         match &self.source {
             None => {}
             Some(Source::Flag(flag)) => (row["source"], row["flag"]) = (json!("flag"), json!(flag)),
-            Some(Source::Session(name)) => (row["source"], row["session"]) = (json!("session"), json!(name)),
-            Some(Source::Variable(name)) => (row["source"], row["variable"]) = (json!("environment"), json!(name)),
+            Some(Source::Session(name)) => {
+                (row["source"], row["session"]) = (json!("session"), json!(name))
+            }
+            Some(Source::Variable(name)) => {
+                (row["source"], row["variable"]) = (json!("environment"), json!(name))
+            }
             Some(Source::File { path, line }) => {
-                (row["source"], row["path"], row["line"]) = (json!("file"), json!(path), json!(line));
+                (row["source"], row["path"], row["line"]) =
+                    (json!("file"), json!(path), json!(line));
             }
         }
         row
@@ -132,6 +147,7 @@ fn table(rows: &[Row]) -> io::Result<()> {
     let widths = |cell: fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or_default();
     let names = widths(|row| row.name.len());
     let values = widths(|row| row.value().chars().count()).min(60);
-    rows.iter()
-        .try_for_each(|row| print::text(&format!("{:<names$}  {:<values$}  {}", row.name, row.value(), row.source())))
+    rows.iter().try_for_each(|row| {
+        print::text(&format!("{:<names$}  {:<values$}  {}", row.name, row.value(), row.source()))
+    })
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
-use loopwright::{AgentEvent, Message, ResultStatus, RunOutcome, Update};
+use loopwright_core::event::{RunOutcome, Update};
+use loopwright_core::message::ResultStatus;
+use loopwright_core::{AgentEvent, Message};
 
 use super::{Style, Volume, harmless, json, line, say, short, tell_failure, whisper};
 use crate::telling;
@@ -13,7 +15,8 @@ pub(crate) struct Printer {
     /// Standard output is a terminal, where control characters could do harm.
     terminal: bool,
     volume: Volume,
-    /// Text goes to standard output as it comes. Otherwise whoever asked prints the answer when there is one.
+    /// Text goes to standard output as it comes. Otherwise whoever asked prints the answer when
+    /// there is one.
     streams: bool,
     /// What the model thinks is shown.
     thinks: bool,
@@ -27,7 +30,7 @@ pub(crate) struct Printer {
 enum Cursor {
     Nothing,
     Text,
-    Aside,
+    Detached,
 }
 
 impl Printer {
@@ -51,9 +54,13 @@ impl Printer {
     pub(crate) fn show(&mut self, event: &AgentEvent) -> io::Result<()> {
         match event {
             AgentEvent::MessageStart { .. } => self.shown = false,
-            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => self.text(delta)?,
-            AgentEvent::MessageUpdate { update: Update::Thinking { delta, .. }, .. } if self.thinks => {
-                self.aside(delta)?;
+            AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => {
+                self.text(delta)?
+            }
+            AgentEvent::MessageUpdate { update: Update::Thinking { delta, .. }, .. }
+                if self.thinks =>
+            {
+                self.detached(delta)?;
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } if self.shown => {
                 self.shown = false;
@@ -66,13 +73,17 @@ impl Printer {
                 let arguments = if verbose { Cow::from(&arguments) } else { short(&arguments) };
                 self.tell(&format!("→ {name} {arguments}"))?;
             }
-            AgentEvent::ToolExecutionEnd { name, status, result, .. } if self.volume == Volume::Verbose => {
+            AgentEvent::ToolExecutionEnd { name, status, result, .. }
+                if self.volume == Volume::Verbose =>
+            {
                 self.tell(&whole_result(name, *status, result))?;
             }
             AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
                 self.tell(&result_line(name, *status, result))?;
             }
-            AgentEvent::Compaction(done) => self.tell(&format!("({})", telling::compaction(done)))?,
+            AgentEvent::Compaction(done) => {
+                self.tell(&format!("({})", telling::compaction(done)))?
+            }
             AgentEvent::AgentEnd(outcome) => {
                 self.end_line()?;
                 tell_failure(outcome, self.volume);
@@ -99,7 +110,7 @@ impl Printer {
         match std::mem::replace(&mut self.cursor, Cursor::Nothing) {
             Cursor::Nothing => {}
             Cursor::Text => say("\n")?,
-            Cursor::Aside => whisper("\n", Style::Plain),
+            Cursor::Detached => whisper("\n", Style::Plain),
         }
         Ok(())
     }
@@ -107,13 +118,13 @@ impl Printer {
     fn text(&mut self, delta: &str) -> io::Result<()> {
         match (self.streams, self.volume) {
             (true, _) => {}
-            (false, Volume::Verbose) => return self.aside(delta),
+            (false, Volume::Verbose) => return self.detached(delta),
             (false, _) => return Ok(()),
         }
         if delta.is_empty() {
             return Ok(());
         }
-        if self.cursor == Cursor::Aside {
+        if self.cursor == Cursor::Detached {
             self.end_line()?;
         }
         self.shown = true;
@@ -122,7 +133,7 @@ impl Printer {
     }
 
     /// Text that is not the answer.
-    fn aside(&mut self, delta: &str) -> io::Result<()> {
+    fn detached(&mut self, delta: &str) -> io::Result<()> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -130,7 +141,7 @@ impl Printer {
             self.end_line()?;
         }
         self.shown = true;
-        self.cursor = if delta.ends_with('\n') { Cursor::Nothing } else { Cursor::Aside };
+        self.cursor = if delta.ends_with('\n') { Cursor::Nothing } else { Cursor::Detached };
         whisper(&harmless(delta), Style::Dim);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Does what the state wants done. One task does it in order, so that what is said is heard in the order in which it
-//! was said; what takes long has a task of its own.
+//! Does what the state wants done. One task does it in order, so that what is said is heard in the
+//! order in which it was said; what takes long has a task of its own.
 
 mod editor;
 mod files;
@@ -9,7 +9,9 @@ mod preview;
 
 use std::sync::Arc;
 
-use loopwright::{AgentHandle, EventStream, InputError, InputEvent};
+use loopwright_core::agent::InputError;
+use loopwright_core::event::InputEvent;
+use loopwright_core::{AgentHandle, EventStream};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::editor::{Editor, editor};
@@ -29,7 +31,8 @@ enum Job {
     Do(Effect),
     /// The reader of the events was too slow: it is to have them from here on.
     Join,
-    /// Leave: nothing goes on any more, and what was never used is not kept. Tells the session's name, if it is kept.
+    /// Leave: nothing goes on any more, and what was never used is not kept. Tells the session's
+    /// name, if it is kept.
     Leave(oneshot::Sender<Option<Arc<str>>>),
 }
 
@@ -99,8 +102,13 @@ impl Host {
             Effect::Preview(action) => self.preview(*action),
             Effect::Allow(name) => self.allow(&name),
             said => {
-                let Some(handle) = self.handle() else { return self.tell_closed() };
-                if matches!(said, Effect::Prompt(_) | Effect::Steer(_) | Effect::FollowUp(_) | Effect::Continue) {
+                let Some(handle) = self.handle() else {
+                    return self.tell_closed();
+                };
+                if matches!(
+                    said,
+                    Effect::Prompt(_) | Effect::Steer(_) | Effect::FollowUp(_) | Effect::Continue
+                ) {
                     self.spoken();
                 }
                 if let Some(told) = say(handle, said, self.news()).await {
@@ -112,24 +120,37 @@ impl Host {
 }
 
 /// Says it to the session. What comes back is told.
-pub(crate) async fn say(handle: AgentHandle, effect: Effect, news: mpsc::UnboundedSender<News>) -> Option<Told> {
-    let undelivered =
-        |text: String, ends: bool| move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends };
+pub(crate) async fn say(
+    handle: AgentHandle,
+    effect: Effect,
+    news: mpsc::UnboundedSender<News>,
+) -> Option<Told> {
+    let undelivered = |text: String, ends: bool| {
+        move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends }
+    };
     match effect {
         Effect::Prompt(text) => {
             let sent = handle.send(InputEvent::UserRequest(text.as_str().into())).await;
             sent.err().map(undelivered(text, true))
         }
-        Effect::Steer(text) => handle.steer(text.as_str()).await.err().map(undelivered(text, false)),
-        Effect::FollowUp(text) => handle.follow_up(text.as_str()).await.err().map(undelivered(text, false)),
-        Effect::Continue => handle.send(InputEvent::Continue(None)).await.err().map(undelivered(String::new(), true)),
+        Effect::Steer(text) => {
+            handle.steer(text.as_str()).await.err().map(undelivered(text, false))
+        }
+        Effect::FollowUp(text) => {
+            handle.follow_up(text.as_str()).await.err().map(undelivered(text, false))
+        }
+        Effect::Continue => handle
+            .send(InputEvent::Continue(None))
+            .await
+            .err()
+            .map(undelivered(String::new(), true)),
         Effect::TakeBack => match handle.clear_queues().await {
             Ok(texts) => Some(Told::TakenBack(texts)),
             Err(why) => Some(undelivered(String::new(), false)(why)),
         },
         Effect::Abort => handle.abort().await.err().map(undelivered(String::new(), false)),
         Effect::Decide { call, digest, decision } => {
-            let why = handle.decide(call.clone(), digest, decision).await.err()?.to_string();
+            let why = handle.resolve(call.clone(), digest, decision).await.err()?.to_string();
             Some(Told::Refused { call, why })
         }
         Effect::Compact(instructions) => {

@@ -1,7 +1,8 @@
-//! What is said, thought and done, as styled lines of a given width: pure functions, which know no terminal.
+//! What is said, thought and done, as styled lines of a given width: pure functions, which know no
+//! terminal.
 //!
-//! Whatever the text, no line is wider than asked for, and none has a control character or a mark in it that turns
-//! the order of letters round.
+//! Whatever the text, no line is wider than asked for, and none has a control character or a mark
+//! in it that turns the order of letters round.
 
 mod code;
 mod diff;

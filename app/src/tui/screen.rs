@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{
-    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
-    PushKeyboardEnhancementFlags,
+    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
@@ -40,7 +40,8 @@ struct Taken {
 }
 
 impl Screen {
-    /// Takes the terminal over. From here on a panic of this thread gives it back before it is told of.
+    /// Takes the terminal over. From here on a panic of this thread gives it back before it is told
+    /// of.
     pub(crate) fn take(complaints: Complaints) -> io::Result<Self> {
         let taken = Taken::new(complaints);
         taken.take(&mut io::stdout())?;
@@ -85,7 +86,8 @@ impl Screen {
 
     /// Draws everything anew the next time.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader take the answer.
+        // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader
+        // take the answer.
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(self.out.clone()))?;
         self.out.0.take();
@@ -134,7 +136,10 @@ impl Taken {
     fn enter(&self, out: &mut impl Write) -> io::Result<()> {
         execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
         if enhances() {
-            execute!(out, PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES))?;
+            execute!(
+                out,
+                PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES)
+            )?;
         }
         // A wheel would otherwise come as arrow keys, which mean something else here.
         write!(out, "\x1b[?1007l")?;
@@ -143,7 +148,8 @@ impl Taken {
         Ok(())
     }
 
-    /// Gives the terminal back, if it is ours. If it cannot be written to, there is nobody to see it.
+    /// Gives the terminal back, if it is ours. If it cannot be written to, there is nobody to see
+    /// it.
     fn give_back(&self) {
         if !self.is.swap(false, Ordering::SeqCst) {
             return;
@@ -153,7 +159,13 @@ impl Taken {
             let _ = execute!(out, PopKeyboardEnhancementFlags);
         }
         let _ = write!(out, "\x1b[?1007h");
-        let _ = execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
+        let _ = execute!(
+            out,
+            EndSynchronizedUpdate,
+            DisableBracketedPaste,
+            LeaveAlternateScreen,
+            cursor::Show
+        );
         self.cook();
         self.complaints.release();
     }
@@ -163,18 +175,23 @@ impl Taken {
         let _ = disable_raw_mode();
         #[cfg(unix)]
         if let Some(before) = &*self.before {
-            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, before);
+            let _ = rustix::termios::tcsetattr(
+                io::stdin(),
+                rustix::termios::OptionalActions::Now,
+                before,
+            );
         }
     }
 }
 
-/// Whether the terminal may be asked to tell more keys apart. Most ignore it where they cannot; the console of Linux
-/// takes it for something else.
+/// Whether the terminal may be asked to tell more keys apart. Most ignore it where they cannot; the
+/// console of Linux takes it for something else.
 fn enhances() -> bool {
     cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term != "linux")
 }
 
-/// What a frame is made of, until it is whole: the terminal flushes several times while it draws one.
+/// What a frame is made of, until it is whole: the terminal flushes several times while it draws
+/// one.
 #[derive(Clone, Default)]
 struct Out(Rc<RefCell<Vec<u8>>>);
 
@@ -197,6 +214,7 @@ impl Write for Out {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -226,6 +244,7 @@ mod tests {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
+
         fn flush(&mut self) -> io::Result<()> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -244,14 +263,21 @@ mod tests {
     #[test]
     fn a_terminal_that_cannot_be_taken_is_left_as_it_was() {
         let this = std::env::current_exe().unwrap();
-        let run = format!("{} --exact tui::screen::tests::cannot_be_taken --ignored --nocapture", this.display());
-        let done = Command::new("script").args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        let run = format!(
+            "{} --exact tui::screen::tests::cannot_be_taken --ignored --nocapture",
+            this.display()
+        );
+        let done = Command::new("script")
+            .args(["-qec", &run, "/dev/null"])
+            .env("TERM", "xterm")
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&done.stdout);
         assert!(text.contains("cooked: true"), "{text:?}");
     }
 
-    /// C135: a panic gives the terminal back before it is told of. What others write to standard error meanwhile is not
-    /// written across the screen.
+    /// C135: a panic gives the terminal back before it is told of. What others write to standard
+    /// error meanwhile is not written across the screen.
     #[test]
     fn a_panic_gives_the_terminal_back_first() {
         let this = std::env::current_exe().unwrap();
@@ -262,8 +288,17 @@ mod tests {
         let mut script = Command::new("script");
         let done = script.args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").output().unwrap();
         let text = String::from_utf8_lossy(&done.stdout);
-        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {text:?}"));
-        let order = ["\x1b[?1049h", "drawn", "\x1b[?2004l", "\x1b[?1049l", "\x1b[?25h", "the view has failed"].map(at);
+        let at =
+            |what: &str| text.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {text:?}"));
+        let order = [
+            "\x1b[?1049h",
+            "drawn",
+            "\x1b[?2004l",
+            "\x1b[?1049l",
+            "\x1b[?25h",
+            "the view has failed",
+        ]
+        .map(at);
         assert!(order.is_sorted(), "{text:?}");
         assert!(!text.contains("complained of"), "{text:?}");
         assert_eq!(text.matches("\x1b[?1049l").count(), 1, "once is enough: {text:?}");

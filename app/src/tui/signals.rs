@@ -48,7 +48,8 @@ impl Signals {
         }
     }
 
-    /// Stops the process, with all of its pipeline, as Ctrl-Z does elsewhere. Resolves when it goes on.
+    /// Stops the process, with all of its pipeline, as Ctrl-Z does elsewhere. Resolves when it goes
+    /// on.
     pub(crate) async fn suspend(&mut self) {
         if rustix::process::kill_current_process_group(rustix::process::Signal::TSTP).is_ok() {
             // Without a shell that could let it go on, it is not stopped.
@@ -67,11 +68,13 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         tokio::signal::windows::ctrl_c().map(Signals)
     }
+
     /// The next one.
     pub(crate) async fn next(&mut self) -> Heard {
         self.0.recv().await;
         Heard::Interrupt
     }
+
     /// Nothing can be stopped here.
     pub(crate) async fn suspend(&mut self) {}
 }

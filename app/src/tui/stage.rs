@@ -1,5 +1,6 @@
-//! A stage for tests: a real session with a scripted model, its events folded into the state, and the view of it on a
-//! screen that is only text; or one whose events were recorded. Time goes on when the test says so.
+//! A stage for tests: a real session with a scripted model, its events folded into the state, and
+//! the view of it on a screen that is only text; or one whose events were recorded. Time goes on
+//! when the test says so.
 
 mod dialogs;
 mod perf;
@@ -12,8 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use loopwright::testing::{Rig, Script};
-use loopwright::{AgentBuilder, AgentEvent, Envelope, ModelInfo, Usage};
+use loopwright_core::event::Envelope;
+use loopwright_core::message::Usage;
+use loopwright_core::model::ModelInfo;
+use loopwright_core::testing::{Harness, Script};
+use loopwright_core::{AgentBuilder, AgentEvent};
 use loopwright_patterns::PiPattern;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -37,7 +41,7 @@ const BEGIN: u64 = 1_700_000_000_000;
 
 /// What is under test.
 pub(super) struct Stage {
-    pub(super) rig: Rig,
+    pub(super) harness: Harness,
     pub(super) state: State,
     pub(super) view: View,
     size: (u16, u16),
@@ -52,25 +56,25 @@ impl Stage {
         replies: impl IntoIterator<Item = Script>,
         options: impl FnOnce(AgentBuilder) -> AgentBuilder,
     ) -> Self {
-        let rig = Rig::new(PiPattern, replies, options).await;
-        let mut stage = Stage::before(size, rig);
+        let harness = Harness::new(PiPattern, replies, options).await;
+        let mut stage = Stage::before(size, harness);
         stage.open(ModelInfo::new("test/scripted").with_context_window(200_000)).await;
         stage
     }
 
     /// Before the session is open.
-    pub(super) fn before(size: (u16, u16), rig: Rig) -> Self {
+    pub(super) fn before(size: (u16, u16), harness: Harness) -> Self {
         paint::load(); // program text looks the same in each run
         let mut state = State::new(BEGIN);
         state.resize(size.0, size.1);
         state.status.root = "/home/ada/engine".into();
-        Stage { rig, state, view: View::new(Theme::ansi()), size, wanted: Vec::new() }
+        Stage { harness, state, view: View::new(Theme::ansi()), size, wanted: Vec::new() }
     }
 
     /// The session is open, with this model.
     pub(super) async fn open(&mut self, model: ModelInfo) {
         let opened = Opened {
-            state: self.rig.handle.state().await.unwrap(),
+            state: self.harness.handle.state().await.unwrap(),
             model,
             kept: true,
             root: "/home/ada/engine".into(),
@@ -94,20 +98,25 @@ impl Stage {
             self.press(KeyCode::Char(letter)).await;
         }
     }
+
     /// Types this, and Enter.
     pub(super) async fn enter(&mut self, text: &str) {
         self.types(text).await;
         self.press(KeyCode::Enter).await;
     }
+
     pub(super) async fn press(&mut self, key: KeyCode) {
         self.press_with(KeyModifiers::NONE, key).await;
     }
+
     pub(super) async fn control(&mut self, key: char) {
         self.press_with(KeyModifiers::CONTROL, KeyCode::Char(key)).await;
     }
+
     pub(super) async fn alt(&mut self, key: KeyCode) {
         self.press_with(KeyModifiers::ALT, key).await;
     }
+
     async fn press_with(&mut self, modifiers: KeyModifiers, key: KeyCode) {
         let effects = self.state.key(KeyEvent::new(key, modifiers));
         self.perform(effects).await;
@@ -129,7 +138,9 @@ impl Stage {
                 | Effect::Abort
                 | Effect::Continue
                 | Effect::Compact(_)
-                | Effect::Decide { .. } => say(self.rig.handle.clone(), effect, news.clone()).await,
+                | Effect::Decide { .. } => {
+                    say(self.harness.handle.clone(), effect, news.clone()).await
+                }
                 other => {
                     self.wanted.push(other);
                     None
@@ -155,13 +166,14 @@ impl Stage {
     /// Takes in events up to the first for which this holds.
     pub(super) async fn until(&mut self, stop: impl Fn(&AgentEvent) -> bool) {
         loop {
-            let event = self.rig.events.next().await.expect("the event comes");
+            let event = self.harness.events.next().await.expect("the event comes");
             self.take(&event).await;
             if stop(&event.event) {
                 return;
             }
         }
     }
+
     /// Takes in events up to the end of the run.
     pub(super) async fn run_end(&mut self) {
         self.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await;
@@ -227,7 +239,10 @@ fn letters(cells: &[Cell]) -> String {
 }
 
 fn name(style: Style) -> String {
-    let colour = style.fg.filter(|colour| *colour != Color::Reset).map(|colour| format!("{colour:?}").to_lowercase());
+    let colour = style
+        .fg
+        .filter(|colour| *colour != Color::Reset)
+        .map(|colour| format!("{colour:?}").to_lowercase());
     let modifiers = [
         (Modifier::BOLD, "bold"),
         (Modifier::DIM, "dim"),
@@ -236,6 +251,9 @@ fn name(style: Style) -> String {
         (Modifier::REVERSED, "reversed"),
         (Modifier::CROSSED_OUT, "struck"),
     ];
-    let words = modifiers.into_iter().filter(|(one, _)| style.add_modifier.contains(*one)).map(|(_, word)| word.into());
+    let words = modifiers
+        .into_iter()
+        .filter(|(one, _)| style.add_modifier.contains(*one))
+        .map(|(_, word)| word.into());
     colour.into_iter().chain(words).collect::<Vec<String>>().join(" ")
 }

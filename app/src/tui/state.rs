@@ -1,4 +1,5 @@
-//! What the terminal shows, as a pure fold of events, keys and what came of effects. No I/O, no clock, no handle.
+//! What the terminal shows, as a pure fold of events, keys and what came of effects. No I/O, no
+//! clock, no handle.
 
 mod commands;
 mod dialog;
@@ -14,7 +15,9 @@ mod transcript;
 
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, Body, EndKind, Envelope, Message, Role, RunCause, RunOutcome, Update};
+use loopwright_core::event::{Envelope, Role, RunCause, RunOutcome, RunStatus, Update};
+use loopwright_core::message::MessageKind;
+use loopwright_core::{AgentEvent, Message};
 
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Scroll, Source, Told, Tone};
@@ -26,7 +29,8 @@ pub(crate) use self::transcript::Transcript;
 use crate::telling::{self, Failure, sentence};
 
 /// What can be done where no conversation is open.
-const CLOSED: &str = "No conversation is open: /model chooses a model, /sessions a conversation, /new begins one.";
+const CLOSED: &str =
+    "No conversation is open: /model chooses a model, /sessions a conversation, /new begins one.";
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -51,7 +55,7 @@ pub(crate) struct State {
     pub(crate) size: (u16, u16),
     known: Known,
     /// How the last run ended.
-    last_end: Option<EndKind>,
+    last_end: Option<RunStatus>,
     /// Where the transcript ended when the session that is being opened was asked for.
     opening: usize,
     /// The popup was closed for this text.
@@ -89,6 +93,7 @@ impl State {
     pub(crate) fn moves(&self) -> bool {
         self.spins() || self.leaving.is_some() || self.dialog.is_deaf(self.now)
     }
+
     fn spins(&self) -> bool {
         matches!(self.run, Run::Working { .. } | Run::Opening)
     }
@@ -117,11 +122,11 @@ impl State {
                 _ => Doing::Writing,
             }),
             AgentEvent::MessageEnd { message } => match &message.body {
-                Body::User(_) => {
+                MessageKind::User(_) => {
                     self.spoke = true;
                     self.prompt.remember(user_text(message));
                 }
-                Body::Assistant(_) => self.doing(Doing::Asking),
+                MessageKind::Assistant(_) => self.doing(Doing::Asking),
                 _ => {}
             },
             AgentEvent::ToolExecutionStart { name, .. } => self.doing(Doing::Running(name.clone())),
@@ -150,7 +155,11 @@ impl State {
             Run::Working { since, stopping, .. } => (since, stopping),
             _ => (time, false),
         };
-        let doing = if matches!(cause, RunCause::Compact { .. }) { Doing::Compacting } else { Doing::Asking };
+        let doing = if matches!(cause, RunCause::Compact { .. }) {
+            Doing::SummaryCompaction
+        } else {
+            Doing::Asking
+        };
         self.run = Run::Working { since, doing, stopping };
     }
 
@@ -167,12 +176,14 @@ impl State {
             None => {}
             Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, "Interrupted."),
             Some(Failure::Turns) => {
-                let text = "The limit of turns is reached. What was done is kept: /continue goes on.";
+                let text =
+                    "The limit of turns is reached. What was done is kept: /continue goes on.";
                 self.transcript.notice(Tone::Error, text);
             }
             Some(Failure::Limit(why)) => self.transcript.notice(Tone::Error, sentence(&why)),
             Some(Failure::Error(why)) => {
-                self.transcript.notice(Tone::Error, format!("{} /continue tries again.", sentence(&why)));
+                self.transcript
+                    .notice(Tone::Error, format!("{} /continue tries again.", sentence(&why)));
             }
         }
         if !outcome.handed_back.is_empty() {
@@ -184,7 +195,7 @@ impl State {
     /// What was said too late for a run that has ended well begins the next one.
     fn go_on_with_queues(&mut self) -> Vec<Effect> {
         let waits = !self.queues.0.is_empty() || !self.queues.1.is_empty();
-        let ended = self.last_end == Some(EndKind::Done) && matches!(self.run, Run::Rest);
+        let ended = self.last_end == Some(RunStatus::Done) && matches!(self.run, Run::Rest);
         if waits && ended && self.dialog.waiting() == 0 {
             self.work();
             return vec![Effect::Continue];
@@ -253,13 +264,16 @@ impl State {
         if state.is_running {
             self.work();
         }
-        let texts = |queue: &[Arc<Message>]| queue.iter().map(|message| user_text(message)).collect();
+        let texts =
+            |queue: &[Arc<Message>]| queue.iter().map(|message| user_text(message)).collect();
         self.queues = (texts(&state.steering_queue), texts(&state.follow_up_queue));
         if let Some(what) = &state.repaired {
             self.transcript.notice(Tone::Loud, sentence(what));
         }
         if let Some(run) = state.interrupted_run {
-            let text = format!("Run {run} was interrupted: /continue goes on with it, a new request ends it.");
+            let text = format!(
+                "Run {run} was interrupted: /continue goes on with it, a new request ends it."
+            );
             self.transcript.notice(Tone::Loud, text);
         }
         let mut effects = vec![Effect::Scroll(Scroll::Bottom)];
@@ -298,6 +312,12 @@ impl State {
     fn write_back(&mut self, texts: &[String]) {
         let written = self.prompt.take();
         let all: Vec<&str> = texts.iter().map(String::as_str).chain([written.as_str()]).collect();
-        self.prompt.set(all.into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join("\n").as_str());
+        self.prompt.set(
+            all.into_iter()
+                .filter(|text| !text.trim().is_empty())
+                .collect::<Vec<_>>()
+                .join("\n")
+                .as_str(),
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Draws the state: a pure function of it, but for what was laid out before and where one has scrolled to.
+//! Draws the state: a pure function of it, but for what was laid out before and where one has
+//! scrolled to.
 
 mod activity;
 mod dialog;
@@ -67,8 +68,11 @@ impl View {
             frame.buffer_mut().set_line(area.x, area.y, &Line::raw(text), area.width);
             return;
         }
-        let bottom =
-            if state.dialog.is_open() { self.dialog_lines(state, area) } else { self.prompt_height(state, area) };
+        let bottom = if state.dialog.is_open() {
+            self.dialog_lines(state, area)
+        } else {
+            self.prompt_height(state, area)
+        };
         let popup = popup::height(state, area.height.saturating_sub(bottom + 3));
         let activity = activity::lines(state, &self.theme, area.width);
         let room = area.height.saturating_sub(bottom + popup + 1 + 3);
@@ -104,7 +108,8 @@ impl View {
     /// A rule, and below it what is being written.
     fn draw_prompt(&self, state: &State, frame: &mut Frame<'_>, area: Rect) {
         rule(frame, area, self.theme.dim);
-        let place = Rect::new(area.x + 2, area.y + 1, area.width.saturating_sub(4), area.height - 1);
+        let place =
+            Rect::new(area.x + 2, area.y + 1, area.width.saturating_sub(4), area.height - 1);
         let mark = Line::from(Span::styled("›", self.theme.accent));
         frame.buffer_mut().set_line(area.x, place.y, &mark, 1);
         if state.prompt.is_empty() {
@@ -130,7 +135,10 @@ pub(super) fn draw_writing(prompt: &super::state::Prompt, frame: &mut Frame<'_>,
     let row = u16::try_from(cursor.row).unwrap_or(u16::MAX).saturating_sub(top);
     let column = u16::try_from(cursor.col).unwrap_or(u16::MAX);
     let x = place.x.saturating_add(column).min(place.right());
-    frame.set_cursor_position((x, place.y.saturating_add(row).min(place.bottom().saturating_sub(1))));
+    frame.set_cursor_position((
+        x,
+        place.y.saturating_add(row).min(place.bottom().saturating_sub(1)),
+    ));
 }
 
 /// A quiet line from one side to the other.
@@ -145,6 +153,7 @@ impl View {
     pub(super) fn laid_out(&self) -> u64 {
         self.layouts.made
     }
+
     /// How many lines of blocks are kept.
     pub(super) fn lines_kept(&self) -> usize {
         self.layouts.lines_kept()

@@ -102,7 +102,10 @@ fn a_reply_is_read_out_once_when_it_is_whole() {
     assert_eq!(tab.eval("heard"), json!(["One two three"]));
     // What streams is in no region that is read out as it changes.
     assert_eq!(tab.eval("document.querySelector('#log').ariaLive"), "off");
-    assert_eq!(tab.eval("document.querySelector('#spoken').closest('#log, [aria-live=off]')"), json!(null));
+    assert_eq!(
+        tab.eval("document.querySelector('#spoken').closest('#log, [aria-live=off]')"),
+        json!(null)
+    );
 }
 
 /// Text and what stands behind it, by the WCAG's measure; AA asks for 4.5.
@@ -150,7 +153,11 @@ fn all_text_stands_out_from_what_is_behind_it() {
         tab.prefer(scheme);
         for card in [".card .deny", ".card .row button:last-child"] {
             let measured = tab.eval(CONTRAST);
-            println!("{scheme}: {} texts, the weakest has {:.2}", measured[0], measured[1].as_f64().unwrap());
+            println!(
+                "{scheme}: {} texts, the weakest has {:.2}",
+                measured[0],
+                measured[1].as_f64().unwrap()
+            );
             assert_eq!(measured[2], json!([]), "{scheme}");
             assert!(measured[0].as_u64().unwrap() > 50, "{measured}");
             tab.click(card);

@@ -1,8 +1,11 @@
-//! Sessions that were begun elsewhere: a tool that asks for more than yes or no, a conversation of thousands of messages,
-//! one that is made shorter.
+//! Sessions that were begun elsewhere: a tool that asks for more than yes or no, a conversation of
+//! thousands of messages, one that is made shorter.
 
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentBuilder, Decision, Effect, GenericAgent, Item, Need, ToolError, tool_fn};
+use loopwright_core::event::{Decision, Provided};
+use loopwright_core::log::LogEntry;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::{ActionRequest, Effect};
+use loopwright_core::{AgentBuilder, GenericAgent, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 use serde_json::{Map, Value, json};
 
@@ -17,10 +20,12 @@ fn a_tool_that_asks_for_something_is_answered() {
     // The server's own `read_file` goes on with the call.
     let asking = tool_fn("read_file", "Reads.", async |_: Map<String, Value>, _cx| {
         let data = json!({ "question": "Which of both is meant?", "choices": ["the old one", "the new one"] });
-        Err::<String, _>(ToolError::Suspend(Need { kind: "choice".into(), data }))
+        Err::<String, _>(ToolError::Suspend(ActionRequest { kind: "choice".into(), data }))
     });
-    let model = ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);
-    let place = Place::after(&agent(model).tool(asking.effect(Effect::ReadOnly)).build().unwrap(), 1);
+    let model =
+        ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);
+    let place =
+        Place::after(&agent(model).tool(asking.effect(Effect::ReadOnly)).build().unwrap(), 1);
     let tab = place.before();
     tab.until_text(".card h3", "read_file asks: choice");
     tab.until_text("#status", "Waits for you");
@@ -34,7 +39,11 @@ fn a_tool_that_asks_for_something_is_answered() {
     tab.until("document.activeElement.matches('.card .edit')");
     tab.press("Enter", false);
     tab.until("document.activeElement.matches('.card .json')");
-    assert_eq!(tab.eval("document.querySelector('.card .approve').disabled"), true, "nothing is no answer");
+    assert_eq!(
+        tab.eval("document.querySelector('.card .approve').disabled"),
+        true,
+        "nothing is no answer"
+    );
     tab.type_text("the new one");
     tab.until_text(".card .problem", "This is not JSON yet");
     tab.eval("document.activeElement.select()");
@@ -50,8 +59,13 @@ fn a_tool_that_asks_for_something_is_answered() {
     tab.click(".call summary");
     tab.until_text(".call .note", "Answered.");
     tab.until("document.activeElement.matches('#prompt, summary')");
-    let answer = Decision::Answer(json!("the new one"));
-    assert!(place.log().iter().any(|item| matches!(item, Item::Decided { decision, .. } if **decision == answer)));
+    let answer = Decision::Provide(Provided::Input(json!("the new one")));
+    assert!(
+        place
+            .log()
+            .iter()
+            .any(|item| matches!(item, LogEntry::Decided { decision, .. } if **decision == answer))
+    );
     assert_eq!(tab.complaints(), Vec::<String>::new());
 }
 
@@ -63,10 +77,9 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let tab = place.before();
     let shown = "document.querySelector('#log').childElementCount === 2000 && document.querySelector('#status').dataset.state === 'ready'";
     tab.until(shown);
-    let painted =
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
-    // From the start of the navigation until all is shown and something typed is on the screen; the best of three, since
-    // the machine does other things too.
+    let painted = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
+    // From the start of the navigation until all is shown and something typed is on the screen; the
+    // best of three, since the machine does other things too.
     let open = |_| {
         tab.reload();
         tab.until(shown);
@@ -74,7 +87,8 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
         tab.type_text("Hello");
         (tab.eval(painted).as_f64().unwrap(), tab.worked())
     };
-    let (interactive, worked) = [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let (interactive, worked) =
+        [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
     let key = format!(
         "{{ const begun = performance.now(); const field = document.querySelector('#prompt');
            field.value += '!'; field.dispatchEvent(new Event('input')); {painted}.then((end) => end - begun) }}"
@@ -83,7 +97,10 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     println!(
         "2,000 messages: interactive after {interactive:.0} ms, of which the page works {worked:.0}; a key: {key:.0} ms"
     );
-    assert!(interactive < 2000.0, "interactive after {interactive} ms, of which the page works {worked}");
+    assert!(
+        interactive < 2000.0,
+        "interactive after {interactive} ms, of which the page works {worked}"
+    );
     assert!(key < 200.0, "a key is drawn after {key} ms");
     tab.eval("document.querySelector('#prompt').value = ''");
     tab.say("One more.");
@@ -93,7 +110,8 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
 
 #[test]
 fn a_conversation_is_compacted_when_somebody_asks_for_it() {
-    let model = ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
+    let model =
+        ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
     let place = Place::after(&agent(model).build().unwrap(), 6);
     let tab = place.before();
     tab.until_text("#status", "Ready");

@@ -1,7 +1,7 @@
 //! What a person sees when something breaks: the connection, the server, the session's place.
 
-use loopwright::Item;
-use loopwright::testing::{Script, ScriptedModel};
+use loopwright_core::log::LogEntry;
+use loopwright_core::testing::{Script, ScriptedModel};
 
 use crate::begun::agent;
 use crate::place::Place;
@@ -51,7 +51,8 @@ fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
 /// What a retry may mend is retried, and the server's sentence says why it takes so long.
 #[test]
 fn a_session_that_another_process_has_is_waited_for() {
-    let place = Place::after(&agent(ScriptedModel::new([Script::text("Sheep.")])).build().unwrap(), 1);
+    let place =
+        Place::after(&agent(ScriptedModel::new([Script::text("Sheep.")])).build().unwrap(), 1);
     let other = place.hold();
     let tab = place.before();
     tab.until_text("#status", "Reconnecting…");
@@ -111,19 +112,28 @@ fn a_session_that_is_not_there_is_not_asked_for_again() {
     // Who waits would try again at once when the network comes.
     let asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('events')).length";
     tab.eval("dispatchEvent(new Event('online'))");
-    assert_eq!(tab.eval(&format!("fetch('api/sessions').then((one) => one.json()).then(() => {asked})")), 1);
+    assert_eq!(
+        tab.eval(&format!("fetch('api/sessions').then((one) => one.json()).then(() => {asked})")),
+        1
+    );
     tab.until_text("#status", "Not there");
 }
 
 #[test]
 fn a_log_that_became_shorter_is_read_anew() {
-    let model = ScriptedModel::new([Script::text("One sheep."), Script::text("Two sheep."), Script::text("Three.")]);
+    let model = ScriptedModel::new([
+        Script::text("One sheep."),
+        Script::text("Two sheep."),
+        Script::text("Three."),
+    ]);
     let place = Place::after(&agent(model).build().unwrap(), 3);
     let tab = place.before();
     tab.until_text("#log", "Three.");
     place.kill();
     let mut items = place.log();
-    items.truncate(items.iter().position(|item| matches!(item, Item::RunEnded { .. })).unwrap() + 1);
+    items.truncate(
+        items.iter().position(|item| matches!(item, LogEntry::RunEnded { .. })).unwrap() + 1,
+    );
     place.rewrite(items);
     place.start_again();
     tab.until("!document.querySelector('#log').innerText.includes('Two')");

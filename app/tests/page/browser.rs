@@ -1,4 +1,5 @@
-//! A real Chromium, led over its debugging pipe: JSON messages that end with a zero byte, no WebSocket needed.
+//! A real Chromium, led over its debugging pipe: JSON messages that end with a zero byte, no
+//! WebSocket needed.
 //!
 //! Nothing here sleeps or polls: what a test waits for is looked at whenever the page has changed.
 
@@ -36,7 +37,11 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         // It reads what it is told from descriptor 3 and writes to 4.
-        command.args(["-c", "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium"]);
+        command.args([
+            "-c",
+            "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
+            "chromium",
+        ]);
         command.args([
             "--headless",
             "--no-sandbox",
@@ -44,14 +49,18 @@ impl Browser {
             "--no-first-run",
             "--disable-background-networking",
         ]);
-        command.arg("--remote-debugging-pipe").arg(format!("--user-data-dir={}", profile.path().display()));
+        command
+            .arg("--remote-debugging-pipe")
+            .arg(format!("--user-data-dir={}", profile.path().display()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (to_test, from) = channel();
         std::thread::spawn(move || {
             for message in BufReader::new(out).split(0) {
                 let Ok(message) = message else { return };
-                let Ok(message) = serde_json::from_slice(&message) else { continue };
+                let Ok(message) = serde_json::from_slice(&message) else {
+                    continue;
+                };
                 if to_test.send(message).is_err() {
                     return;
                 }
@@ -65,7 +74,9 @@ impl Browser {
     }
 
     fn receive(&self, wanted: &str) -> Value {
-        let missing = |why| panic!("the browser does not answer {wanted}: {why}. Is Debian's `chromium` installed?");
+        let missing = |why| {
+            panic!("the browser does not answer {wanted}: {why}. Is Debian's `chromium` installed?")
+        };
         self.from.recv_timeout(PATIENCE).unwrap_or_else(missing)
     }
 
@@ -94,7 +105,10 @@ impl Browser {
     pub(crate) fn tab(self: &Rc<Browser>, url: &str) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = self.call(None, "Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned();
+        let session = self.call(None, "Target.attachToTarget", attach)["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let tab = Tab { browser: self.clone(), session };
         for domain in ["Page", "Runtime", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({}));
@@ -121,7 +135,9 @@ impl Tab {
 
     /// Goes somewhere and waits until it is loaded.
     fn load(&self, method: &str, params: Value) {
-        let is_load = |event: &Value| event["method"] == "Page.loadEventFired" && event["sessionId"] == *self.session;
+        let is_load = |event: &Value| {
+            event["method"] == "Page.loadEventFired" && event["sessionId"] == *self.session
+        };
         self.browser.events.borrow_mut().retain(|event| !is_load(event));
         self.call(method, params);
         while !self.browser.events.borrow().iter().any(is_load) {
@@ -154,7 +170,12 @@ impl Tab {
                 look();
             }})"
         ));
-        assert_eq!(met, true, "{condition} never became true; the page has:\n{}", self.text("body"));
+        assert_eq!(
+            met,
+            true,
+            "{condition} never became true; the page has:\n{}",
+            self.text("body")
+        );
     }
 
     /// Waits until the page shows this text in an element that a selector finds.
@@ -167,12 +188,17 @@ impl Tab {
 
     /// The text that an element shows.
     pub(crate) fn text(&self, selector: &str) -> String {
-        self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector))).as_str().unwrap().to_owned()
+        self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector)))
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// How many elements a selector finds.
     pub(crate) fn count(&self, selector: &str) -> u64 {
-        self.eval(&format!("document.querySelectorAll({}).length", json!(selector))).as_u64().unwrap()
+        self.eval(&format!("document.querySelectorAll({}).length", json!(selector)))
+            .as_u64()
+            .unwrap()
     }
 
     /// Clicks into the middle of what a selector finds, with the mouse, in the tab that is seen.
@@ -218,7 +244,8 @@ impl Tab {
             "Tab" => 9,
             other => panic!("the code of {other} is not known here"),
         };
-        let mut event = json!({ "type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
+        let mut event =
+            json!({ "type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
         event["modifiers"] = u8::from(alt).into();
         if key == "Enter" {
             event["type"] = "keyDown".into();
@@ -247,17 +274,21 @@ impl Tab {
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
     }
 
-    /// Milliseconds that the page's own thread has worked since it was loaded, however busy the machine is.
+    /// Milliseconds that the page's own thread has worked since it was loaded, however busy the
+    /// machine is.
     pub(crate) fn worked(&self) -> f64 {
         let metrics = self.call("Performance.getMetrics", json!({}));
-        let task = metrics["metrics"].as_array().unwrap().iter().find(|one| one["name"] == "TaskDuration");
+        let task =
+            metrics["metrics"].as_array().unwrap().iter().find(|one| one["name"] == "TaskDuration");
         task.unwrap()["value"].as_f64().unwrap() * 1000.0
     }
 
     /// Saves what is seen, for a person to look at.
     pub(crate) fn screenshot(&self, name: &str) {
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
-        let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(shot["data"].as_str().unwrap())
+            .unwrap();
         let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/../screenshots");
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
@@ -269,7 +300,9 @@ impl Tab {
         let here = events.iter().filter(|event| event["sessionId"] == *self.session);
         here.filter_map(|event| match event["method"].as_str()? {
             "Runtime.exceptionThrown" => Some(event["params"].to_string()),
-            "Log.entryAdded" if event["params"]["entry"]["source"] == "security" => Some(event["params"].to_string()),
+            "Log.entryAdded" if event["params"]["entry"]["source"] == "security" => {
+                Some(event["params"].to_string())
+            }
             _ => None,
         })
         .collect()

@@ -18,10 +18,14 @@ pub(crate) fn talk(place: &Place) -> Tab {
     let tab = place.tab();
     tab.screenshot("empty");
     tab.say("Why is the parser slow? Have a look, and change what has to be changed.");
-    place.request().call(&[("read_file", json!({ "path": "Cargo.toml" })), ("read_file", json!({ "path": "no.rs" }))]);
+    place.request().call(&[
+        ("read_file", json!({ "path": "Cargo.toml" })),
+        ("read_file", json!({ "path": "no.rs" })),
+    ]);
     let mut reply = place.request();
     reply.begin();
-    reply.thinking("They want to know why. It may be the lexer, since it has a copy of each token.");
+    reply
+        .thinking("They want to know why. It may be the lexer, since it has a copy of each token.");
     reply.text(WIDE);
     reply.end("stop");
     tab.until_text("#status", "Ready");

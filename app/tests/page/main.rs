@@ -1,6 +1,8 @@
-//! The page in a real Chromium: `loopwright serve` behind it, and behind that a model whose words come when a test says so.
+//! The page in a real Chromium: `loopwright serve` behind it, and behind that a model whose words
+//! come when a test says so.
 //!
-//! Needs Debian's `chromium`, which `.ci/run` installs. Pictures of it are saved in `target/screenshots/`.
+//! Needs Debian's `chromium`, which `.ci/run` installs. Pictures of it are saved in
+//! `target/screenshots/`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

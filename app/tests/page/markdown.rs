@@ -1,11 +1,13 @@
-//! The reading of Markdown: what becomes of it, the same however it comes in, and in a bounded time.
+//! The reading of Markdown: what becomes of it, the same however it comes in, and in a bounded
+//! time.
 
 use serde_json::json;
 
 use crate::browser::Tab;
 use crate::place::Place;
 
-/// The markup of the nodes that the page makes of a text that comes in pieces of so many characters.
+/// The markup of the nodes that the page makes of a text that comes in pieces of so many
+/// characters.
 fn drawn(tab: &Tab, text: &str, piece: usize) -> String {
     let script = format!(
         "import('./markdown.js').then(({{ Markdown }}) => {{
@@ -32,7 +34,10 @@ const TEXTS: [(&str, &str); 24] = [
     ("~~gone~~ ~ ~x~", "<p><del>gone</del> ~ ~x~</p>"),
     ("`` a`b `` \\*not\\* `*c*`", "<p><code>a`b</code> *not* <code>*c*</code></p>"),
     ("**open and `open", "<p>**open and `open</p>"),
-    ("- a\n- b\n  - c\n  - d\n- e", "<ul><li>a</li><li>b<ul><li>c</li><li>d</li></ul></li><li>e</li></ul>"),
+    (
+        "- a\n- b\n  - c\n  - d\n- e",
+        "<ul><li>a</li><li>b<ul><li>c</li><li>d</li></ul></li><li>e</li></ul>",
+    ),
     ("3. a\n4. b\n\n5. c", "<ol start=\"3\"><li>a</li><li>b</li><li>c</li></ol>"),
     ("1. a\n   - b\n2. c", "<ol start=\"1\"><li>a<ul><li>b</li></ul></li><li>c</li></ol>"),
     ("- a\n  more\n\nend", "<ul><li>a\nmore</li></ul><p>end</p>"),
@@ -41,8 +46,14 @@ const TEXTS: [(&str, &str); 24] = [
         "- [ ] a\n- [x] b",
         "<ul><li><input type=\"checkbox\" disabled=\"\"> a</li><li><input type=\"checkbox\" disabled=\"\" checked=\"\"> b</li></ul>",
     ),
-    ("> a\n> > b\n\nc", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>"),
-    ("```rust\nlet a = 1;\n\n# no\n```\nend", "<pre tabindex=\"0\"><code>let a = 1;\n\n# no\n</code></pre><p>end</p>"),
+    (
+        "> a\n> > b\n\nc",
+        "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>",
+    ),
+    (
+        "```rust\nlet a = 1;\n\n# no\n```\nend",
+        "<pre tabindex=\"0\"><code>let a = 1;\n\n# no\n</code></pre><p>end</p>",
+    ),
     (
         "~~~\n```\n~~~\n\n```\nopen",
         "<pre tabindex=\"0\"><code>```\n</code></pre><pre tabindex=\"0\"><code>open\n</code></pre>",
@@ -56,7 +67,10 @@ const TEXTS: [(&str, &str); 24] = [
         "<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td><code>c</code></td><td><strong>d</strong></td></tr></tbody></table><p>e</p>",
     ),
     ("a\n\n---\n\n* * *", "<p>a</p><hr><hr>"),
-    ("[a](https://x.org/b_(c) \"t\") <b> & <a@b>", "<p><A https://x.org/b_(c)>a</a> &lt;b&gt; &amp; &lt;a@b&gt;</p>"),
+    (
+        "[a](https://x.org/b_(c) \"t\") <b> & <a@b>",
+        "<p><A https://x.org/b_(c)>a</a> &lt;b&gt; &amp; &lt;a@b&gt;</p>",
+    ),
     (
         "see https://x.org/a?b=1, or <mailto:a@x.org>.",
         "<p>see <A https://x.org/a?b=1>https://x.org/a?b=1</a>, or <A mailto:a@x.org>mailto:a@x.org</a>.</p>",
@@ -70,13 +84,18 @@ const TEXTS: [(&str, &str); 24] = [
 /// A link in short, boxes around lists, tables and code left out.
 fn brief(markup: &str) -> String {
     let mut brief = markup.replace("</div>", "");
-    for tag in ["<div class=\"list\">", "<div class=\"code\">", "<div class=\"table\" tabindex=\"0\">"] {
+    for tag in
+        ["<div class=\"list\">", "<div class=\"code\">", "<div class=\"table\" tabindex=\"0\">"]
+    {
         brief = brief.replace(tag, "");
     }
     let links = brief.split("<a href=\"").map(|part| match part.split_once("\" title=\"") {
         Some((href, rest)) => {
             let (rel, rest) = rest.split_once('>').unwrap();
-            assert!(rel.contains("target=\"_blank\" rel=\"noopener noreferrer nofollow\""), "{rel}");
+            assert!(
+                rel.contains("target=\"_blank\" rel=\"noopener noreferrer nofollow\""),
+                "{rel}"
+            );
             format!("<A {href}>{rest}")
         }
         None => part.to_owned(),
@@ -105,9 +124,9 @@ fn no_text_takes_long_and_a_finished_block_is_not_drawn_again() {
     let place = Place::new();
     let tab = place.tab();
     let large = [
-        "*", "_", "**a ", "`", "``a`", "[", "![](", "[a](", "<", "<http://", "https://", "> ", ">", "- ", "  - a\n",
-        "| ", "|a\n|-\n", "#", "# ", "\\", "~~", "```\n", "~", " ", "\t", "a ", "-", ":-|", "\n", "[[a]", "](", "1. ",
-        "***a**", "_a_",
+        "*", "_", "**a ", "`", "``a`", "[", "![](", "[a](", "<", "<http://", "https://", "> ", ">",
+        "- ", "  - a\n", "| ", "|a\n|-\n", "#", "# ", "\\", "~~", "```\n", "~", " ", "\t", "a ",
+        "-", ":-|", "\n", "[[a]", "](", "1. ", "***a**", "_a_",
     ];
     for seed in large {
         let text = seed.repeat(100_000 / seed.len()) + "x";

@@ -1,4 +1,5 @@
-//! What a test has before it: a server with a project and a model, a browser, and a way between them that breaks.
+//! What a test has before it: a server with a project and a model, a browser, and a way between
+//! them that breaks.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -6,7 +7,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use loopwright::{GenericAgent, InMemory, Item, Memory, MemoryStore, RunContext};
+use loopwright_core::log::{InMemory, LogEntry};
+use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
 use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -37,7 +39,8 @@ impl Place {
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Place {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
-            let (handle, mut events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            let (handle, mut events) =
+                agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
             for number in 1..=asked {
                 handle.prompt(format!("Request {number}.")).await.unwrap();
             }
@@ -79,12 +82,12 @@ impl Place {
     }
 
     /// What the log of the session `before` has.
-    pub(crate) fn log(&self) -> Vec<Item> {
+    pub(crate) fn log(&self) -> Vec<LogEntry> {
         wait(store(&self.dir).read("before", 0)).unwrap()
     }
 
     /// Puts another log in its place.
-    pub(crate) fn rewrite(&self, items: Vec<Item>) {
+    pub(crate) fn rewrite(&self, items: Vec<LogEntry>) {
         wait(store(&self.dir).delete("before")).unwrap();
         write(&self.dir, items);
     }
@@ -117,7 +120,7 @@ fn store(dir: &TempDir) -> Sqlite {
     Sqlite::open(dir.path().join(STORE)).unwrap()
 }
 
-fn write(dir: &TempDir, items: Vec<Item>) {
+fn write(dir: &TempDir, items: Vec<LogEntry>) {
     let store = store(dir);
     wait(async { store.open("before").await.unwrap().append(0, items.into()).await.unwrap() });
 }
@@ -135,6 +138,7 @@ impl Exchange {
         self.delta(json!({ "tool_calls": [call] }), Value::Null);
         self.end("tool_calls");
     }
+
     /// Sends a piece of thinking.
     pub(crate) fn thinking(&mut self, text: &str) {
         self.delta(json!({ "reasoning_content": text }), Value::Null);
@@ -151,7 +155,12 @@ impl Tab {
 
     /// What the conversation shows, line by line.
     pub(crate) fn conversation(&self) -> Vec<String> {
-        self.text("#log").lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        self.text("#log")
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     pub(crate) fn address(&self) -> String {
@@ -173,8 +182,14 @@ pub(crate) struct Relay {
 impl Relay {
     pub(crate) fn to(url: &str) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let relay = Relay { url: format!("http://{}", listener.local_addr().unwrap()), open: Arc::default() };
-        let (open, server) = (relay.open.clone(), url.trim_start_matches("http://").trim_end_matches('/').to_owned());
+        let relay = Relay {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            open: Arc::default(),
+        };
+        let (open, server) = (
+            relay.open.clone(),
+            url.trim_start_matches("http://").trim_end_matches('/').to_owned(),
+        );
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());

@@ -1,4 +1,5 @@
-//! What a person does with the page: ask, watch, confirm, deny, steer, stop, come back, look from two places.
+//! What a person does with the page: ask, watch, confirm, deny, steer, stop, come back, look from
+//! two places.
 
 use serde_json::json;
 

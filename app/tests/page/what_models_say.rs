@@ -27,7 +27,8 @@ script:window.canary=8) <javascript:window.canary=9> [five](data:text/html,<scri
 ```
 "#;
 
-/// C103: What models and tools say becomes text: no element, no script, no address but http, https and mail.
+/// C103: What models and tools say becomes text: no element, no script, no address but http, https
+/// and mail.
 #[test]
 fn script_markup_and_addresses_of_the_model_do_nothing() {
     let place = Place::new();
@@ -45,7 +46,9 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
 
     tab.say("Now with tools.");
     let hostile = json!({ "path": HOSTILE, "<img src=x onerror=window.canary=21>": HOSTILE });
-    place.request().call(&[("read_file", hostile.clone()), ("<img src=x onerror=window.canary=22>", hostile)]);
+    place
+        .request()
+        .call(&[("read_file", hostile.clone()), ("<img src=x onerror=window.canary=22>", hostile)]);
     let mut reply = place.request();
     reply.begin();
     reply.thinking(HOSTILE);
@@ -56,9 +59,10 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
     std::fs::write(place.dir.path().join("page.html"), HOSTILE).unwrap();
     tab.say("A file.");
     place.request().call(&[("read_file", json!({ "path": "page.html" }))]);
-    place
-        .request()
-        .call(&[("edit_file", json!({ "path": "page.html", "old_string": HOSTILE, "new_string": "<script>" }))]);
+    place.request().call(&[(
+        "edit_file",
+        json!({ "path": "page.html", "old_string": HOSTILE, "new_string": "<script>" }),
+    )]);
     tab.until_text(".card .diff", "canary=20");
 
     // All folds are opened, all links are gone over and clicked.
@@ -70,7 +74,8 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
                if (!one.closest('button, summary')) one.dispatchEvent(new MouseEvent(kind, { bubbles: true, cancelable: true }));
            }) }",
     );
-    let links = tab.eval("[...document.querySelectorAll('#log a')].map((one) => new URL(one.href).protocol)");
+    let links = tab
+        .eval("[...document.querySelectorAll('#log a')].map((one) => new URL(one.href).protocol)");
     let links: Vec<&str> = links.as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(links.len() >= 2 && links.iter().all(|protocol| *protocol == "https:"), "{links:?}");
     let made = tab.eval(
@@ -85,13 +90,15 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
     assert_eq!(tab.complaints(), Vec::<String>::new(), "nothing was left for the policy to refuse");
 }
 
-/// Who approves a command sees all of it, also what would hide behind other characters or beyond the edge.
+/// Who approves a command sees all of it, also what would hide behind other characters or beyond
+/// the edge.
 #[test]
 fn nothing_is_hidden_from_who_decides() {
     let place = Place::new();
     let tab = place.tab();
     tab.say("Tidy up.");
-    let command = format!("echo \u{1b}[8m;rm -r a\u{202e}b\u{200b} {} && rm last", "long ".repeat(60));
+    let command =
+        format!("echo \u{1b}[8m;rm -r a\u{202e}b\u{200b} {} && rm last", "long ".repeat(60));
     place.request().call(&[("execute_command", json!({ "command": command }))]);
     tab.until_text(".card", "Run execute_command?");
     let shown = tab.text(".card code");
@@ -103,12 +110,15 @@ fn nothing_is_hidden_from_who_decides() {
     assert_eq!(tab.eval("document.querySelector('#scroll').scrollWidth > 360"), false);
 }
 
-/// C103: Should the page be wrong, its policy refuses: no script from elsewhere, no markup made of strings.
+/// C103: Should the page be wrong, its policy refuses: no script from elsewhere, no markup made of
+/// strings.
 #[test]
 fn the_policy_would_refuse_it_too() {
     let place = Place::new();
     let tab = place.tab();
-    let refused = |script: &str| tab.eval(&format!("{{ try {{ {script}; 'done' }} catch (why) {{ why.name }} }}"));
+    let refused = |script: &str| {
+        tab.eval(&format!("{{ try {{ {script}; 'done' }} catch (why) {{ why.name }} }}"))
+    };
     for markup in [
         "document.body.innerHTML = '<img src=x onerror=window.canary=1>'",
         "document.body.insertAdjacentHTML('beforeend', '<b>b</b>')",
@@ -125,7 +135,10 @@ fn the_policy_would_refuse_it_too() {
            add('a', { href: 'javascript:window.canary=4', id: 'bad' });
            document.getElementById('bad').click(); }",
     );
-    assert_eq!(tab.eval("fetch('http://127.0.0.1:9/').then(() => 'done', (why) => why.name)"), "TypeError");
+    assert_eq!(
+        tab.eval("fetch('http://127.0.0.1:9/').then(() => 'done', (why) => why.name)"),
+        "TypeError"
+    );
     assert_eq!(tab.eval("typeof window.canary"), "undefined");
     let complaints = tab.complaints().join("\n");
     for kind in ["script-src", "img-src", "connect-src", "TrustedHTML", "TrustedScript"] {

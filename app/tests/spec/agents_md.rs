@@ -11,7 +11,12 @@ use crate::server::Server;
 /// The system prompt of a run with these arguments, and what was told on standard error.
 fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
     let server = Server::start();
-    let args = [&["run", "--model", "custom/x", "--base-url", &server.url, "--no-session"], more, &["Hello"]].concat();
+    let args = [
+        &["run", "--model", "custom/x", "--base-url", &server.url, "--no-session"],
+        more,
+        &["Hello"],
+    ]
+    .concat();
     let run = Process::start(project, &args);
     let request = server.request();
     let system = request.body["messages"][0]["content"].as_str().unwrap().to_owned();
@@ -21,8 +26,8 @@ fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
     (system, exit.err)
 }
 
-/// C113: `AGENTS.md` in the root is the end of the system prompt, bounded, whatever the system prompt is; one that leads out
-/// of the root, or cannot be read, is warned of.
+/// C113: `AGENTS.md` in the root is the end of the system prompt, bounded, whatever the system
+/// prompt is; one that leads out of the root, or cannot be read, is warned of.
 #[test]
 fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     let project = project();
@@ -33,13 +38,20 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     assert!(with.starts_with(&without) && with.ends_with("\n\nAnswer in Latin."), "{with}");
     assert_eq!(err, "");
     let (own, _) = system(&project, &["--system", "Be brief."]);
-    assert!(own.starts_with("Be brief.\n\n# AGENTS.md") && own.ends_with("Answer in Latin."), "{own}");
+    assert!(
+        own.starts_with("Be brief.\n\n# AGENTS.md") && own.ends_with("Answer in Latin."),
+        "{own}"
+    );
     assert_eq!(system(&project, &["--no-agents-md"]).0, without);
     assert_eq!(system(&project, &["--no-agents-md=false"]).0, with);
 
     fs::write(&file, "x".repeat(100_000)).unwrap();
     let (cut, _) = system(&project, &[]);
-    assert!(cut.len() < without.len() + 34_000 && cut.contains("first 32768 of 100000 bytes"), "{}", cut.len());
+    assert!(
+        cut.len() < without.len() + 34_000 && cut.contains("first 32768 of 100000 bytes"),
+        "{}",
+        cut.len()
+    );
 
     let outside = tempfile::NamedTempFile::new().unwrap();
     fs::write(&outside, "a secret").unwrap();
@@ -47,7 +59,10 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     std::os::unix::fs::symlink(outside.path(), &file).unwrap();
     let (safe, err) = system(&project, &[]);
     assert_eq!(safe, without);
-    assert!(err.contains("`AGENTS.md` leads out of the workspace") && !err.contains("secret"), "{err}");
+    assert!(
+        err.contains("`AGENTS.md` leads out of the workspace") && !err.contains("secret"),
+        "{err}"
+    );
 }
 
 /// C113: so it is in sessions of the server.

@@ -106,16 +106,23 @@ fn always_asks_no_more_for_this_tool() {
 #[test]
 fn each_call_of_a_reply_is_asked_for_until_always() {
     let (server, project) = (Server::start(), project());
-    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat =
+        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Write four files");
     let write = |path: &str| ("write_file", json!({ "path": path, "content": "x" }));
     server.request().call(&[write("1"), write("2"), write("3"), write("4")]);
     for (path, answer) in [("1", "n"), ("2", "yes"), ("3", "a")] {
-        chat.err.until(&format!("? write_file {{\"content\":\"x\",\"path\":\"{path}\"}}\n{QUESTION}"));
+        chat.err
+            .until(&format!("? write_file {{\"content\":\"x\",\"path\":\"{path}\"}}\n{QUESTION}"));
         chat.line(answer);
     }
     let request = server.request();
-    let results: Vec<_> = request.body["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "tool").collect();
+    let results: Vec<_> = request.body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|m| m["role"] == "tool")
+        .collect();
     assert_eq!(results.len(), 4);
     assert!(results[0]["content"].as_str().unwrap().contains("the user said no"), "{results:?}");
     request.say("Three are written.");
@@ -132,7 +139,9 @@ fn the_end_of_the_input_runs_nothing_that_waits() {
     chat.line("Create a.txt with \"hi\"");
     let exit = chat.close();
     assert!(
-        exit.code == 0 && exit.err.contains("so the call waits") && exit.err.contains("loopwright approve s"),
+        exit.code == 0
+            && exit.err.contains("so the call waits")
+            && exit.err.contains("loopwright approve s"),
         "{exit:?}"
     );
     assert!(!Process::file(&project, "a.txt").exists());
@@ -141,7 +150,8 @@ fn the_end_of_the_input_runs_nothing_that_waits() {
 #[test]
 fn a_line_typed_while_it_works_steers() {
     let (server, project) = (Server::start(), project());
-    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat =
+        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
     let mut first = server.request();
     first.begin();
@@ -160,7 +170,8 @@ fn a_line_typed_while_it_works_steers() {
 #[test]
 fn what_is_for_later_waits_until_the_agent_would_stop() {
     let (server, project) = (Server::start(), project());
-    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat =
+        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
     let mut first = server.request();
     first.begin();
@@ -190,7 +201,8 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
 #[cfg(unix)]
 fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
     let (server, project) = (Server::start(), project());
-    let mut chat = Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    let mut chat =
+        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
     for said in ["One", "Two"] {
         let mut stalled = server.request();
@@ -227,7 +239,8 @@ fn ctrl_c_at_a_question_answers_it_with_an_abort() {
 #[test]
 fn compact_summarises_older_turns() {
     let (project, server) = (project(), Server::start());
-    let mut chat = Process::start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
+    let mut chat =
+        Process::start(&project, &["--model", "openai-chat/x", "--base-url", &server.url]);
     chat.line("/compact");
     chat.err.until("There is nothing to summarise yet.");
     for n in 0..12 {
@@ -243,7 +256,11 @@ fn compact_summarises_older_turns() {
     chat.line("Go on");
     let request = server.request();
     let body = request.body.to_string();
-    assert!(body.contains("Question 0") && body.contains("Numbers were asked for.") && body.contains("Answer 11."));
+    assert!(
+        body.contains("Question 0")
+            && body.contains("Numbers were asked for.")
+            && body.contains("Answer 11.")
+    );
     assert!(!body.contains("Answer 1."), "{body}");
     request.say("Gone on.");
     chat.out.until("Gone on.");

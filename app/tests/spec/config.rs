@@ -24,15 +24,21 @@ fn at_home(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
 }
 
 /// The rows of `config --json`, by key.
-fn shown(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> impl Fn(&str) -> Value + use<> {
+fn shown(
+    project: &TempDir,
+    args: &[&str],
+    vars: &[(&str, &str)],
+) -> impl Fn(&str) -> Value + use<> {
     let exit = at_home(project, &[&["config", "--json"], args].concat(), vars);
     assert_eq!((exit.code, exit.err.as_str()), (0, ""), "{exit:?}");
-    let rows: Vec<Value> = exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<Value> =
+        exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     move |key| rows.iter().find(|row| row["key"] == key).unwrap().clone()
 }
 
-/// C115: a setting comes from the strongest place that has it: a flag, what the session keeps, the environment, the project's
-/// file, the user's file, what is built in; `config` tells each setting's value and place.
+/// C115: a setting comes from the strongest place that has it: a flag, what the session keeps, the
+/// environment, the project's file, the user's file, what is built in; `config` tells each
+/// setting's value and place.
 #[test]
 fn the_strongest_place_counts_and_is_told() {
     let project = project();
@@ -48,10 +54,16 @@ fn the_strongest_place_counts_and_is_told() {
     assert!(row["path"].as_str().unwrap().ends_with(USER));
     write(&project, "loopwright.toml", "max_turns = 3");
     let (value, _, row) = from(&[], &[]);
-    assert!(value == 3 && row["path"] == json!(Process::file(&project, "loopwright.toml")), "{row}");
+    assert!(
+        value == 3 && row["path"] == json!(Process::file(&project, "loopwright.toml")),
+        "{row}"
+    );
     let variable = [("LOOPWRIGHT_MAX_TURNS", "4")];
     let (value, source, row) = from(&[], &variable);
-    assert_eq!((value, source.as_str(), &row["variable"]), (4, "environment", &json!("LOOPWRIGHT_MAX_TURNS")));
+    assert_eq!(
+        (value, source.as_str(), &row["variable"]),
+        (4, "environment", &json!("LOOPWRIGHT_MAX_TURNS"))
+    );
     let begun = ["run", "--model", "offline", "--session", "s", "--max-turns", "5", "Hello"];
     assert_eq!(at_home(&project, &begun, &[]).code, 0);
     let (value, source, row) = from(&["--session", "s"], &variable);
@@ -67,14 +79,26 @@ fn the_strongest_place_counts_and_is_told() {
     let table = at_home(&project, &["config"], &[]);
     let line = table.out.lines().find(|line| line.starts_with("max_turns ")).unwrap();
     assert!(line.contains(" 2 ") && line.ends_with(&format!("{USER}:3")), "{line}");
-    assert!(table.out.lines().any(|line| line.starts_with("approve ") && line.contains("[\"write_file\"]")));
+    assert!(
+        table
+            .out
+            .lines()
+            .any(|line| line.starts_with("approve ") && line.contains("[\"write_file\"]"))
+    );
     assert!(table.err.contains("loopwright.toml (not there)"), "{table:?}");
 }
 
 #[test]
 fn what_is_configured_is_what_happens() {
     let (project, server) = (project(), Server::start());
-    write(&project, USER, &format!("model = \"custom/mine\"\nbase_url = \"{}\"\napprove = \"write_file\"", server.url));
+    write(
+        &project,
+        USER,
+        &format!(
+            "model = \"custom/mine\"\nbase_url = \"{}\"\napprove = \"write_file\"",
+            server.url
+        ),
+    );
     write(&project, "loopwright.toml", "system = \"Be brief.\"\nthinking = \"low\"");
     let run = Process::start_with(&project, &["run", "--session", "s", "Write it"], &[HOME]);
     let request = server.request();
@@ -87,9 +111,11 @@ fn what_is_configured_is_what_happens() {
     assert_eq!(run.end().code, 0);
     assert!(Process::file(&project, "a.txt").exists());
 
-    // What was configured is not kept, but for the model and its address: the file may change its mind.
+    // What was configured is not kept, but for the model and its address: the file may change its
+    // mind.
     write(&project, USER, "model = \"custom/other\"");
-    let again = Process::start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
+    let again =
+        Process::start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
     let request = server.request();
     assert_eq!(request.body["model"], "mine");
     request.call(&[("write_file", json!({ "path": "b.txt", "content": "hi" }))]);
@@ -110,21 +136,31 @@ fn the_store_and_the_list_of_models_may_be_configured_for_every_command() {
     write(&project, USER, "store = \"kept/\"\nmodels = \"list.toml\"\n[serve]\nmax_runs = 7");
     write(&project, "home/.config/loopwright/list.toml", "[\"acme/big\"]\ncontext_window = 32_768");
     let vars = [("LOOPWRIGHT_STORE", "")];
-    assert_eq!(at_home(&project, &["run", "--model", "offline", "--session", "s", "Hello"], &vars).code, 0);
-    assert!(Process::file(&project, "home/.config/loopwright/kept").is_dir(), "a path begins where the file is");
+    assert_eq!(
+        at_home(&project, &["run", "--model", "offline", "--session", "s", "Hello"], &vars).code,
+        0
+    );
+    assert!(
+        Process::file(&project, "home/.config/loopwright/kept").is_dir(),
+        "a path begins where the file is"
+    );
     assert!(at_home(&project, &["sessions", "list"], &vars).out.starts_with("s "));
     assert!(at_home(&project, &["models", "acme"], &[]).out.contains("acme/big"));
     assert_eq!(shown(&project, &[], &[])("serve.max_runs")["value"], 7);
     assert_eq!(shown(&project, &[], &[])("store")["variable"], "LOOPWRIGHT_STORE");
 }
 
-/// C116: a setting that is not known or not what it may be is an error, before anything is done, with file and line or the
-/// variable, and the setting that was meant.
+/// C116: a setting that is not known or not what it may be is an error, before anything is done,
+/// with file and line or the variable, and the setting that was meant.
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     let project = project();
     for (path, text, says) in [
-        (USER, "max_turn = 3", "loopwright.toml:1: there is no setting `max_turn`; did you mean `max_turns`?"),
+        (
+            USER,
+            "max_turn = 3",
+            "loopwright.toml:1: there is no setting `max_turn`; did you mean `max_turns`?",
+        ),
         (USER, "\nguard = \"yes\"", "loopwright.toml:2: `guard` must be true or false."),
         (USER, "model = [", "loopwright.toml:1: this is no TOML"),
         (
@@ -132,30 +168,58 @@ fn what_is_wrong_is_told_with_its_place() {
             "thinkin = \"low\"",
             "loopwright.toml:1: there is no setting `thinkin`; did you mean `thinking`?",
         ),
-        ("loopwright.toml", "model = \"a/b\"", "loopwright.toml:1: a project's file may not set `model`"),
-        ("loopwright.toml", "guard = false", "loopwright.toml:1: a project's file may switch `guard` on and not off"),
-        ("loopwright.toml", "approve = \"all\"", "loopwright.toml:1: a project's file may not set `approve`"),
+        (
+            "loopwright.toml",
+            "model = \"a/b\"",
+            "loopwright.toml:1: a project's file may not set `model`",
+        ),
+        (
+            "loopwright.toml",
+            "guard = false",
+            "loopwright.toml:1: a project's file may switch `guard` on and not off",
+        ),
+        (
+            "loopwright.toml",
+            "approve = \"all\"",
+            "loopwright.toml:1: a project's file may not set `approve`",
+        ),
     ] {
         write(&project, path, text);
-        for args in [&["run", "--model", "offline", "Hello"][..], &["config"], &["--model", "offline"]] {
+        for args in
+            [&["run", "--model", "offline", "Hello"][..], &["config"], &["--model", "offline"]]
+        {
             let exit = at_home(&project, args, &[]);
-            assert!(exit.code == 2 && exit.err.contains(says) && exit.out.is_empty(), "{args:?}: {exit:?}");
+            assert!(
+                exit.code == 2 && exit.err.contains(says) && exit.out.is_empty(),
+                "{args:?}: {exit:?}"
+            );
         }
-        assert_eq!(at_home(&project, &["run", "--no-config", "--model", "offline", "Hello"], &[]).code, 0);
+        assert_eq!(
+            at_home(&project, &["run", "--no-config", "--model", "offline", "Hello"], &[]).code,
+            0
+        );
         fs::remove_file(Process::file(&project, path)).unwrap();
     }
-    let exit = at_home(&project, &["run", "--model", "offline", "Hello"], &[("LOOPWRIGHT_THINKING", "hard")]);
-    assert!(exit.code == 2 && exit.err.contains("LOOPWRIGHT_THINKING is `hard`; it must be one of: off"), "{exit:?}");
+    let exit = at_home(
+        &project,
+        &["run", "--model", "offline", "Hello"],
+        &[("LOOPWRIGHT_THINKING", "hard")],
+    );
+    assert!(
+        exit.code == 2
+            && exit.err.contains("LOOPWRIGHT_THINKING is `hard`; it must be one of: off"),
+        "{exit:?}"
+    );
     let vars = [("LOOPWRIGHT_MODLE", "x"), ("LOOPWRIGHT_SEED", "1")];
     let exit = at_home(&project, &["run", "-q", "--model", "offline", "Hello"], &vars);
-    let says =
-        "The environment variable LOOPWRIGHT_MODLE is not known and does nothing; did you mean LOOPWRIGHT_MODEL?\n";
+    let says = "The environment variable LOOPWRIGHT_MODLE is not known and does nothing; did you mean LOOPWRIGHT_MODEL?\n";
     assert_eq!((exit.code, exit.err.as_str()), (0, says));
     let exit = at_home(&project, &["config"], &[("LOOPWRIGHT_CONFIG", "nowhere.toml")]);
     assert!(exit.code == 2 && exit.err.contains("nowhere.toml cannot be read"), "{exit:?}");
 }
 
-/// The file that counts is that of the directory worked in, and one that is a link out of it is not read.
+/// The file that counts is that of the directory worked in, and one that is a link out of it is not
+/// read.
 #[test]
 fn a_project_is_where_the_tools_work() {
     let (project, elsewhere) = (project(), tempfile::tempdir().unwrap());
@@ -163,8 +227,11 @@ fn a_project_is_where_the_tools_work() {
     let root = project.path().display().to_string();
     assert_eq!(shown(&elsewhere, &["--root", &root], &[])("max_turns")["value"], 3);
     assert_eq!(shown(&elsewhere, &[], &[])("max_turns")["value"], 50);
-    std::os::unix::fs::symlink(Process::file(&project, "loopwright.toml"), elsewhere.path().join("loopwright.toml"))
-        .unwrap();
+    std::os::unix::fs::symlink(
+        Process::file(&project, "loopwright.toml"),
+        elsewhere.path().join("loopwright.toml"),
+    )
+    .unwrap();
     let exit = loopwright(&elsewhere, &["run", "--model", "offline", "Hello"]);
     assert!(exit.code == 2 && exit.err.contains("leads out of the workspace"), "{exit:?}");
     let own = loopwright(&project, &["run", "--session", "s", "--model", "offline", "Hello"]);

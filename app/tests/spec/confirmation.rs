@@ -18,9 +18,11 @@ fn a_tool_that_writes_waits_and_nothing_is_written() {
 
 #[test]
 fn an_approved_tool_writes() {
-    for approve in
-        [&["--approve", "write_file"][..], &["--approve", "all"], &["--approve", "read-only", "--approve", "all"]]
-    {
+    for approve in [
+        &["--approve", "write_file"][..],
+        &["--approve", "all"],
+        &["--approve", "read-only", "--approve", "all"],
+    ] {
         let project = project();
         let exit = loopwright(&project, &[&["run", "--model", "offline", WRITE], approve].concat());
         assert_eq!(exit.code, 0, "{exit:?}");

@@ -13,7 +13,10 @@ fn bad_usage_is_2_and_a_sentence() {
         (&["run", "--model", "acme/big", "x"], "The provider `acme` is not known"),
         (&["run", "--model", "openai/gpt-4o-mini", "x"], "set OPENAI_API_KEY"),
         (&["run", "--model", "openai/x", "--base-url", "::", "x"], "base URL"),
-        (&["run", "--model", "offline", "--root", "nowhere", "x"], "the workspace `nowhere` cannot be opened"),
+        (
+            &["run", "--model", "offline", "--root", "nowhere", "x"],
+            "the workspace `nowhere` cannot be opened",
+        ),
         (&["run", "--model", "offline", "--approve", "nothing", "x"], "there is no such tool"),
         (&["run", "--model", "offline", " "], "There is no prompt"),
         (&["run", "--max-turns", "0", "x"], "--max-turns"),
@@ -28,17 +31,28 @@ fn bad_usage_is_2_and_a_sentence() {
 
 #[test]
 fn an_open_confirmation_is_3_and_says_which() {
-    for (more, how) in [(&[][..], "`loopwright approve s"), (&["--no-session"], "--approve write_file")] {
-        let exit = loopwright(&project(), &[&["run", "--model", "offline", "Create a.txt with \"hi\""], more].concat());
+    for (more, how) in
+        [(&[][..], "`loopwright approve s"), (&["--no-session"], "--approve write_file")]
+    {
+        let exit = loopwright(
+            &project(),
+            &[&["run", "--model", "offline", "Create a.txt with \"hi\""], more].concat(),
+        );
         assert_eq!(exit.code, 3, "{exit:?}");
-        assert!(exit.err.contains("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"} (call "), "{exit:?}");
+        assert!(
+            exit.err.contains("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"} (call "),
+            "{exit:?}"
+        );
         assert!(exit.err.contains(how), "{exit:?}");
     }
 }
 
 #[test]
 fn a_limit_is_4() {
-    let exit = loopwright(&project(), &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"]);
+    let exit = loopwright(
+        &project(),
+        &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"],
+    );
     assert_eq!(exit.code, 4, "{exit:?}");
     assert!(exit.err.contains("--max-turns"), "{exit:?}");
 }
@@ -46,7 +60,10 @@ fn a_limit_is_4() {
 #[test]
 fn a_model_that_fails_is_5() {
     let (server, project) = (Server::start(), project());
-    let run = Process::start(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
+    let run = Process::start(
+        &project,
+        &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"],
+    );
     server.request().answer("400 Bad Request", &json!({ "error": { "message": "no such model" } }));
     let exit = run.end();
     assert_eq!(exit.code, 5, "{exit:?}");
@@ -57,7 +74,10 @@ fn a_model_that_fails_is_5() {
 #[cfg(unix)]
 fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
     let (server, project) = (Server::start(), project());
-    let mut run = Process::unread(&project, &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"]);
+    let mut run = Process::unread(
+        &project,
+        &["run", "--model", "openai/x", "--base-url", &server.url, "Hello"],
+    );
     let mut reply = server.request();
     reply.begin();
     reply.text(&"So far ".repeat(1 << 17)); // one piece, and more than a pipe holds
@@ -87,7 +107,10 @@ fn ctrl_c_is_130_and_keeps_what_was_said() {
         assert!(exit.err.contains("Aborted."), "{exit:?}");
         match json {
             false => assert_eq!(exit.out, "So far\n"),
-            true => assert!(exit.out.lines().last().unwrap().contains("\"end\":\"aborted\""), "{exit:?}"),
+            true => assert!(
+                exit.out.lines().last().unwrap().contains("\"end\":\"aborted\""),
+                "{exit:?}"
+            ),
         }
     }
 }

@@ -7,15 +7,19 @@ use serde_json::json;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// The model reads a file, the user changes it, and the model writes what it thinks is right. Gives what the model
-/// is told, what is in the file then, and again once the model has read it and written it once more.
+/// The model reads a file, the user changes it, and the model writes what it thinks is right. Gives
+/// what the model is told, what is in the file then, and again once the model has read it and
+/// written it once more.
 fn session(more: &[&str]) -> [(String, String); 2] {
     let (server, project) = (Server::start(), project());
     let file = Process::file(&project, "notes.txt");
     fs::write(&file, "old\n").unwrap();
     let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "all"];
     let run = Process::start(&project, &[&["run"], &options[..], more, &["Go"]].concat());
-    let (read, write) = (json!({ "path": "notes.txt" }), json!({ "path": "notes.txt", "content": "the model's\n" }));
+    let (read, write) = (
+        json!({ "path": "notes.txt" }),
+        json!({ "path": "notes.txt", "content": "the model's\n" }),
+    );
     server.request().call(&[("read_file", read.clone())]);
     let asked = server.request();
     assert!(asked.last().contains("old"), "{}", asked.last());

@@ -54,7 +54,9 @@ impl Connection {
 
     fn until(&mut self, end: &str) -> Option<String> {
         loop {
-            if let Some(at) = self.unread.windows(end.len()).position(|window| window == end.as_bytes()) {
+            if let Some(at) =
+                self.unread.windows(end.len()).position(|window| window == end.as_bytes())
+            {
                 let text: Vec<u8> = self.unread.drain(..at + end.len()).take(at).collect();
                 return Some(String::from_utf8(text).unwrap());
             }
@@ -83,7 +85,10 @@ impl Connection {
     /// The whole response; `None` if the server hung up.
     pub(crate) fn response(&mut self) -> Option<Response> {
         let (status, head) = self.head()?;
-        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+        let length = head
+            .split("content-length: ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next()?.parse().ok());
         let body = match length {
             Some(length) => self.exactly(length)?,
             None if head.contains("text/event-stream") => String::new(), // it may have no end

@@ -8,7 +8,8 @@ use crate::server::Server;
 /// The events, after what holds for all of them was looked at.
 fn events(exit: &Exit) -> Vec<Value> {
     assert_eq!(exit.code, 0, "{exit:?}");
-    let events: Vec<Value> = exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> =
+        exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["type"], "agent_start");
     assert_eq!(events.last().unwrap()["type"], "agent_end");
     let overlay = |event: &Value, role: Option<&Value>| match event["type"].as_str().unwrap() {
@@ -21,7 +22,12 @@ fn events(exit: &Exit) -> Vec<Value> {
         let seq = event["seq"].as_u64().unwrap();
         let same = overlay(event, event.get("role"));
         assert_eq!(seq, before + u64::from(!same), "{event}");
-        assert!(event["session_id"].is_string() && event["run_id"].is_string() && event["time"].is_u64(), "{event}");
+        assert!(
+            event["session_id"].is_string()
+                && event["run_id"].is_string()
+                && event["time"].is_u64(),
+            "{event}"
+        );
         before = seq;
     }
     events
@@ -80,7 +86,10 @@ fn against_a_server() {
     let events = events(&run.end());
     assert_eq!(types(&events), A_TURN_WITH_A_TOOL_AND_ONE_WITHOUT);
     assert_eq!(events.last().unwrap()["text"], "It counts sheep.");
-    let streamed: String =
-        events.iter().filter(|e| e["kind"] == "text").map(|e| e["delta"].as_str().unwrap()).collect();
+    let streamed: String = events
+        .iter()
+        .filter(|e| e["kind"] == "text")
+        .map(|e| e["delta"].as_str().unwrap())
+        .collect();
     assert_eq!(streamed, "It counts sheep.");
 }

@@ -11,7 +11,10 @@ fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
     match exit.err.lines().next() {
         Some(note) if note.starts_with("The model is ") => {} // this machine has one; what it says is its own
         _ => {
-            assert!(exit.err.contains("not a language model") && exit.err.contains("OPENAI_API_KEY"), "{exit:?}");
+            assert!(
+                exit.err.contains("not a language model") && exit.err.contains("OPENAI_API_KEY"),
+                "{exit:?}"
+            );
             assert!(exit.code == 0 && exit.out.contains("Counts sheep"), "{exit:?}");
         }
     }
@@ -20,16 +23,21 @@ fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
 #[test]
 fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
     let (server, project) = (Server::start(), project());
-    let args = ["run", "--model", "openai/small", "--base-url", &server.url, "--thinking", "low", "Hello"];
+    let args =
+        ["run", "--model", "openai/small", "--base-url", &server.url, "--thinking", "low", "Hello"];
     let run = Process::start(&project, &args);
     let request = server.request();
-    assert!(request.head.starts_with("post /v1/chat/completions ") && !request.head.contains("authorization"));
+    assert!(
+        request.head.starts_with("post /v1/chat/completions ")
+            && !request.head.contains("authorization")
+    );
     assert_eq!(request.body["model"], "small");
     assert_eq!(request.body["reasoning_effort"], "low");
     let root = project.path().display().to_string();
     let system = request.body["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains(&root) && !system.contains('{'), "{system}");
-    let tools: Vec<_> = request.body["tools"].as_array().unwrap().iter().map(|t| &t["function"]["name"]).collect();
+    let tools: Vec<_> =
+        request.body["tools"].as_array().unwrap().iter().map(|t| &t["function"]["name"]).collect();
     let all = [
         "diff",
         "edit_file",
@@ -49,7 +57,17 @@ fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
 #[test]
 fn system_takes_the_place_of_the_system_prompt() {
     let (server, project) = (Server::start(), project());
-    let args = ["run", "--model", "openai/x", "--base-url", &server.url, "--system", "Rhyme.", "--pattern", "generic"];
+    let args = [
+        "run",
+        "--model",
+        "openai/x",
+        "--base-url",
+        &server.url,
+        "--system",
+        "Rhyme.",
+        "--pattern",
+        "generic",
+    ];
     let mut run = Process::piped(&project, &args);
     run.line("Hello");
     let reply = std::thread::spawn(move || {

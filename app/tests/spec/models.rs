@@ -1,4 +1,5 @@
-//! `models`, the user's own list of models, and what it is good for: `run` knows what a reply costs.
+//! `models`, the user's own list of models, and what it is good for: `run` knows what a reply
+//! costs.
 
 use std::fs;
 
@@ -8,7 +9,8 @@ use tempfile::TempDir;
 use crate::process::{Exit, Process, loopwright, project};
 use crate::server::Server;
 
-const ACME: &str = "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 1.0, output = 4.0 }\n";
+const ACME: &str =
+    "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 1.0, output = 4.0 }\n";
 
 /// A project with a list of models at `path`.
 fn project_with(path: &str, list: &str) -> TempDir {
@@ -27,9 +29,13 @@ fn listed(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
 fn a_table_of_what_is_known() {
     let exit = loopwright(&project(), &["models", "CLAUDE-HAIKU-4"]);
     assert_eq!((exit.code, exit.err.as_str()), (0, ""));
-    let rows: Vec<Vec<&str>> = exit.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        exit.out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0].join(" "), "MODEL WIRE CONTEXT OUTPUT $ IN $ OUT THINKS IMAGES");
-    assert_eq!(rows[1], ["anthropic/claude-haiku-4-5", "anthropic", "200k", "64k", "1.00", "5.00", "yes", "yes"]);
+    assert_eq!(
+        rows[1],
+        ["anthropic/claude-haiku-4-5", "anthropic", "200k", "64k", "1.00", "5.00", "yes", "yes"]
+    );
     assert_eq!(rows.len(), 2);
     let all = loopwright(&project(), &["models"]);
     assert!(all.out.lines().count() > 60 && all.out.contains("\nxai/grok-4.3 "), "{}", all.out);
@@ -39,10 +45,14 @@ fn a_table_of_what_is_known() {
 #[test]
 fn json_has_a_model_on_each_line() {
     let exit = loopwright(&project(), &["models", "--json", "mistral-large"]);
-    let models: Vec<Value> = exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let models: Vec<Value> =
+        exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ids: Vec<&Value> = models.iter().map(|model| &model["id"]).collect();
     assert_eq!(ids, ["mistral/mistral-large-2512", "mistral/mistral-large-4"]);
-    assert_eq!((&models[0]["provider"], &models[0]["wire"]), (&"mistral".into(), &"openai-chat".into()));
+    assert_eq!(
+        (&models[0]["provider"], &models[0]["wire"]),
+        (&"mistral".into(), &"openai-chat".into())
+    );
     assert_eq!(models[0]["prices"]["output"], 1.5);
     assert_eq!((&models[1]["prices"], &models[1]["max_output"]), (&Value::Null, &Value::Null));
 }
@@ -51,7 +61,10 @@ fn json_has_a_model_on_each_line() {
 fn no_model_that_fits_is_1_and_a_sentence() {
     let exit = loopwright(&project(), &["models", "no-such-model"]);
     assert_eq!((exit.code, exit.out.as_str()), (1, ""));
-    assert!(exit.err.contains("no model that is known has `no-such-model` in its name"), "{exit:?}");
+    assert!(
+        exit.err.contains("no model that is known has `no-such-model` in its name"),
+        "{exit:?}"
+    );
 }
 
 #[test]
@@ -65,7 +78,10 @@ fn ones_own_list_is_found_wherever_it_may_be() {
     ] {
         let exit = listed(&project_with(path, ACME), &[&["acme"], args].concat(), vars);
         let row = exit.out.lines().nth(1).unwrap_or_else(|| panic!("{path}: {exit:?}"));
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "acme/big openai-chat 32k ? 1.00 4.00 ? ?");
+        assert_eq!(
+            row.split_whitespace().collect::<Vec<_>>().join(" "),
+            "acme/big openai-chat 32k ? 1.00 4.00 ? ?"
+        );
         assert_eq!((exit.code, exit.err.as_str()), (0, ""));
     }
 }
@@ -73,9 +89,10 @@ fn ones_own_list_is_found_wherever_it_may_be() {
 #[test]
 fn a_bad_list_that_was_asked_for_is_2_and_names_entry_and_field() {
     let project = project_with("mine.toml", "[\"acme/big\"]\ncontxt = 1");
-    for args in
-        [&["models", "--models", "mine.toml"][..], &["run", "--models", "mine.toml", "--model", "acme/big", "x"]]
-    {
+    for args in [
+        &["models", "--models", "mine.toml"][..],
+        &["run", "--models", "mine.toml", "--model", "acme/big", "x"],
+    ] {
         let exit = loopwright(&project, args);
         assert!(exit.code == 2 && exit.out.is_empty(), "{exit:?}");
         for word in ["mine.toml", "`acme/big`", "`contxt`", "`context_window`"] {
@@ -83,7 +100,10 @@ fn a_bad_list_that_was_asked_for_is_2_and_names_entry_and_field() {
         }
     }
     let exit = loopwright(&project, &["models", "--models", "nowhere.toml"]);
-    assert!(exit.code == 2 && exit.err.contains("The model list nowhere.toml cannot be read"), "{exit:?}");
+    assert!(
+        exit.code == 2 && exit.err.contains("The model list nowhere.toml cannot be read"),
+        "{exit:?}"
+    );
 }
 
 #[test]
@@ -92,7 +112,8 @@ fn a_bad_list_in_the_usual_place_costs_nothing_but_a_complaint() {
     let exit = listed(&project, &["gpt-4o-mini"], &[("XDG_CONFIG_HOME", "etc")]);
     assert!(exit.code == 0 && exit.out.contains("openai/gpt-4o-mini"), "{exit:?}");
     assert!(
-        exit.err.contains("models.toml cannot be read at line 1") && exit.err.contains("counts for nothing"),
+        exit.err.contains("models.toml cannot be read at line 1")
+            && exit.err.contains("counts for nothing"),
         "{exit:?}"
     );
 }
@@ -100,7 +121,17 @@ fn a_bad_list_in_the_usual_place_costs_nothing_but_a_complaint() {
 /// What the run cost, by its last event.
 fn cost(id: &str, input: u64, output: u64) -> f64 {
     let (server, project) = (Server::start(), project_with("mine.toml", ACME));
-    let args = ["run", "--json", "--model", id, "--base-url", &server.url, "--models", "mine.toml", "Hello"];
+    let args = [
+        "run",
+        "--json",
+        "--model",
+        id,
+        "--base-url",
+        &server.url,
+        "--models",
+        "mine.toml",
+        "Hello",
+    ];
     let run = Process::start(&project, &args);
     server.request().say_and_count("Hi.", input, output);
     let exit = run.end();
@@ -112,7 +143,9 @@ fn cost(id: &str, input: u64, output: u64) -> f64 {
 
 #[test]
 fn a_run_says_what_it_cost() {
-    let near = |told: f64, expected: f64| assert!((told - expected).abs() < 1e-12, "{told} instead of {expected}");
+    let near = |told: f64, expected: f64| {
+        assert!((told - expected).abs() < 1e-12, "{told} instead of {expected}")
+    };
     near(cost("openai/gpt-4o-mini", 1000, 100), 1000.0 * 0.15e-6 + 100.0 * 0.6e-6);
     near(cost("acme/big", 1000, 100), 1000.0 * 1e-6 + 100.0 * 4e-6);
     near(cost("openai/gpt-6-sol", 300_000, 100), 300_000.0 * 4e-6 + 100.0 * 15e-6);

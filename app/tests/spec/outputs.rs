@@ -1,4 +1,5 @@
-//! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody reads, a terminal.
+//! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody
+//! reads, a terminal.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -31,22 +32,27 @@ fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32
     (done.status.code().unwrap_or(-1), String::from_utf8(done.stderr).unwrap())
 }
 
-/// C122: wherever standard output goes, it gets plain text; where it takes none, that is said once and is an exit code, and a
-/// pipe that its reader has closed is no error of those who only list.
+/// C122: wherever standard output goes, it gets plain text; where it takes none, that is said once
+/// and is an exit code, and a pipe that its reader has closed is no error of those who only list.
 #[test]
 fn every_command_minds_where_its_output_goes() {
     let project = project();
-    let begun = loopwright(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
+    let begun =
+        loopwright(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
     assert_eq!(begun.code, 0);
     for (args, full, closed) in ALL {
         let file = Process::file(&project, "out");
         let (code, err) = to(&project, args, File::create(&file).unwrap());
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(code, 0, "{args:?}: {err}");
-        assert!(!text.is_empty() && text.ends_with('\n') && !text.contains('\u{1b}'), "{args:?}: {text}");
+        assert!(
+            !text.is_empty() && text.ends_with('\n') && !text.contains('\u{1b}'),
+            "{args:?}: {text}"
+        );
         assert!(!err.contains('\u{1b}'), "{args:?}: {err:?}");
 
-        let (code, err) = to(&project, args, File::options().write(true).open("/dev/full").unwrap());
+        let (code, err) =
+            to(&project, args, File::options().write(true).open("/dev/full").unwrap());
         assert_eq!(code, full, "{args:?}: {err}");
         assert_eq!(err.matches("takes no more text").count(), 1, "{args:?}: {err}");
 
@@ -56,31 +62,52 @@ fn every_command_minds_where_its_output_goes() {
         assert_eq!(code, closed, "{args:?}: {err}");
         assert!(!err.contains("panicked"), "{args:?}: {err}");
 
-        let shut = Process::start_as(&project, &["sh", "-c", "exec \"$@\" <prompt >&-", "sh"], args, &[]).end();
+        let shut =
+            Process::start_as(&project, &["sh", "-c", "exec \"$@\" <prompt >&-", "sh"], args, &[])
+                .end();
         assert_eq!(shut.code, 0, "{args:?}: {shut:?}");
     }
 }
 
 /// Runs it in a terminal.
 fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
-    let vars = [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars].concat();
-    Process::start_as(project, &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"], args, &vars).close()
+    let vars =
+        [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars]
+            .concat();
+    Process::start_as(
+        project,
+        &["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"],
+        args,
+        &vars,
+    )
+    .close()
 }
 
 /// A terminal shows JSON and obeys nothing in it; it is the same JSON.
 #[test]
 fn json_is_harmless_on_a_terminal() {
-    let exit = in_terminal(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m\u{61c}"], &[]);
-    assert!(exit.out.contains(r"Hello\u009b31m\u061c") && !exit.out.contains(['\u{9b}', '\u{61c}']), "{exit:?}");
+    let exit = in_terminal(
+        &project(),
+        &["run", "--json", "--model", "offline", "Hello\u{9b}31m\u{61c}"],
+        &[],
+    );
+    assert!(
+        exit.out.contains(r"Hello\u009b31m\u061c") && !exit.out.contains(['\u{9b}', '\u{61c}']),
+        "{exit:?}"
+    );
     let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
 }
 
-/// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of the command line too.
+/// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of
+/// the command line too.
 #[test]
 fn no_color_is_minded_everywhere() {
     let project = project();
-    assert_eq!(loopwright(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code, 0);
+    assert_eq!(
+        loopwright(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code,
+        0
+    );
     let run = ["run", "--model", "offline", "Hello"];
     assert!(in_terminal(&project, &run, &[]).out.contains("\u{1b}[2m"));
     assert!(in_terminal(&project, &run, &[("NO_COLOR", "")]).out.contains("\u{1b}[2m"));

@@ -1,5 +1,5 @@
-//! The binary as a child process: in a directory of its own, with an environment that says where to keep sessions and
-//! nothing else.
+//! The binary as a child process: in a directory of its own, with an environment that says where to
+//! keep sessions and nothing else.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -71,7 +71,12 @@ impl Process {
     }
 
     /// The same, as an argument of this command, if there is one, which becomes it.
-    pub(crate) fn start_as(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)]) -> Process {
+    pub(crate) fn start_as(
+        dir: &TempDir,
+        command: &[&str],
+        args: &[&str],
+        vars: &[(&str, &str)],
+    ) -> Process {
         let mut process = Process::spawn(dir, command, args, vars, Process::input(args));
         process.out = Output::of(process.unread.take().unwrap());
         process
@@ -87,7 +92,13 @@ impl Process {
         if args.first() == Some(&"run") { Stdio::null() } else { Stdio::piped() }
     }
 
-    fn spawn(dir: &TempDir, command: &[&str], args: &[&str], vars: &[(&str, &str)], stdin: Stdio) -> Process {
+    fn spawn(
+        dir: &TempDir,
+        command: &[&str],
+        args: &[&str],
+        vars: &[(&str, &str)],
+        stdin: Stdio,
+    ) -> Process {
         let line = [command, &[env!("CARGO_BIN_EXE_loopwright")], args].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(dir.path()).env_clear();
@@ -123,14 +134,16 @@ impl Process {
 
     /// Sends a signal, such as `-TERM`.
     pub(crate) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let sent =
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Lets its files grow as they like again.
     pub(crate) fn no_limit(&self) {
         let pid = self.child.id().to_string();
-        let done = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
+        let done =
+            Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
         assert!(done.success());
     }
 
@@ -206,13 +219,18 @@ impl Output {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let unseen = &self.bytes[self.seen..];
-            if let Some(at) = unseen.windows(text.len()).position(|window| window == text.as_bytes()) {
+            if let Some(at) =
+                unseen.windows(text.len()).position(|window| window == text.as_bytes())
+            {
                 self.seen += at + text.len();
                 return;
             }
             match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.bytes.extend(chunk),
-                Err(_) => panic!("`{text}` never came; there was:\n{}", String::from_utf8_lossy(&self.bytes)),
+                Err(_) => panic!(
+                    "`{text}` never came; there was:\n{}",
+                    String::from_utf8_lossy(&self.bytes)
+                ),
             }
         }
     }
@@ -245,7 +263,9 @@ impl Output {
         loop {
             match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.bytes.extend(chunk),
-                Err(RecvTimeoutError::Disconnected) => return String::from_utf8(self.bytes.clone()).unwrap(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return String::from_utf8(self.bytes.clone()).unwrap();
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     panic!("it does not end; there was:\n{}", String::from_utf8_lossy(&self.bytes))
                 }

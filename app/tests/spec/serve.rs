@@ -1,4 +1,5 @@
-//! `serve`, `POST /api/agent-chat`: the check marks of its specification, against a model server on this machine.
+//! `serve`, `POST /api/agent-chat`: the check marks of its specification, against a model server on
+//! this machine.
 
 use std::io::Read;
 use std::process::Command;
@@ -31,7 +32,8 @@ impl Served {
     fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Served {
         let (dir, model) = (project(), Server::start());
         let args = [&["serve", "--addr", "127.0.0.1:0"], args].concat();
-        let mut process = Process::start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
+        let mut process =
+            Process::start_with(&dir, &args, &[&[("PATH", "/usr/bin:/bin")], vars].concat());
         let address = process.err.word_after("http://");
         Served { process, dir, model, address }
     }
@@ -39,7 +41,8 @@ impl Served {
     /// A request with this message, and with these fields over the usual ones.
     pub(crate) fn body(&self, message: &str, fields: &Value) -> Value {
         let config = json!({ "apiKey": KEY, "model": "test-model", "baseUrl": self.model.url, "provider": "openai" });
-        let mut body = json!({ "message": message, "workDir": self.dir.path(), "llmConfig": config });
+        let mut body =
+            json!({ "message": message, "workDir": self.dir.path(), "llmConfig": config });
         for (name, value) in fields.as_object().into_iter().flatten() {
             body[name] = value.clone();
         }
@@ -70,7 +73,8 @@ fn types(events: &[Value]) -> Vec<&str> {
     types
 }
 
-/// C92: `/api/agent-chat` answers a request with an event stream, in the frames of its specification, byte by byte
+/// C92: `/api/agent-chat` answers a request with an event stream, in the frames of its
+/// specification, byte by byte
 #[test]
 fn the_route_takes_a_request_and_answers_with_an_event_stream() {
     let served = Served::start(&[]);
@@ -82,20 +86,34 @@ fn the_route_takes_a_request_and_answers_with_an_event_stream() {
     let request = served.model.request();
     assert!(request.head.contains(&format!("authorization: bearer {KEY}")), "{}", request.head);
     assert!(request.head.contains("x-tenant: blue"), "{}", request.head);
-    assert_eq!((&request.body["model"], &request.body["temperature"]), (&json!("test-model"), &json!(0.5)));
+    assert_eq!(
+        (&request.body["model"], &request.body["temperature"]),
+        (&json!("test-model"), &json!(0.5))
+    );
     assert!(request.body.to_string().contains("321"), "{}", request.body);
     let system = request.body["messages"][0]["content"].to_string();
-    assert!(system.contains("You are an AI coding assistant working in the directory: /"), "{system}");
-    assert!(!system.contains("{workDir}") && !system.contains("{platform}") && system.contains("linux"), "{system}");
+    assert!(
+        system.contains("You are an AI coding assistant working in the directory: /"),
+        "{system}"
+    );
+    assert!(
+        !system.contains("{workDir}") && !system.contains("{platform}") && system.contains("linux"),
+        "{system}"
+    );
     let tools = request.body["tools"].as_array().unwrap();
-    let mut names: Vec<&str> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    let mut names: Vec<&str> =
+        tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     let eight = "diff edit_file execute_command glob_files list_directory read_file search_files write_file";
     assert_eq!(names.join(" "), eight);
     request.say("Let me\n\nlook…");
     let (status, head) = connection.head().unwrap();
     assert_eq!(status, 200);
-    assert!(head.contains("content-type: text/event-stream") && head.contains("cache-control: no-cache"), "{head}");
+    assert!(
+        head.contains("content-type: text/event-stream")
+            && head.contains("cache-control: no-cache"),
+        "{head}"
+    );
     let frames: Vec<String> = std::iter::from_fn(|| connection.frame()).collect();
     assert_eq!(
         frames,
@@ -118,14 +136,19 @@ fn the_agent_reads_a_file_and_tells_its_contents() {
     assert!(request.last().contains("Counts sheep for engineers"), "{}", request.body);
     request.say("It counts sheep.");
     let events = connection.events();
-    let use_and_result = ["agent_start", "thinking_start", "thinking_end", "tool_use", "tool_result"];
+    let use_and_result =
+        ["agent_start", "thinking_start", "thinking_end", "tool_use", "tool_result"];
     let answer = ["thinking_start", "content", "thinking_end", "complete"];
     assert_eq!(types(&events), [&use_and_result[..], &answer[..]].concat());
     let tool_use = json!({ "type": "tool_use", "toolName": "read_file", "toolInput": { "path": "Cargo.toml" },
         "toolId": "call_0" });
     assert_eq!(events[3], tool_use);
     assert_eq!((&events[4]["toolId"], &events[4]["isError"]), (&json!("call_0"), &json!(false)));
-    assert!(events[4]["content"].as_str().unwrap().contains("Counts sheep for engineers"), "{}", events[4]);
+    assert!(
+        events[4]["content"].as_str().unwrap().contains("Counts sheep for engineers"),
+        "{}",
+        events[4]
+    );
 }
 
 #[test]
@@ -140,15 +163,22 @@ fn the_agent_runs_a_command_and_tells_its_output() {
     assert!([&dir, "to-stdout", "to-stderr"].iter().all(|text| last.contains(*text)), "{last}");
     request.say("Done.");
     let events = connection.events();
-    let live: String =
-        events.iter().filter(|e| e["type"] == "tool_update").filter_map(|e| e["content"].as_str()).collect();
+    let live: String = events
+        .iter()
+        .filter(|e| e["type"] == "tool_update")
+        .filter_map(|e| e["content"].as_str())
+        .collect();
     assert!(live.contains("to-stdout"), "{events:?}");
     let result = events.iter().find(|event| event["type"] == "tool_result").unwrap();
-    assert!(result["isError"] == false && result["content"].as_str().unwrap().contains("to-stderr"), "{result}");
+    assert!(
+        result["isError"] == false && result["content"].as_str().unwrap().contains("to-stderr"),
+        "{result}"
+    );
     assert_eq!(std::fs::read_to_string(served.dir.path().join("file")).unwrap(), "written\n");
 }
 
-/// C93: A history of either form is a conversation in which every call has its result; nothing is kept of a request
+/// C93: A history of either form is a conversation in which every call has its result; nothing is
+/// kept of a request
 #[test]
 fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
     let served = Served::start(&[]);
@@ -181,18 +211,26 @@ fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
         let mut connection = served.ask("How many?", &json!({ "history": history }));
         let request = served.model.request();
         let messages = request.body["messages"].as_array().unwrap();
-        let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
-        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"], "{history}");
+        let roles: Vec<&str> =
+            messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(
+            roles,
+            ["system", "user", "assistant", "tool", "assistant", "user"],
+            "{history}"
+        );
         let call = &messages[2]["tool_calls"][0];
         assert_eq!(call["id"], messages[3]["tool_call_id"], "{history}");
         assert_eq!(call["function"]["name"], "read_file");
         assert_eq!(
-            serde_json::from_str::<Value>(call["function"]["arguments"].as_str().unwrap()).unwrap()["path"],
+            serde_json::from_str::<Value>(call["function"]["arguments"].as_str().unwrap()).unwrap()
+                ["path"],
             "Cargo.toml"
         );
         let told = |at: usize| messages[at]["content"].to_string();
         assert!(
-            told(2).contains("Let me look.") && told(3).contains("sheep") && told(4).contains("Sheep."),
+            told(2).contains("Let me look.")
+                && told(3).contains("sheep")
+                && told(4).contains("Sheep."),
             "{messages:?}"
         );
         assert!(told(5).contains("How many?"));
@@ -201,12 +239,18 @@ fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
     }
     let mut connection = served.ask("And without?", &json!({ "history": null }));
     let request = served.model.request();
-    assert_eq!(request.body["messages"].as_array().unwrap().len(), 2, "the server keeps nothing: {}", request.body);
+    assert_eq!(
+        request.body["messages"].as_array().unwrap().len(),
+        2,
+        "the server keeps nothing: {}",
+        request.body
+    );
     request.say("Nothing.");
     connection.events();
 }
 
-/// C94: When a client of `/api/agent-chat` hangs up, its model request and its processes end within a second
+/// C94: When a client of `/api/agent-chat` hangs up, its model request and its processes end within
+/// a second
 #[test]
 fn a_client_that_hangs_up_ends_the_model_request() {
     let served = Served::start(&[]);
@@ -225,7 +269,9 @@ fn a_client_that_hangs_up_ends_the_model_request() {
 fn a_client_that_hangs_up_ends_the_processes() {
     let served = Served::start(&["--max-runs", "1"]);
     for name in ["alive", "never"] {
-        assert!(Command::new("mkfifo").arg(served.dir.path().join(name)).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo").arg(served.dir.path().join(name)).status().unwrap().success()
+        );
     }
     let mut connection = served.ask("Hang", &json!({}));
     // All that the command starts holds `alive` open.
@@ -235,7 +281,11 @@ fn a_client_that_hangs_up_ends_the_processes() {
     let mut up = [0; 3];
     alive.read_exact(&mut up).unwrap();
     connection.event_of("tool_use");
-    assert_eq!(served.refused(&served.body("Another", &json!({}))).status, 429, "one run is allowed");
+    assert_eq!(
+        served.refused(&served.body("Another", &json!({}))).status,
+        429,
+        "one run is allowed"
+    );
     let hung_up = Instant::now();
     drop(connection);
     assert_eq!(alive.read(&mut up).unwrap(), 0, "nobody holds it any more");
@@ -254,7 +304,8 @@ fn a_client_that_hangs_up_ends_the_processes() {
     }
 }
 
-/// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in neither, nor in a log
+/// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
+/// neither, nor in a log
 #[test]
 fn errors_are_told_in_an_error_frame() {
     let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
@@ -262,7 +313,11 @@ fn errors_are_told_in_an_error_frame() {
     let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
     served.model.request().answer("401 Unauthorized", &why);
     let events = connection.events();
-    assert_eq!(types(&events), ["agent_start", "thinking_start", "error", "complete"], "{events:?}");
+    assert_eq!(
+        types(&events),
+        ["agent_start", "thinking_start", "error", "complete"],
+        "{events:?}"
+    );
     let error = &events[events.len() - 2];
     assert_eq!(error["kind"], "auth");
     assert!(error["message"].as_str().unwrap().contains("did not accept the key"), "{error}");
@@ -276,15 +331,27 @@ fn errors_are_told_in_an_error_frame() {
     served.process.signal("-TERM");
     let log = served.process.end().err;
     let logged = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-    assert_eq!((logged("a run begins"), logged("close")), (2, 4), "runs and replies are in it: {log}");
+    assert_eq!(
+        (logged("a run begins"), logged("close")),
+        (2, 4),
+        "runs and replies are in it: {log}"
+    );
     assert!(!log.contains(KEY), "{log}");
 }
 
 #[test]
 fn the_log_is_as_much_as_the_environment_says() {
     let dir = project();
-    let wrong = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &[("LOOPWRIGHT_LOG", "loud")]).end();
-    assert!(wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"), "{wrong:?}");
+    let wrong = Process::start_with(
+        &dir,
+        &["serve", "--addr", "127.0.0.1:0"],
+        &[("LOOPWRIGHT_LOG", "loud")],
+    )
+    .end();
+    assert!(
+        wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"),
+        "{wrong:?}"
+    );
     for (level, lines) in [("", [false, false]), ("info", [true, false]), ("debug", [true, true])] {
         let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", level)]);
         let mut connection = served.ask("Hello", &json!({}));
@@ -292,7 +359,11 @@ fn the_log_is_as_much_as_the_environment_says() {
         connection.events();
         served.process.signal("-TERM");
         let log = served.process.end().err;
-        assert_eq!(["invoke_agent", "a run begins"].map(|text| log.contains(text)), lines, "{level}: {log}");
+        assert_eq!(
+            ["invoke_agent", "a run begins"].map(|text| log.contains(text)),
+            lines,
+            "{level}: {log}"
+        );
     }
 }
 
@@ -348,8 +419,14 @@ fn with_confirmation_tools_that_change_something_run_only_if_they_are_listed() {
         let events = connection.events();
         for (at, allowed) in allowed.into_iter().enumerate() {
             let id = json!(format!("call_{at}"));
-            let of = |kind: &str| events.iter().filter(|e| e["type"] == kind && e["toolId"] == id).count();
-            assert_eq!((of("confirm"), of("tool_result")), (usize::from(!allowed), 1), "{fields} {events:?}");
+            let of = |kind: &str| {
+                events.iter().filter(|e| e["type"] == kind && e["toolId"] == id).count()
+            };
+            assert_eq!(
+                (of("confirm"), of("tool_result")),
+                (usize::from(!allowed), 1),
+                "{fields} {events:?}"
+            );
         }
         let [a, b] = ["a", "b"].map(|name| served.dir.path().join(name));
         assert_eq!([a.exists(), b.exists()], [allowed[0], allowed[1]], "{fields}");
@@ -375,7 +452,12 @@ fn what_is_wrong_before_the_stream_is_an_http_error_that_says_where() {
         (missing("message"), 400, Value::Null, "The field `message` is missing"),
         (with("/message", json!(" ")), 400, json!("/message"), "empty"),
         (with("/message", json!({ "key": KEY })), 400, json!("/message"), "a string"),
-        (with("/workDir", json!(served.dir.path().join("no"))), 400, json!("/workDir"), "does not exist"),
+        (
+            with("/workDir", json!(served.dir.path().join("no"))),
+            400,
+            json!("/workDir"),
+            "does not exist",
+        ),
         (with("/workDir", json!(file)), 400, json!("/workDir"), "not a directory"),
         (with("/workDir", json!("/usr")), 400, json!("/workDir"), "outside"),
         (with("/llmConfig/model", json!("")), 400, json!("/llmConfig/model"), "model"),
@@ -392,7 +474,10 @@ fn what_is_wrong_before_the_stream_is_an_http_error_that_says_where() {
         let error: Value = serde_json::from_str(&response.body).unwrap();
         let missing = path.is_null();
         assert!(missing || error["error"]["path"] == path, "{error}");
-        assert_eq!(error["error"]["kind"], if status == 401 { "unauthorized" } else { "bad_request" });
+        assert_eq!(
+            error["error"]["kind"],
+            if status == 401 { "unauthorized" } else { "bad_request" }
+        );
         assert!(error["error"]["message"].as_str().unwrap().contains(says), "{error}");
         assert!(!response.body.contains(KEY), "{response:?}");
     }
@@ -402,7 +487,8 @@ fn what_is_wrong_before_the_stream_is_an_http_error_that_says_where() {
 #[test]
 fn keys_of_the_servers_environment_are_not_for_clients() {
     let (dir, model) = (project(), Server::start());
-    let vars = [("OPENAI_API_KEY", "sk-of-the-server-0123"), ("CUSTOM_API_KEY", "sk-of-the-server-0123")];
+    let vars =
+        [("OPENAI_API_KEY", "sk-of-the-server-0123"), ("CUSTOM_API_KEY", "sk-of-the-server-0123")];
     let mut process = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &vars);
     let address = process.err.word_after("http://");
     for provider in ["openai", "vllm", "custom"] {
@@ -430,7 +516,8 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     served.process.err.until("Ending");
     let health = || {
         let mut connection = Connection::open(&served.address);
-        connection.send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
+        connection
+            .send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
         connection.response().unwrap().status
     };
     while health() != 503 {} // it says so a moment before it does so
@@ -444,7 +531,8 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     assert_eq!(served.process.end().code, 0);
 }
 
-/// C108: what does not end in the grace is stopped, its client is told, and the server ends by itself.
+/// C108: what does not end in the grace is stopped, its client is told, and the server ends by
+/// itself.
 #[test]
 fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
     let mut served = Served::start(&["--grace", "0"]);
@@ -485,7 +573,10 @@ fn a_second_ctrl_c_ends_it_at_once() {
 fn other_machines_reach_it_only_with_a_token() {
     let dir = project();
     let refused = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
-    assert!(refused.code == 2 && refused.err.contains("run commands. Give one with --token"), "{refused:?}");
+    assert!(
+        refused.code == 2 && refused.err.contains("run commands. Give one with --token"),
+        "{refused:?}"
+    );
     let short = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
     assert!(short.code == 2 && short.err.contains("16 characters"), "{short:?}");
     let missing = Process::start(&dir, &["serve", "--root", "missing"]).end();

@@ -7,7 +7,8 @@ use crate::process::project;
 use crate::serve_sessions::{Live, Screen};
 use crate::server::Server;
 
-/// What was told is what is kept: the messages on the screen, and every event with its number, for whoever comes anew.
+/// What was told is what is kept: the messages on the screen, and every event with its number, for
+/// whoever comes anew.
 fn agree(live: &Live, id: &str, screen: &Screen) {
     let said = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
     let said: Value = serde_json::from_str(&said.body).unwrap();
@@ -19,15 +20,21 @@ fn agree(live: &Live, id: &str, screen: &Screen) {
     assert_eq!(anew.messages, screen.messages);
 }
 
-/// C98: a model's server that breaks off, sends garbage, or begins and then says nothing: what came is withdrawn, the request
-/// is made again where that can help, a run that hangs can be stopped, and the session goes on.
+/// C98: a model's server that breaks off, sends garbage, or begins and then says nothing: what came
+/// is withdrawn, the request is made again where that can help, a run that hangs can be stopped,
+/// and the session goes on.
 #[test]
 fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
-    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+    let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
-    let say = |message: &str| live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": message }));
+    let say = |message: &str| {
+        live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": message }))
+    };
 
     say("Dies");
     let mut request = model.request();
@@ -61,17 +68,22 @@ fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
     agree(&live, &id, &screen);
 }
 
-/// A full disk, as the operating system has it, for each kind of store: it is told, in the answer or at the end of the
-/// run, the server lives on, and with room again the session does, without an event lost or doubled.
+/// A full disk, as the operating system has it, for each kind of store: it is told, in the answer
+/// or at the end of the run, the server lives on, and with room again the session does, without an
+/// event lost or doubled.
 #[test]
 fn a_disk_that_is_full_is_told_and_the_session_goes_on_when_there_is_room() {
     for store in ["sessions.db", "sessions/"] {
         let (dir, model) = (project(), Server::start());
         let place = dir.path().join(store).display().to_string();
-        // Files cannot grow beyond this; the signal that would end the process says so as an error then.
+        // Files cannot grow beyond this; the signal that would end the process says so as an error
+        // then.
         let limited = r#"trap "" XFSZ; ulimit -S -f 600; exec "$0" "$@""#;
         let live = Live::start_as(&dir, &model, &["sh", "-c", limited], &["--store", &place]);
-        let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"].as_str().unwrap().to_owned();
+        let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let (mut screen, mut events) = (Screen::default(), live.events(&id, 0));
         let path = format!("/api/sessions/{id}/prompt");
         let long = "sheep ".repeat(10_000);
@@ -88,7 +100,10 @@ fn a_disk_that_is_full_is_told_and_the_session_goes_on_when_there_is_room() {
             request.end("stop");
             let end = screen.until(&mut events, "agent_end", "");
             let why = end["error"].as_str().unwrap_or_default();
-            assert!(end["end"] == "done" || why.contains("has room") || why.contains("disk full"), "{why}");
+            assert!(
+                end["end"] == "done" || why.contains("has room") || why.contains("disk full"),
+                "{why}"
+            );
             end["end"] != "done"
         });
         assert!(full, "{store}: the disk is never full");

@@ -1,4 +1,5 @@
-//! `serve`, live sessions: the server is killed or told to end in the middle of a run, and another one goes on.
+//! `serve`, live sessions: the server is killed or told to end in the middle of a run, and another
+//! one goes on.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +21,8 @@ impl Live {
 
     /// As an argument of this command, with these options.
     pub(crate) fn start_as(dir: &TempDir, model: &Server, command: &[&str], more: &[&str]) -> Live {
-        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
+        let args =
+            ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
         let args = [&args, more].concat();
         let mut process = Process::start_as(dir, command, &args, &[("PATH", "/usr/bin:/bin")]);
         let address = process.err.word_after("http://");
@@ -28,19 +30,23 @@ impl Live {
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
-        let response = Connection::post(&self.address, path, "", &body.to_string()).response().unwrap();
+        let response =
+            Connection::post(&self.address, path, "", &body.to_string()).response().unwrap();
         assert!(response.status < 300, "{path}: {response:?}");
         serde_json::from_str(&response.body).unwrap()
     }
 
     pub(crate) fn get(&self, path: &str, headers: &str) -> Connection {
         let mut connection = Connection::open(&self.address);
-        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address).as_bytes());
+        connection.send(
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address).as_bytes(),
+        );
         connection
     }
 
     fn session(&self, id: &str) -> Value {
-        serde_json::from_str(&self.get(&format!("/api/sessions/{id}"), "").response().unwrap().body).unwrap()
+        serde_json::from_str(&self.get(&format!("/api/sessions/{id}"), "").response().unwrap().body)
+            .unwrap()
     }
 
     /// A session with these settings, a browser that watches it, and a prompt in it.
@@ -73,7 +79,8 @@ impl Screen {
     /// Reads up to an event of this type; its data.
     pub(crate) fn until(&mut self, connection: &mut Connection, kind: &str, has: &str) -> Value {
         loop {
-            let (event, data) = self.read(connection).unwrap_or_else(|| panic!("no {kind} came: {self:?}"));
+            let (event, data) =
+                self.read(connection).unwrap_or_else(|| panic!("no {kind} came: {self:?}"));
             if event == kind && data.to_string().contains(has) {
                 return data;
             }
@@ -82,8 +89,12 @@ impl Screen {
 
     pub(crate) fn read(&mut self, connection: &mut Connection) -> Option<(String, Value)> {
         let frame = connection.frame()?;
-        let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let (event, data) = (field("event:").unwrap(), serde_json::from_str::<Value>(field("data:").unwrap()).unwrap());
+        let field =
+            |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let (event, data) = (
+            field("event:").unwrap(),
+            serde_json::from_str::<Value>(field("data:").unwrap()).unwrap(),
+        );
         if let Some(id) = field("id:") {
             self.seq += 1;
             assert_eq!(id, self.seq.to_string(), "an event is lost or doubled: {frame}");
@@ -133,7 +144,8 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     assert_eq!((anew.seq, anew.messages), (screen.seq, screen.messages));
 }
 
-/// C98: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go on.
+/// C98: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go
+/// on.
 #[test]
 fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
     let (dir, model) = (project(), Server::start());
@@ -163,7 +175,8 @@ fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
     assert_eq!(std::fs::read_to_string(dir.path().join("runs.txt")).unwrap(), "once\n");
 }
 
-/// C101: told to end, it tells its readers, lets the run end, closes the streams and exits; the session is there after.
+/// C101: told to end, it tells its readers, lets the run end, closes the streams and exits; the
+/// session is there after.
 #[test]
 fn a_server_that_is_told_to_end_lets_the_run_end() {
     let (dir, model) = (project(), Server::start());
@@ -176,7 +189,8 @@ fn a_server_that_is_told_to_end_lets_the_run_end() {
     live.process.signal("-TERM");
     screen.until(&mut events, "draining", "");
     let path = format!("/api/sessions/{id}/prompt");
-    let refused = Connection::post(&live.address, &path, "", r#"{"message": "More"}"#).response().unwrap();
+    let refused =
+        Connection::post(&live.address, &path, "", r#"{"message": "More"}"#).response().unwrap();
     assert_eq!(refused.status, 503, "{refused:?}");
     request.text("more.");
     request.end("stop");
@@ -185,5 +199,8 @@ fn a_server_that_is_told_to_end_lets_the_run_end() {
     assert_eq!(live.process.end().code, 0);
     let live = Live::start(&dir, &model);
     let session = live.session(&id);
-    assert_eq!((&session["interrupted"], &session["session"]["title"]), (&json!(false), &json!("Talk")));
+    assert_eq!(
+        (&session["interrupted"], &session["session"]["title"]),
+        (&json!(false), &json!("Talk"))
+    );
 }

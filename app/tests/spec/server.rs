@@ -28,7 +28,9 @@ impl Server {
         let (to_test, requests) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let Some(exchange) = Exchange::read(stream.unwrap()) else { continue };
+                let Some(exchange) = Exchange::read(stream.unwrap()) else {
+                    continue;
+                };
                 if to_test.send(exchange).is_err() {
                     return;
                 }
@@ -50,9 +52,14 @@ impl Exchange {
             let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
             bytes.extend(&buffer[..count]);
             let text = String::from_utf8_lossy(&bytes);
-            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                continue;
+            };
             let head = head.to_lowercase();
-            let length = head.split("content-length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
+            let length = head
+                .split("content-length: ")
+                .nth(1)
+                .map_or("0", |rest| rest.lines().next().unwrap());
             if body.len() >= length.parse().unwrap() {
                 let body = serde_json::from_str(body).unwrap_or_default();
                 return Some(Exchange { head, body, stream });
@@ -67,17 +74,21 @@ impl Exchange {
 
     /// Begins a reply.
     pub(crate) fn begin(&mut self) {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         self.stream.write_all(head.as_bytes()).unwrap();
     }
+
     /// Sends a piece of text.
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
+
     /// Sends what is no piece, and hangs up.
     pub(crate) fn garbage(mut self) {
         self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
     }
+
     /// Waits until the client closes the connection.
     pub(crate) fn until_hung_up(mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -87,17 +98,20 @@ impl Exchange {
             other => panic!("the client has not hung up: {other:?}"),
         }
     }
+
     /// Ends a reply.
     pub(crate) fn end(mut self, reason: &str) {
         self.delta(json!({}), json!(reason));
         self.stream.write_all(b"data: [DONE]\n\n").unwrap();
     }
+
     /// Replies with this text.
     pub(crate) fn say(mut self, text: &str) {
         self.begin();
         self.text(text);
         self.end("stop");
     }
+
     /// Replies with this text, and says that it took so many tokens.
     pub(crate) fn say_and_count(mut self, text: &str, input: u64, output: u64) {
         self.begin();
@@ -106,17 +120,18 @@ impl Exchange {
         let usage = json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } });
         self.stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes()).unwrap();
     }
+
     /// Replies with tool calls.
     pub(crate) fn call(mut self, calls: &[(&str, Value)]) {
         self.begin();
         for (index, (name, arguments)) in calls.iter().enumerate() {
             let function = json!({ "name": name, "arguments": arguments.to_string() });
-            let call =
-                json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            let call = json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
             self.delta(json!({ "tool_calls": [call] }), Value::Null);
         }
         self.end("tool_calls");
     }
+
     /// Replies with JSON of this status.
     pub(crate) fn answer(mut self, status: &str, body: &Value) {
         let body = body.to_string();

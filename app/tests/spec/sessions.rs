@@ -32,14 +32,21 @@ fn a_call_is_approved_by_another_process() {
     let project = project();
     let (session, call) = waits(&project);
     let shown = loopwright(&project, &["actions", &session]);
-    assert!(shown.code == 0 && shown.out.contains("write_file {\"content\":\"hi\",\"path\":\"a.txt\"}"), "{shown:?}");
+    assert!(
+        shown.code == 0 && shown.out.contains("write_file {\"content\":\"hi\",\"path\":\"a.txt\"}"),
+        "{shown:?}"
+    );
     let digest = shown.out.split_whitespace().nth(3).unwrap();
     for wrong in ["0123456789ab", "", &digest[..4]] {
         let refused = loopwright(&project, &["approve", &session, &call, "--digest", wrong]);
-        assert!(refused.code == 2 && refused.err.contains("is not that of what would run"), "{refused:?}");
+        assert!(
+            refused.code == 2 && refused.err.contains("is not that of what would run"),
+            "{refused:?}"
+        );
     }
     assert!(!Process::file(&project, "a.txt").exists());
-    let done = loopwright(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
+    let done =
+        loopwright(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
     assert!(done.code == 0 && done.err.contains("✓ write_file: Created `a.txt`"), "{done:?}");
     assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
     let again = loopwright(&project, &["approve", &session, &call]);
@@ -54,7 +61,8 @@ fn a_call_is_denied_or_edited_by_another_process() {
     let project = project();
     let (session, call) = waits(&project);
     let denied = loopwright(&project, &["deny", &session, &call, "--reason", "not here", "--json"]);
-    let ends = lines(&denied).into_iter().find(|event| event["type"] == "tool_execution_end").unwrap();
+    let ends =
+        lines(&denied).into_iter().find(|event| event["type"] == "tool_execution_end").unwrap();
     assert_eq!((denied.code, &ends["status"]), (0, &json!("denied")), "{denied:?}");
     assert!(ends["result"]["content"][0]["text"].as_str().unwrap().contains("not here"));
 
@@ -63,7 +71,10 @@ fn a_call_is_denied_or_edited_by_another_process() {
     assert!(bad.code == 2 && bad.err.contains("not JSON"), "{bad:?}");
     let bad = loopwright(&project, &["approve", &session, &call, "--args", "{\"path\": 7}"]);
     assert!(bad.code == 2 && bad.err.contains("/content"), "{bad:?}");
-    let edited = loopwright(&project, &["approve", &session, &call, "--args", r#"{"path":"b.txt","content":"ho"}"#]);
+    let edited = loopwright(
+        &project,
+        &["approve", &session, &call, "--args", r#"{"path":"b.txt","content":"ho"}"#],
+    );
     assert_eq!(edited.code, 0, "{edited:?}");
     assert_eq!(fs::read_to_string(Process::file(&project, "b.txt")).unwrap(), "ho");
     assert!(!Process::file(&project, "a.txt").exists());
@@ -85,11 +96,17 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     let elsewhere = tempfile::tempdir().unwrap();
     let store = Process::file(&project, STORE);
     let store = store.to_str().unwrap();
-    let call = lines(&loopwright(&elsewhere, &["actions", "s", "--json", "--store", store]))[0]["call"].clone();
+    let call =
+        lines(&loopwright(&elsewhere, &["actions", "s", "--json", "--store", store]))[0]["call"]
+            .clone();
     let approve = ["approve", "s", call.as_str().unwrap(), "--store", store];
     let approve = Process::start_with(&elsewhere, &approve, &vars); // model, address and directory come from the session
     let request = server.request();
-    assert!(request.head.contains("bearer sk-secret") && request.last().contains("Created"), "{}", request.last());
+    assert!(
+        request.head.contains("bearer sk-secret") && request.last().contains("Created"),
+        "{}",
+        request.last()
+    );
     request.say("Written.");
     let exit = approve.end();
     assert_eq!((exit.code, exit.out.as_str()), (0, "Written.\n"), "{exit:?}");
@@ -105,18 +122,34 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
 fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
     for resume in [true, false] {
         let (project, server) = (project(), Server::start());
-        let args = ["run", "--model", "custom/x", "--base-url", &server.url, "--session", "s", "Think"];
+        let args =
+            ["run", "--model", "custom/x", "--base-url", &server.url, "--session", "s", "Think"];
         let run = Process::start(&project, &args);
         let request = server.request();
         run.kill();
         drop(request);
         let list = loopwright(&project, &["sessions", "list"]);
-        assert!(list.out.contains("run r1 goes on, or was interrupted") && list.out.contains("Think"), "{list:?}");
-        let rest = if resume { ["run", "--session", "s", "--resume"] } else { ["run", "--session", "s", "Anew"] };
+        assert!(
+            list.out.contains("run r1 goes on, or was interrupted") && list.out.contains("Think"),
+            "{list:?}"
+        );
+        let rest = if resume {
+            ["run", "--session", "s", "--resume"]
+        } else {
+            ["run", "--session", "s", "Anew"]
+        };
         let again = Process::start(&project, &rest);
         let request = server.request();
-        let said: Vec<_> = request.body["messages"].as_array().unwrap().iter().map(|m| m["content"].clone()).collect();
-        assert_eq!(said[1..], if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Anew")] });
+        let said: Vec<_> = request.body["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m["content"].clone())
+            .collect();
+        assert_eq!(
+            said[1..],
+            if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Anew")] }
+        );
         request.say("Done.");
         let exit = again.end();
         assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
@@ -132,16 +165,32 @@ fn the_latest_session_goes_on_as_it_was_started() {
     let none = loopwright(&project, &["run", "-c", "Hello"]);
     assert!(none.code == 2 && none.err.contains("no session to go on with"), "{none:?}");
     for (args, said) in [
-        (vec!["run", "--model", "custom/x", "--base-url", &server.url, "--system", "Be brief.", "One"], vec!["One"]),
+        (
+            vec![
+                "run",
+                "--model",
+                "custom/x",
+                "--base-url",
+                &server.url,
+                "--system",
+                "Be brief.",
+                "One",
+            ],
+            vec!["One"],
+        ),
         (vec!["run", "-c", "Two"], vec!["One", "Two"]),
         (vec!["run", "-c", "--system", "Be long.", "Three"], vec!["One", "Two", "Three"]),
-        (vec!["run", "--no-session", "--model", "custom/x", "--base-url", &server.url, "Four"], vec!["Four"]),
+        (
+            vec!["run", "--no-session", "--model", "custom/x", "--base-url", &server.url, "Four"],
+            vec!["Four"],
+        ),
         (vec!["run", "-c", "Five"], vec!["One", "Two", "Three", "Five"]),
     ] {
         let run = Process::start(&project, &args);
         let request = server.request();
         let messages = request.body["messages"].as_array().unwrap();
-        let users: Vec<_> = messages.iter().filter(|m| m["role"] == "user").map(|m| m["content"].clone()).collect();
+        let users: Vec<_> =
+            messages.iter().filter(|m| m["role"] == "user").map(|m| m["content"].clone()).collect();
         assert_eq!(users, said);
         let system = messages[0]["content"].as_str().unwrap();
         match said.len() {
@@ -176,10 +225,16 @@ fn a_chat_goes_on_where_it_was() {
 #[test]
 fn sessions_are_shown_searched_forked_moved_and_removed() {
     let project = project();
-    let said = loopwright(&project, &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"]);
+    let said = loopwright(
+        &project,
+        &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"],
+    );
     assert_eq!(said.code, 0, "{said:?}");
     let shown = loopwright(&project, &["sessions", "show", "first one"]);
-    assert!(shown.out.starts_with("# Read Cargo.toml\n") && shown.out.contains("Call of `read_file`"), "{shown:?}");
+    assert!(
+        shown.out.starts_with("# Read Cargo.toml\n") && shown.out.contains("Call of `read_file`"),
+        "{shown:?}"
+    );
     let found = loopwright(&project, &["sessions", "search", "SHEEP", "engineers"]);
     assert!(found.code == 0 && found.out.starts_with("first one  m"), "{found:?}");
     assert_eq!(loopwright(&project, &["sessions", "search", "wolves"]).code, 1);
@@ -200,18 +255,31 @@ fn sessions_are_shown_searched_forked_moved_and_removed() {
     let import = [&["sessions", "import", file, "--session", "third"][..], &at].concat();
     assert_eq!(loopwright(&project, &import).code, 0);
     let twice = loopwright(&project, &import);
-    assert!(twice.code == 2 && twice.err.contains("There is a session `third` already"), "{twice:?}");
+    assert!(
+        twice.code == 2 && twice.err.contains("There is a session `third` already"),
+        "{twice:?}"
+    );
     let markdown = |session: &str, more: &[&str]| {
-        loopwright(&project, &[&["sessions", "export", session, "--format", "markdown"][..], more].concat()).out
+        loopwright(
+            &project,
+            &[&["sessions", "export", session, "--format", "markdown"][..], more].concat(),
+        )
+        .out
     };
     assert_eq!(markdown("third", &at).replace("third", "second"), markdown("second", &[]));
     let kept = lines(&loopwright(&project, &[&["sessions", "list", "--json"][..], &at].concat()));
-    assert!(kept[0].get("settings").is_none(), "the settings of whoever exported it stay behind: {kept:?}");
-    let earlier =
-        loopwright(&project, &[&["sessions", "fork", "third", "--at", "m4", "--name", "a b"][..], &at].concat());
+    assert!(
+        kept[0].get("settings").is_none(),
+        "the settings of whoever exported it stay behind: {kept:?}"
+    );
+    let earlier = loopwright(
+        &project,
+        &[&["sessions", "fork", "third", "--at", "m4", "--name", "a b"][..], &at].concat(),
+    );
     assert_eq!(earlier.code, 0, "{earlier:?}");
     assert!(!markdown("a b", &at).contains("(m5") && markdown("a b", &at).contains("(m4"));
-    let nowhere = loopwright(&project, &[&["sessions", "fork", "third", "--at", "m99"][..], &at].concat());
+    let nowhere =
+        loopwright(&project, &[&["sessions", "fork", "third", "--at", "m99"][..], &at].concat());
     assert!(nowhere.code == 2 && nowhere.err.contains("has no message m99"), "{nowhere:?}");
 
     for name in ["second", "first one"] {
@@ -226,14 +294,19 @@ fn sessions_are_shown_searched_forked_moved_and_removed() {
 fn a_place_that_cannot_be_is_a_clear_error() {
     let project = project();
     let file = Process::file(&project, "Cargo.toml");
-    let exit = loopwright(&project, &["run", "--model", "offline", "--store", file.to_str().unwrap(), "Hello"]);
+    let exit = loopwright(
+        &project,
+        &["run", "--model", "offline", "--store", file.to_str().unwrap(), "Hello"],
+    );
     assert!(exit.code == 2 && exit.err.contains("Cargo.toml"), "{exit:?}");
     assert!(fs::read_to_string(&file).unwrap().contains("Counts sheep"));
-    let exit = Process::start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
+    let exit =
+        Process::start_with(&project, &["sessions", "list"], &[("LOOPWRIGHT_STORE", "")]).end();
     assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
 }
 
-/// What had waited begins by itself when the session is opened; `--resume` and a prompt show it to its end.
+/// What had waited begins by itself when the session is opened; `--resume` and a prompt show it to
+/// its end.
 #[test]
 fn what_had_waited_runs_first_and_is_shown() {
     for resume in [true, false] {
@@ -246,7 +319,11 @@ fn what_had_waited_runs_first_and_is_shown() {
         chat.err.until("Noted for later.");
         chat.kill();
         drop(request);
-        let rest = if resume { ["run", "--session", "s", "--resume"] } else { ["run", "--session", "s", "Three"] };
+        let rest = if resume {
+            ["run", "--session", "s", "--resume"]
+        } else {
+            ["run", "--session", "s", "Three"]
+        };
         let run = Process::start(&project, &rest);
         let mut answers = 0;
         loop {
@@ -266,10 +343,14 @@ fn what_had_waited_runs_first_and_is_shown() {
 #[test]
 fn what_a_session_may_do_is_told_and_can_be_taken_back() {
     let project = project();
-    let first = ["run", "--model", "offline", "--session", "s", "--approve", "all", "--network", "Hello"];
+    let first =
+        ["run", "--model", "offline", "--session", "s", "--approve", "all", "--network", "Hello"];
     assert_eq!(loopwright(&project, &first).code, 0);
     let again = loopwright(&project, &["run", "-c", "Hello"]);
-    assert!(again.err.contains("all tools run unasked") && again.err.contains("may use the network"), "{again:?}");
+    assert!(
+        again.err.contains("all tools run unasked") && again.err.contains("may use the network"),
+        "{again:?}"
+    );
     let back = ["run", "-c", "--approve", "read-only", "--network=false", WRITE];
     assert_eq!(loopwright(&project, &back).code, 3);
     let again = loopwright(&project, &["run", "-c", "Hello"]);

@@ -16,7 +16,10 @@ fn bash_completes_the_command_line() {
         ("powershell", "Register-ArgumentCompleter"),
     ] {
         let exit = loopwright(&project, &["completions", shell]);
-        assert!(exit.code == 0 && exit.out.contains(says) && exit.err.is_empty(), "{shell}: {exit:?}");
+        assert!(
+            exit.code == 0 && exit.out.contains(says) && exit.err.is_empty(),
+            "{shell}: {exit:?}"
+        );
     }
     let unknown = loopwright(&project, &["completions", "cmd"]);
     assert!(unknown.code == 2 && unknown.err.contains("bash"), "{unknown:?}");
@@ -31,7 +34,8 @@ fn bash_completes_the_command_line() {
     assert_eq!((out.as_ref(), err.as_ref()), ("run\n--output-schema\nexport\nzsh\nxhigh\n", ""));
 }
 
-/// C121: `man` prints the manual page, and writes one for each command; `man` itself has nothing to object.
+/// C121: `man` prints the manual page, and writes one for each command; `man` itself has nothing to
+/// object.
 #[test]
 fn there_is_a_manual_page_for_each_command() {
     let project = project();
@@ -40,7 +44,8 @@ fn there_is_a_manual_page_for_each_command() {
     assert_eq!(loopwright(&project, &["man", "pages/man1"]).code, 0);
     let mut names: Vec<String> = Vec::new();
     for entry in fs::read_dir(Process::file(&project, "pages/man1")).unwrap() {
-        let (path, page) = entry.map(|entry| (entry.path(), fs::read_to_string(entry.path()).unwrap())).unwrap();
+        let (path, page) =
+            entry.map(|entry| (entry.path(), fs::read_to_string(entry.path()).unwrap())).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         for part in [
             &*format!(".TH {name} 1  \"loopwright {}\"", env!("CARGO_PKG_VERSION")),
@@ -53,17 +58,27 @@ fn there_is_a_manual_page_for_each_command() {
         let mut man = Command::new("man");
         man.args(["--warnings", "-l", "-Tutf8", "-E", "UTF-8"]).arg(&path).env("LC_ALL", "C.UTF-8");
         if let Ok(shown) = man.stdin(Stdio::null()).output() {
-            let (out, err) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
-            assert!(shown.status.success() && out.contains("Print help") && err.is_empty(), "{name}: {err}\n{out}");
+            let (out, err) =
+                (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+            assert!(
+                shown.status.success() && out.contains("Print help") && err.is_empty(),
+                "{name}: {err}\n{out}"
+            );
         }
         names.push(name);
     }
-    for name in
-        ["loopwright", "loopwright-run", "loopwright-sessions", "loopwright-sessions-export", "loopwright-config"]
-    {
+    for name in [
+        "loopwright",
+        "loopwright-run",
+        "loopwright-sessions",
+        "loopwright-sessions-export",
+        "loopwright-config",
+    ] {
         assert!(names.iter().any(|other| other == name), "{name} is not in {names:?}");
     }
-    assert!(fs::read_to_string(Process::file(&project, "pages/man1/loopwright.1")).unwrap() == page.out);
+    assert!(
+        fs::read_to_string(Process::file(&project, "pages/man1/loopwright.1")).unwrap() == page.out
+    );
     let nowhere = loopwright(&project, &["man", "Cargo.toml/x"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("Cargo.toml/x"), "{nowhere:?}");
 }

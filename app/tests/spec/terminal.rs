@@ -38,9 +38,14 @@ impl Terminal {
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();
         let other = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&other, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&other, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", env!("CARGO_BIN_EXE_loopwright")]).args(args).current_dir(dir.path()).env_clear();
+        command
+            .args(["--ctty", env!("CARGO_BIN_EXE_loopwright")])
+            .args(args)
+            .current_dir(dir.path())
+            .env_clear();
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).env("TERM", "xterm");
         command.env("EDITOR", "sed -i s/Alpha/OMEGA/").env("PATH", "/usr/bin:/bin");
         let end = || other.try_clone().unwrap();
@@ -68,7 +73,8 @@ impl Terminal {
     }
 
     fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let sent =
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -85,8 +91,8 @@ impl Drop for Terminal {
     }
 }
 
-/// C131: the first frame is there before a session or a model is. What cannot be opened is told there, and another can be
-/// chosen.
+/// C131: the first frame is there before a session or a model is. What cannot be opened is told
+/// there, and another can be chosen.
 #[test]
 fn the_first_frame_comes_before_all_else_and_failures_are_told_in_it() {
     let project = project();
@@ -105,15 +111,17 @@ fn the_first_frame_comes_before_all_else_and_failures_are_told_in_it() {
     assert!(terminal.is_cooked());
 }
 
-/// C132: SIGTERM and SIGHUP give the terminal back and end with the code that is usual for them; the session is one to go
-/// on with, in which the run was interrupted.
+/// C132: SIGTERM and SIGHUP give the terminal back and end with the code that is usual for them;
+/// the session is one to go on with, in which the run was interrupted.
 #[test]
 fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
     let project = project();
     for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
         let server = Server::start();
-        let mut terminal =
-            Terminal::start(&project, &["--session", "a", "--model", "openai/x", "--base-url", &server.url]);
+        let mut terminal = Terminal::start(
+            &project,
+            &["--session", "a", "--model", "openai/x", "--base-url", &server.url],
+        );
         terminal.screen.until("openai/x");
         terminal.types("Hello\r");
         let mut request = server.request();
@@ -133,14 +141,15 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
     terminal.screen.until("interrupted:");
 }
 
-/// C133: a call is confirmed on the screen, as it is or as it was edited in `$EDITOR`, to which the terminal is handed; an
-/// edit is shown as the diff that it would make.
+/// C133: a call is confirmed on the screen, as it is or as it was edited in `$EDITOR`, to which the
+/// terminal is handed; an edit is shown as the diff that it would make.
 #[test]
 fn an_edit_is_shown_and_confirmed() {
     let project = project();
     std::fs::write(Process::file(&project, "a.txt"), "alpha\nbeta\n").unwrap();
     let server = Server::start();
-    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    let mut terminal =
+        Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     terminal.until_seen("openai/x");
     terminal.types("Shout\r");
     let edit = json!({ "path": "a.txt", "old_string": "beta", "new_string": "BETA" });
@@ -174,11 +183,15 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
     let project = project();
     std::fs::write(Process::file(&project, "a.txt"), "alpha\n").unwrap();
     let server = Server::start();
-    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    let mut terminal =
+        Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     terminal.until_seen("openai/x");
     terminal.types("Rename\r");
-    let edit = |old: &str, new: &str| json!({ "path": "a.txt", "old_string": old, "new_string": new });
-    server.request().call(&[("edit_file", edit("alpha", "beta")), ("edit_file", edit("beta", "gamma"))]);
+    let edit =
+        |old: &str, new: &str| json!({ "path": "a.txt", "old_string": old, "new_string": new });
+    server
+        .request()
+        .call(&[("edit_file", edit("alpha", "beta")), ("edit_file", edit("beta", "gamma"))]);
     terminal.until_seen("1 of 2");
     terminal.until_seen("+ beta");
     terminal.until_seen("› y yes");
@@ -197,7 +210,8 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
 fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
     let project = project();
     let server = Server::start();
-    let mut terminal = Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    let mut terminal =
+        Terminal::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     terminal.screen.until("openai/x");
     terminal.types("Speak\r");
     let mut request = server.request();

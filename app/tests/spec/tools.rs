@@ -6,8 +6,16 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, loopwright, project};
 
-const TOOLS: [&str; 8] =
-    ["read_file", "write_file", "edit_file", "list_directory", "search_files", "glob_files", "execute_command", "diff"];
+const TOOLS: [&str; 8] = [
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_directory",
+    "search_files",
+    "glob_files",
+    "execute_command",
+    "diff",
+];
 
 #[test]
 fn the_tools_are_listed() {
@@ -16,16 +24,24 @@ fn the_tools_are_listed() {
     for tool in TOOLS {
         assert!(exit.out.contains(tool), "{tool}: {exit:?}");
     }
-    assert!(exit.out.contains("write_file (asks first)\n") && exit.out.contains("read_file\n"), "{exit:?}");
+    assert!(
+        exit.out.contains("write_file (asks first)\n") && exit.out.contains("read_file\n"),
+        "{exit:?}"
+    );
     let exit = loopwright(&project(), &["tools", "list", "--json"]);
     let all: Vec<Value> = serde_json::from_str(&exit.out).unwrap();
     for tool in TOOLS {
         let tool = all.iter().find(|spec| spec["name"] == tool).unwrap();
-        assert!(tool["description"].is_string() && tool["schema"]["type"] == "object" && tool["effect"].is_string());
+        assert!(
+            tool["description"].is_string()
+                && tool["schema"]["type"] == "object"
+                && tool["effect"].is_string()
+        );
     }
 }
 
-/// Whatever tools there are, each can be run: one that is called without arguments says which are missing.
+/// Whatever tools there are, each can be run: one that is called without arguments says which are
+/// missing.
 #[test]
 fn every_tool_can_be_called() {
     let project = project();
@@ -42,13 +58,19 @@ fn every_tool_can_be_called() {
 #[test]
 fn a_tool_prints_its_text_or_json_with_details() {
     let project = project();
-    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "Cargo.toml", "limit": "1"}"#]);
+    let exit = loopwright(
+        &project,
+        &["tools", "call", "read_file", r#"{"path": "Cargo.toml", "limit": "1"}"#],
+    );
     assert_eq!(exit.code, 0, "{exit:?}");
     assert!(exit.out.starts_with("     1\t[package]\n") && exit.err.is_empty(), "{exit:?}");
     let arguments = json!({ "path": "new/a.txt", "content": "hi" }).to_string();
     let exit = loopwright(&project, &["tools", "call", "write_file", &arguments, "--json"]);
     let told: Value = serde_json::from_str(&exit.out).unwrap();
-    assert_eq!((exit.code, &told["status"], &told["details"]["bytes"]), (0, &json!("ok"), &json!(2)));
+    assert_eq!(
+        (exit.code, &told["status"], &told["details"]["bytes"]),
+        (0, &json!("ok"), &json!(2))
+    );
     assert_eq!(fs::read_to_string(Process::file(&project, "new/a.txt")).unwrap(), "hi");
 }
 
@@ -58,7 +80,8 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
     let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "../x"}"#]);
     assert_eq!((exit.code, exit.out.as_str()), (1, ""), "{exit:?}");
     assert!(exit.err.contains("`../x` leads out of the workspace"), "{exit:?}");
-    let exit = loopwright(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
+    let exit =
+        loopwright(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
     let told: Value = serde_json::from_str(&exit.out).unwrap();
     assert_eq!((exit.code, &told["status"]), (1, &json!("error")));
     assert!(told["error"].as_str().unwrap().contains("does not exist"), "{told}");
@@ -67,7 +90,10 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
         (&["tools", "call", "read_file", "{"], "not valid JSON"),
         (&["tools", "call", "read_file", r#"{"path": 7}"#], "- /path: 7 is not of type"),
         (&["tools", "call", "read_file"], "JSON"),
-        (&["tools", "call", "read_file", "{}", "--root", "nowhere"], "the workspace `nowhere` cannot be opened"),
+        (
+            &["tools", "call", "read_file", "{}", "--root", "nowhere"],
+            "the workspace `nowhere` cannot be opened",
+        ),
         (&["tools"], "list"),
     ] {
         let exit = loopwright(&project, args);
@@ -112,7 +138,9 @@ mod commands {
 
     /// Begins a command with a daemon that has no environment and a session of its own.
     fn begin(project: &tempfile::TempDir, marker: &str) -> Process {
-        let command = format!("(setsid env -i sh -c 'sleep 1000; : {marker}' &) ; sh -c 'sleep 1000; : {marker}'");
+        let command = format!(
+            "(setsid env -i sh -c 'sleep 1000; : {marker}' &) ; sh -c 'sleep 1000; : {marker}'"
+        );
         let arguments = json!({ "command": command, "timeout": 60 }).to_string();
         let run = Process::start(project, &["tools", "call", "execute_command", &arguments]);
         until("it begins", || alive(marker) >= 3);
@@ -130,12 +158,16 @@ mod commands {
         let write = format!("echo x > {0} && cat {0}", path.display());
         let exit = execute(&project, &write, &[]);
         assert_eq!(exit.code, 0, "a command that fails is no tool that does: {exit:?}");
-        assert!(exit.out.contains("Exit code 2.") && exit.out.contains("Permission denied"), "{exit:?}");
+        assert!(
+            exit.out.contains("Exit code 2.") && exit.out.contains("Permission denied"),
+            "{exit:?}"
+        );
         assert!(!path.exists());
         let writable = elsewhere.path().display().to_string();
         assert_eq!(execute(&project, &write, &["--writable", &writable]).out, "Exit code 0.\nx\n");
         assert_eq!(execute(&project, &write, &["--unconfined"]).out, "Exit code 0.\nx\n");
-        let exit = execute(&project, &format!("cat {}", path.display()), &["--readable", &writable]);
+        let exit =
+            execute(&project, &format!("cat {}", path.display()), &["--readable", &writable]);
         assert_eq!(exit.out, "Exit code 0.\nx\n");
         assert_eq!(execute(&project, "true", &["--unconfined", "--readable", "/"]).code, 2);
         let network = loopwright(&project, &["tools", "list", "--network"]);
@@ -149,28 +181,45 @@ mod commands {
         let arguments = json!({ "command":
             "env; cat /proc/$PPID/environ; cat /proc/[0-9]*/environ; cat /proc/[0-9]*/task/*/environ; echo looked" });
         let arguments = arguments.to_string();
-        // Others may not go where the binary of the tests lies. A program of its own copies it: one that this
-        // process writes could not be run while another thread of it starts a process.
+        // Others may not go where the binary of the tests lies. A program of its own copies it: one
+        // that this process writes could not be run while another thread of it starts a process.
         let open = tempfile::tempdir().unwrap();
-        assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_loopwright")).arg(open.path()).status().unwrap().success());
-        fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(
+            Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_loopwright"))
+                .arg(open.path())
+                .status()
+                .unwrap()
+                .success()
+        );
+        fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
         let binary = open.path().join("loopwright");
         let call = [binary.to_str().unwrap(), "tools", "call", "execute_command", &arguments];
         let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
         let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
         let as_user = is_root.then(|| [&user[..], &call].concat());
         for line in [Some(call.to_vec()), as_user].into_iter().flatten() {
-            fs::set_permissions(project.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            fs::set_permissions(
+                project.path(),
+                std::os::unix::fs::PermissionsExt::from_mode(0o755),
+            )
+            .unwrap();
             let mut command = Command::new(line[0]);
-            command.args(&line[1..]).env("OPENAI_API_KEY", "sk-very-secret").current_dir(project.path());
+            command
+                .args(&line[1..])
+                .env("OPENAI_API_KEY", "sk-very-secret")
+                .current_dir(project.path());
             let done = command.output().unwrap();
-            let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+            let (out, err) =
+                (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
             assert!(out.contains("looked") && out.contains("TMPDIR="), "{line:?} {out} {err}");
             assert!(!out.contains("sk-very-secret") && !err.contains("sk-very-secret"), "{line:?}");
         }
     }
 
-    /// A file outside and a socket that whoever starts the agent left open lead nowhere, by any number.
+    /// A file outside and a socket that whoever starts the agent left open lead nowhere, by any
+    /// number.
     #[test]
     fn descriptors_of_the_agent_are_not_inherited() {
         let (project, outside) = (project(), tempfile::tempdir().unwrap());
@@ -211,12 +260,23 @@ mod commands {
         until("all end", || alive(&marker) == 0);
     }
 
-    /// Between two commands no watchdog is there to see it: the next agent removes what was temporary.
+    /// Between two commands no watchdog is there to see it: the next agent removes what was
+    /// temporary.
     #[test]
     fn what_a_killed_agent_left_goes_at_the_next_start() {
-        let (server, project, temporary) = (crate::server::Server::start(), project(), tempfile::tempdir().unwrap());
+        let (server, project, temporary) =
+            (crate::server::Server::start(), project(), tempfile::tempdir().unwrap());
         let vars = [("TMPDIR", temporary.path().to_str().unwrap())];
-        let options = ["run", "--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command", "Go"];
+        let options = [
+            "run",
+            "--model",
+            "openai/x",
+            "--base-url",
+            &server.url,
+            "--approve",
+            "execute_command",
+            "Go",
+        ];
         let begin = || {
             let run = Process::start_with(&project, &options, &vars);
             server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
@@ -230,7 +290,9 @@ mod commands {
         let (living, asked, its) = begin();
         assert!(!left.exists() && its.is_dir());
         let other = json!({ "command": "true" }).to_string();
-        let exit = Process::start_with(&project, &["tools", "call", "execute_command", &other], &vars).end();
+        let exit =
+            Process::start_with(&project, &["tools", "call", "execute_command", &other], &vars)
+                .end();
         assert_eq!(exit.code, 0, "{exit:?}");
         assert!(its.is_dir(), "its owner lives");
         asked.say("Done.");
@@ -242,7 +304,8 @@ mod commands {
     #[test]
     fn a_run_uses_it_when_it_is_approved() {
         let (server, project) = (crate::server::Server::start(), project());
-        let options = ["--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command"];
+        let options =
+            ["--model", "openai/x", "--base-url", &server.url, "--approve", "execute_command"];
         let run = Process::start(&project, &[&["run"], &options[..], &["Go"]].concat());
         server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
         let asked = server.request();

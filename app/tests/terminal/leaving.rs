@@ -77,7 +77,8 @@ fn killed_and_resumed() {
     terminal.assert_usable();
 }
 
-/// While an editor has the terminal its size is changed, and the editor leaves it without echo: that is mended.
+/// While an editor has the terminal its size is changed, and the editor leaves it without echo:
+/// that is mended.
 #[test]
 fn an_editor_may_leave_the_terminal_as_it_likes() {
     let dir = project();
@@ -100,11 +101,13 @@ fn an_editor_may_leave_the_terminal_as_it_likes() {
     terminal.assert_usable();
 }
 
-/// An editor that has the terminal is ended, with all that it has started; nothing of what was edited stays.
+/// An editor that has the terminal is ended, with all that it has started; nothing of what was
+/// edited stays.
 #[test]
 fn sigterm_while_an_editor_is_open() {
     let dir = project();
-    let (editor, temporary, pids) = (dir.path().join("editor"), dir.path().join("tmp"), dir.path().join("pids"));
+    let (editor, temporary, pids) =
+        (dir.path().join("editor"), dir.path().join("tmp"), dir.path().join("pids"));
     std::fs::create_dir(&temporary).unwrap();
     let script = format!(
         "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\nsh -c 'trap \"\" TERM; echo $$ >> {0}; echo editing; exec cat'\n",

@@ -32,13 +32,21 @@ fn no_color_is_respected() {
             .skip(1)
             .filter_map(|rest| rest.split_once('m'))
             .flat_map(|(codes, _)| codes.split(';'));
-        codes.filter_map(|code| code.parse::<u8>().ok()).any(|code| matches!(code, 30..=38 | 40..=48 | 90..=107))
+        codes
+            .filter_map(|code| code.parse::<u8>().ok())
+            .any(|code| matches!(code, 30..=38 | 40..=48 | 90..=107))
     };
     for (vars, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
         let talk = Talk::begin(80, 24, vars);
-        talk.say("Show me").say("# Heading\n\nSome `code`:\n\n```rust\nfn main() {}\n```\n\nThe end.");
+        talk.say("Show me")
+            .say("# Heading\n\nSome `code`:\n\n```rust\nfn main() {}\n```\n\nThe end.");
         talk.terminal.until("The end.");
-        assert_eq!(is_coloured(&talk.terminal.coloured()), coloured, "{:?}", talk.terminal.coloured());
+        assert_eq!(
+            is_coloured(&talk.terminal.coloured()),
+            coloured,
+            "{:?}",
+            talk.terminal.coloured()
+        );
     }
 }
 
@@ -68,7 +76,9 @@ fn without_a_terminal_it_talks_in_lines() {
     let talk = Talk::begin(80, 24, &[]);
     talk.terminal.keys(&["C-d"]);
     talk.terminal.until("shell$");
-    talk.terminal.line("clear; echo 'Call list_directory with path=.' | loopwright --model offline 2>&1 | cat");
+    talk.terminal.line(
+        "clear; echo 'Call list_directory with path=.' | loopwright --model offline 2>&1 | cat",
+    );
     talk.terminal.until("Cargo.toml");
     talk.terminal.assert_usable();
 }

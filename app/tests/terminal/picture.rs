@@ -28,7 +28,10 @@ fn the_picture_in_the_readme() {
     std::fs::create_dir(dir.path().join("src")).unwrap();
     std::fs::write(dir.path().join("src/csv.rs"), MAIN).unwrap();
     let terminal = Terminal::new(&dir, SIZE.0, SIZE.1, &[]);
-    terminal.line(&format!("clear; loopwright --model local/scripted --base-url {} --session csv", model.url));
+    terminal.line(&format!(
+        "clear; loopwright --model local/scripted --base-url {} --session csv",
+        model.url
+    ));
     terminal.until("Type what you want done");
     terminal.line("The last field of each line is lost. Why, and can you mend it?");
     let mut reply = model.request();
@@ -51,7 +54,8 @@ fn the_picture_in_the_readme() {
     });
     say_and_call(reply, why, "edit_file", &edit);
     terminal.until("line.split(',').collect()");
-    let screen = terminal.when("the diff is painted", |screen| screen.shows("y yes") && screen.shows("@@"));
+    let screen =
+        terminal.when("the diff is painted", |screen| screen.shows("y yes") && screen.shows("@@"));
     assert!(screen.shows("Run edit_file?"), "{screen}");
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/screenshots");
     std::fs::create_dir_all(&folder).unwrap();

@@ -11,8 +11,8 @@ const PAPER: &str = "#16181d";
 const INK: &str = "#d5d9e0";
 /// The sixteen colours of a terminal.
 const COLOURS: [&str; 16] = [
-    "#16181d", "#e0707a", "#8fbf6f", "#d9b36c", "#6fa8dc", "#bd8fd8", "#62b8b8", "#c5cad3", "#6b7280", "#ef8a92",
-    "#a6d189", "#e5c890", "#8caaee", "#ca9ee6", "#81c8be", "#ffffff",
+    "#16181d", "#e0707a", "#8fbf6f", "#d9b36c", "#6fa8dc", "#bd8fd8", "#62b8b8", "#c5cad3",
+    "#6b7280", "#ef8a92", "#a6d189", "#e5c890", "#8caaee", "#ca9ee6", "#81c8be", "#ffffff",
 ];
 
 /// How text looks.

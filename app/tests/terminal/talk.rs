@@ -29,7 +29,8 @@ impl Talk {
     /// Starts the chat in the shell, with these options.
     pub(crate) fn start(&self, more: &str) -> Screen {
         let url = &self.model.url;
-        self.terminal.line(&format!("clear; loopwright --model local/scripted --base-url {url} {more}"));
+        self.terminal
+            .line(&format!("clear; loopwright --model local/scripted --base-url {url} {more}"));
         self.terminal.until(READY)
     }
 
@@ -90,11 +91,14 @@ fn ask_steer_confirm_an_edited_edit_interrupt_and_resume() {
     call(reply, "read_file", &json!({ "path": "Cargo.toml" }));
     let reply = talk.model.request();
     assert!(reply.last().contains("I prefer goats"), "{}", reply.body);
-    terminal.when("the call was skipped", |screen| screen.shows("read_file") && screen.shows("the user steered"));
+    terminal.when("the call was skipped", |screen| {
+        screen.shows("read_file") && screen.shows("the user steered")
+    });
 
     // Confirm: the edit is shown as what it would do; its arguments are changed in an editor.
     say_and_call(reply, "I mend it.", "edit_file", &edit("cows"));
-    terminal.when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
+    terminal
+        .when("the edit is asked about", |screen| screen.shows("cows") && screen.shows("sheep"));
     terminal.until("› y yes");
     terminal.keys(&["e"]);
     terminal.until("with your changes?");

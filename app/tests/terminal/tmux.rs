@@ -25,16 +25,30 @@ pub(crate) struct Screen {
 }
 
 impl Terminal {
-    /// One of this size. The shell knows the binary as `loopwright`, and nothing of the machine it runs on.
+    /// One of this size. The shell knows the binary as `loopwright`, and nothing of the machine it
+    /// runs on.
     pub(crate) fn new(dir: &TempDir, columns: u16, rows: u16, vars: &[(&str, &str)]) -> Terminal {
         let bin = PathBuf::from(env!("CARGO_BIN_EXE_loopwright"));
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.parent().unwrap().display());
         let socket = dir.path().join(".tmux");
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let mut command = Command::new("tmux");
-        command.arg("-S").arg(&socket).args(["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows]);
+        command.arg("-S").arg(&socket).args([
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &columns,
+            "-y",
+            &rows,
+        ]);
         command.args(["bash", "--noprofile", "--norc"]).current_dir(dir.path()).env_clear();
-        command.env("PATH", path).env("HOME", dir.path()).env("LANG", "C.UTF-8").env("PS1", "shell$ ");
+        command
+            .env("PATH", path)
+            .env("HOME", dir.path())
+            .env("LANG", "C.UTF-8")
+            .env("PS1", "shell$ ");
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());
         assert!(command.status().expect("tmux starts; is it installed?").success());
         let mut watcher = Command::new("tmux");
@@ -42,7 +56,9 @@ impl Terminal {
         let mut watcher = watcher.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to_test, written) = channel();
         let lines = BufReader::new(watcher.stdout.take().unwrap());
-        std::thread::spawn(move || lines.split(b'\n').map_while(Result::ok).try_for_each(|_| to_test.send(())));
+        std::thread::spawn(move || {
+            lines.split(b'\n').map_while(Result::ok).try_for_each(|_| to_test.send(()))
+        });
         let terminal = Terminal { socket, watcher, written };
         terminal.until("shell$");
         terminal
@@ -125,7 +141,8 @@ impl Terminal {
         self.when("the shell's own screen is back", |_| self.flag("alternate_on") == "0");
         self.line("stty -a | tr ' ;' '\\n' | grep -xE 'icanon|echo|isig|icrnl|opost' | sort | paste -sd, | sed 's/^/it has /'");
         self.until("it has echo,icanon,icrnl,isig,opost");
-        for (flag, wanted) in [("cursor_flag", "1"), ("mouse_any_flag", "0"), ("keypad_flag", "0")] {
+        for (flag, wanted) in [("cursor_flag", "1"), ("mouse_any_flag", "0"), ("keypad_flag", "0")]
+        {
             assert_eq!(self.flag(flag), wanted, "{flag}\n{}", self.screen());
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loopwright::{Body, Message, ResultStatus, ToolCall};
+use loopwright_core::Message;
+use loopwright_core::message::{MessageKind, ResultStatus, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,9 +33,11 @@ impl Rules {
     pub(super) fn reads(&mut self, tool: String, argument: String) {
         self.0.insert(tool, Rule { argument, edits: false });
     }
+
     pub(super) fn edits(&mut self, tool: String, argument: String) {
         self.0.insert(tool, Rule { argument, edits: true });
     }
+
     /// The file that the call is about, and whether it changes it.
     fn file(&self, call: &ToolCall) -> Option<(String, bool)> {
         let rule = self.0.get(&*call.name)?;
@@ -54,16 +57,22 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Takes in what these messages tell: the calls that have succeeded, and edits that were cut off, since they may have
-    /// changed the file.
+    /// Takes in what these messages tell: the calls that have succeeded, and edits that were cut
+    /// off, since they may have changed the file.
     pub(super) fn add(&mut self, rules: &Rules, messages: &[Arc<Message>]) {
         let mut called = BTreeMap::new();
         for message in messages {
             match &message.body {
-                Body::Assistant(reply) => called.extend(reply.calls().map(|call| (&call.id, call))),
-                Body::ToolResult(result) => {
-                    let is_cut = matches!(result.status, ResultStatus::OutcomeUnknown | ResultStatus::Aborted);
-                    if let Some((file, edits)) = called.get(&result.call).and_then(|call| rules.file(call))
+                MessageKind::Assistant(reply) => {
+                    called.extend(reply.calls().map(|call| (&call.id, call)))
+                }
+                MessageKind::ToolResult(result) => {
+                    let is_cut = matches!(
+                        result.status,
+                        ResultStatus::OutcomeUnknown | ResultStatus::Aborted
+                    );
+                    if let Some((file, edits)) =
+                        called.get(&result.call).and_then(|call| rules.file(call))
                         && (!result.is_error() || is_cut && edits)
                     {
                         self.touch(file, edits);
@@ -81,7 +90,8 @@ impl Facts {
         if edits { self.edited.push(file) } else { self.read.push(file) }
     }
 
-    /// Forgets names until the others fit into so many tokens: those that were only read first, the oldest first.
+    /// Forgets names until the others fit into so many tokens: those that were only read first, the
+    /// oldest first.
     pub(super) fn bound(&mut self, tokens: u64) {
         let size = |names: &[String]| names.iter().map(|name| name.len() + 3).sum::<usize>();
         let most = 3 * tokens as usize;

@@ -1,28 +1,31 @@
-//! A conversation as text, for whoever summarises it: so no provider takes it for a conversation of its own.
+//! A conversation as text, for whoever summarises it: so no provider takes it for a conversation of
+//! its own.
 
-use loopwright::{Body, Content, Message, Part, ResultStatus};
+use loopwright_core::Message;
+use loopwright_core::message::{Content, ContentPart, MessageKind, ResultStatus};
 
 /// Adds one message, whole but for thoughts and the bytes of images.
 pub(super) fn write(text: &mut String, message: &Message) {
     match &message.body {
-        Body::User(said) => element(text, "user", "", |text| content(text, &said.content)),
-        Body::Assistant(said) => element(text, "assistant", "", |text| {
+        MessageKind::User(said) => element(text, "user", "", |text| content(text, &said.content)),
+        MessageKind::Assistant(said) => element(text, "assistant", "", |text| {
             for part in &said.parts {
                 match part {
-                    Part::Text { text: words, .. } => line(text, words),
-                    Part::ToolCall(call) => {
-                        line(text, &format!("<call tool=\"{}\">{}</call>", call.name, call.arguments))
-                    }
+                    ContentPart::Text { text: words, .. } => line(text, words),
+                    ContentPart::ToolCall(call) => line(
+                        text,
+                        &format!("<call tool=\"{}\">{}</call>", call.name, call.arguments),
+                    ),
                     _ => {}
                 }
             }
         }),
-        Body::ToolResult(result) => {
+        MessageKind::ToolResult(result) => {
             let status = if result.status == ResultStatus::Ok { "" } else { " failed=\"true\"" };
             let attributes = format!(" tool=\"{}\"{status}", result.name);
             element(text, "result", &attributes, |text| content(text, &result.content));
         }
-        Body::Custom(_) => {}
+        MessageKind::Custom(_) => {}
     }
 }
 

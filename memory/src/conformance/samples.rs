@@ -2,54 +2,68 @@
 
 use std::sync::Arc;
 
-use loopwright::{
-    AssistantMessage, CompactCause, Content, CustomMessage, Decision, EndKind, Item, Lane, Limit, Message, MessageId,
-    ModelErrorKind, Need, OutputSchema, Part, ResultStatus, RunCause, RunId, StopReason, ToolCall, ToolOutput,
-    ToolResult, Urgency, Usage, UserMessage,
+use loopwright_core::agent::Limit;
+use loopwright_core::compaction::CompactionCause;
+use loopwright_core::event::{Decision, Provided, QueueKind, RunCause, RunStatus, Urgency};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, CustomMessage, MessageId, ResultStatus, RunId,
+    StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
+use loopwright_core::model::{ModelErrorKind, OutputSchema};
+use loopwright_core::tool::ActionRequest;
+use loopwright_core::{Message, ToolOutput};
 use serde_json::{Value, json};
 
 /// What breaks a format that joins lines, quotes or cuts texts.
-const ODD: &str =
-    "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 e\u{301} \u{10ffff} \u{fffd}\t";
+const ODD: &str = "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 e\u{301} \u{10ffff} \u{fffd}\t";
 
-fn message(id: u64, body: impl Into<loopwright::Body>) -> Arc<Message> {
+fn message(id: u64, body: impl Into<loopwright_core::message::MessageKind>) -> Arc<Message> {
     Arc::new(Message::new(MessageId(id), body))
 }
 
 /// A remembered message of the user.
-pub(super) fn said(text: &str) -> Item {
-    Item::Remembered { message: message(1, UserMessage::from(text)) }
+pub(super) fn said(text: &str) -> LogEntry {
+    LogEntry::Remembered { message: message(1, UserMessage::from(text)) }
 }
 
 /// A reply that costs something.
-pub(super) fn replied(text: &str, cost: f64) -> Item {
-    let parts = vec![Part::Text { text: text.into(), signature: None }];
+pub(super) fn replied(text: &str, cost: f64) -> LogEntry {
+    let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
     let usage = Usage { input: 7, output: 3, cache_read: 2, cache_write: 1, reasoning: 1 };
-    let reply = AssistantMessage { parts, stop: StopReason::Stop, model: "offline/m".into(), usage };
-    Item::Replied { message: message(2, reply), cost: Some(cost) }
+    let reply =
+        AssistantMessage { parts, stop: StopReason::Stop, model: "offline/m".into(), usage };
+    LogEntry::Replied { message: message(2, reply), cost: Some(cost) }
 }
 
 /// A run with a request, up to its reply; it is still going on.
-pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<Item> {
+pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
     let input: Arc<str> = format!("i{number}").into();
     vec![
-        Item::Queued {
+        LogEntry::Queued {
             input: input.clone(),
-            lane: Lane::Request,
+            lane: QueueKind::Request,
             urgency: Urgency::default(),
             message: message(number * 10, UserMessage::from(text)),
             output: None,
         },
-        Item::RunStarted { run: RunId(number), cause: RunCause::UserRequest(input.clone()), time },
-        Item::Delivered { input },
-        Item::RequestStarted { message: MessageId(number * 10 + 1), model: "offline/m".into(), tools: None },
+        LogEntry::RunStarted {
+            run: RunId(number),
+            cause: RunCause::UserRequest(input.clone()),
+            time,
+        },
+        LogEntry::Delivered { input },
+        LogEntry::RequestStarted {
+            message: MessageId(number * 10 + 1),
+            model: "offline/m".into(),
+            tools: None,
+        },
     ]
 }
 
 /// The end of that run.
-pub(super) fn ended(number: u64, time: u64, end: EndKind) -> Item {
-    Item::RunEnded {
+pub(super) fn ended(number: u64, time: u64, end: RunStatus) -> LogEntry {
+    LogEntry::RunEnded {
         run: RunId(number),
         end,
         time,
@@ -62,34 +76,48 @@ pub(super) fn ended(number: u64, time: u64, end: EndKind) -> Item {
 }
 
 /// A reply that calls a tool.
-pub(super) fn calling(call: &str) -> Item {
-    let call = ToolCall { id: call.into(), name: "send".into(), arguments: "{}".into(), signature: None };
-    let parts = vec![Part::ToolCall(call)];
+pub(super) fn calling(call: &str) -> LogEntry {
+    let call =
+        ToolCall { id: call.into(), name: "send".into(), arguments: "{}".into(), signature: None };
+    let parts = vec![ContentPart::ToolCall(call)];
     let (stop, usage) = (StopReason::ToolCalls, Usage::default());
-    Item::Replied { message: message(11, AssistantMessage { parts, stop, model: "m".into(), usage }), cost: None }
+    LogEntry::Replied {
+        message: message(11, AssistantMessage { parts, stop, model: "m".into(), usage }),
+        cost: None,
+    }
 }
 
 /// A call of this tool that waits since this time.
-pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> Item {
+pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
     let (arguments, digest) = (Arc::new(json!({ "to": call })), format!("digest of {call}").into());
-    Item::CallAwaiting { call: call.into(), name: tool.into(), arguments, digest, need: None, time }
+    LogEntry::CallAwaiting {
+        call: call.into(),
+        name: tool.into(),
+        arguments,
+        digest,
+        need: None,
+        time,
+    }
 }
 
 /// The approval of that call.
-pub(super) fn approved(call: &str) -> Item {
+pub(super) fn approved(call: &str) -> LogEntry {
     let input = format!("approval of {call}").into();
-    Item::Decided { input, call: call.into(), decision: Arc::new(Decision::Approve), by: None }
+    LogEntry::Decided { input, call: call.into(), decision: Arc::new(Decision::Approve), by: None }
 }
 
 /// The result of that call.
-pub(super) fn finished(call: &str) -> Item {
-    Item::CallFinished { result: result(call, "done", None) }
+pub(super) fn finished(call: &str) -> LogEntry {
+    LogEntry::CallFinished { result: result(call, "done", None) }
 }
 
 fn result(call: &str, text: &str, details: Option<Value>) -> Arc<Message> {
     let content = vec![Content::text(text), Content::image("image/png", "AAAA")];
     let (call, name, status) = (call.into(), "send".into(), ResultStatus::Ok);
-    message(12, ToolResult { call, name, status, content, details: details.map(Arc::new), terminate: true })
+    message(
+        12,
+        ToolResult { call, name, status, content, details: details.map(Arc::new), terminate: true },
+    )
 }
 
 /// JSON with odd keys, the ends of the numbers, and a hundred levels.
@@ -106,13 +134,13 @@ fn odd_json() -> Arc<Value> {
 }
 
 /// Each kind of item, with all its fields, in an order that makes no sense as a session.
-pub(super) fn every_item() -> Vec<Item> {
+pub(super) fn every_item() -> Vec<LogEntry> {
     let big = "0123456789abcdé\n".repeat(65_536);
     let reply = AssistantMessage {
         parts: vec![
-            Part::Thinking { text: ODD.into(), signature: Some(ODD.into()) },
-            Part::Text { text: ODD.into(), signature: Some("".into()) },
-            Part::ToolCall(ToolCall {
+            ContentPart::Thinking { text: ODD.into(), signature: Some(ODD.into()) },
+            ContentPart::Text { text: ODD.into(), signature: Some("".into()) },
+            ContentPart::ToolCall(ToolCall {
                 id: ODD.into(),
                 name: "tool".into(),
                 arguments: "{\"cut off\": [1,\n".into(),
@@ -124,15 +152,16 @@ pub(super) fn every_item() -> Vec<Item> {
         usage: Usage { input: u64::MAX, output: 1, cache_read: 2, cache_write: 3, reasoning: 1 },
     };
     let custom = CustomMessage { kind: ODD.into(), data: (*odd_json()).clone() };
-    let output = OutputSchema { name: "answer".into(), schema: json!({"type": "object", "const": ODD}) };
-    let need = Need { kind: "login".into(), data: (*odd_json()).clone() };
+    let output =
+        OutputSchema { name: "answer".into(), schema: json!({"type": "object", "const": ODD}) };
+    let need = ActionRequest { kind: "login".into(), data: (*odd_json()).clone() };
     let handed = ToolOutput::text(ODD).details((*odd_json()).clone()).terminate();
     let decisions = [
         Decision::Approve,
         Decision::ApproveWith((*odd_json()).clone()),
         Decision::Deny(ODD.into()),
-        Decision::Result(handed),
-        Decision::Answer(Value::Null),
+        Decision::Provide(Provided::Result(handed)),
+        Decision::Provide(Provided::Input(Value::Null)),
     ];
     let causes = [
         RunCause::UserRequest(ODD.into()),
@@ -145,11 +174,11 @@ pub(super) fn every_item() -> Vec<Item> {
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
     let mut items = vec![
-        Item::Opened { epoch: u64::MAX, time: u64::MAX },
-        Item::Settings { settings: odd_json() },
-        Item::RunEnded {
+        LogEntry::Opened { epoch: u64::MAX, time: u64::MAX },
+        LogEntry::Settings { settings: odd_json() },
+        LogEntry::RunEnded {
             run: RunId(0),
-            end: EndKind::Limit,
+            end: RunStatus::Limit,
             time: u64::MAX,
             error: Some(ODD.into()),
             model_error: Some(ModelErrorKind::ContextOverflow),
@@ -157,36 +186,46 @@ pub(super) fn every_item() -> Vec<Item> {
             value: Some(odd_json()),
             handed_back: vec!["".into(), ODD.into()],
         },
-        Item::Queued {
+        LogEntry::Queued {
             input: ODD.into(),
-            lane: Lane::Steering,
+            lane: QueueKind::Steering,
             urgency: Urgency::Interrupt,
-            message: message(u64::MAX, UserMessage { content: vec![Content::text(ODD), Content::text("")] }),
+            message: message(
+                u64::MAX,
+                UserMessage { content: vec![Content::text(ODD), Content::text("")] },
+            ),
             output: Some(Arc::new(output)),
         },
-        Item::Delivered { input: ODD.into() },
-        Item::Withdrawn { inputs: vec![] },
-        Item::Withdrawn { inputs: vec!["a".into(), ODD.into()] },
-        Item::RequestStarted { message: MessageId(0), model: "m".into(), tools: None },
-        Item::RequestStarted { message: MessageId(1), model: ODD.into(), tools: Some(["".into(), ODD.into()].into()) },
-        Item::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
-        Item::Replied { message: message(3, AssistantMessage::default()), cost: None },
-        Item::Aside { message: message(4, AssistantMessage::default()), cost: Some(1.23456789e-7) },
-        Item::Compacted {
+        LogEntry::Delivered { input: ODD.into() },
+        LogEntry::Withdrawn { inputs: vec![] },
+        LogEntry::Withdrawn { inputs: vec!["a".into(), ODD.into()] },
+        LogEntry::RequestStarted { message: MessageId(0), model: "m".into(), tools: None },
+        LogEntry::RequestStarted {
+            message: MessageId(1),
+            model: ODD.into(),
+            tools: Some(["".into(), ODD.into()].into()),
+        },
+        LogEntry::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
+        LogEntry::Replied { message: message(3, AssistantMessage::default()), cost: None },
+        LogEntry::Detached {
+            message: message(4, AssistantMessage::default()),
+            cost: Some(1.23456789e-7),
+        },
+        LogEntry::Compacted {
             first: MessageId(1),
             last: MessageId(3),
             message: message(5, UserMessage::from(ODD)),
             details: odd_json(),
             summary: Some(MessageId(4)),
             error: Some(ODD.into()),
-            why: CompactCause::Asked { instructions: Some(ODD.into()) },
+            why: CompactionCause::Asked { instructions: Some(ODD.into()) },
         },
-        Item::Remembered { message: message(5, custom) },
+        LogEntry::Remembered { message: message(5, custom) },
         said(&big),
-        Item::State { key: ODD.into(), value: odd_json() },
-        Item::State { key: "".into(), value: Arc::new(Value::Null) },
-        Item::Emitted { kind: ODD.into(), data: odd_json() },
-        Item::CallAwaiting {
+        LogEntry::State { key: ODD.into(), value: odd_json() },
+        LogEntry::State { key: "".into(), value: Arc::new(Value::Null) },
+        LogEntry::Emitted { kind: ODD.into(), data: odd_json() },
+        LogEntry::CallAwaiting {
             call: ODD.into(),
             name: "tool".into(),
             arguments: odd_json(),
@@ -194,13 +233,17 @@ pub(super) fn every_item() -> Vec<Item> {
             need: Some(Arc::new(need)),
             time: u64::MAX,
         },
-        Item::CallStarted { call: ODD.into(), arguments: odd_json() },
-        Item::CallFinished { result: result(ODD, ODD, Some((*odd_json()).clone())) },
-        Item::AbortRequested { input: ODD.into() },
-        Item::Reset,
+        LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },
+        LogEntry::CallFinished { result: result(ODD, ODD, Some((*odd_json()).clone())) },
+        LogEntry::AbortRequested { input: ODD.into() },
+        LogEntry::Reset,
     ];
-    items.extend(causes.map(|cause| Item::RunStarted { run: RunId(u64::MAX), cause, time: u64::MAX }));
-    items.extend(decisions.map(|decision| Item::Decided {
+    items.extend(causes.map(|cause| LogEntry::RunStarted {
+        run: RunId(u64::MAX),
+        cause,
+        time: u64::MAX,
+    }));
+    items.extend(decisions.map(|decision| LogEntry::Decided {
         input: "d".into(),
         call: "c".into(),
         decision: Arc::new(decision),

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{Item, MemoryError};
+use loopwright_core::log::{LogEntry, MemoryError};
 
 use super::failed;
 use super::line::{Header, Parent};
@@ -24,7 +24,8 @@ pub(super) struct Folder(Arc<Path>);
 impl Folder {
     /// The directory; it is made if it is missing, for this user alone.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
-        private::make_folder(path).map_err(|e| failed("cannot be made a directory for sessions", path, &e))?;
+        private::make_folder(path)
+            .map_err(|e| failed("cannot be made a directory for sessions", path, &e))?;
         Ok(Folder(path.into()))
     }
 
@@ -45,12 +46,13 @@ impl Folder {
         self.0.join(".draft")
     }
 
-    /// Waits for the turn to open, fork or delete; while the file that it gives lives, nobody else does. It is held for
-    /// moments, and freed when its process dies.
+    /// Waits for the turn to open, fork or delete; while the file that it gives lives, nobody else
+    /// does. It is held for moments, and freed when its process dies.
     pub(super) fn turn(&self) -> Result<File, MemoryError> {
         let path = self.0.join(".lock");
         let error = |e| failed("cannot be locked", &path, &e);
-        let file = private::file().write(true).create(true).truncate(false).open(&path).map_err(error)?;
+        let file =
+            private::file().write(true).create(true).truncate(false).open(&path).map_err(error)?;
         loop {
             match file.lock() {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -62,7 +64,8 @@ impl Folder {
     /// Opens the file of a session and makes it ours; with `create` it is made if it is missing.
     pub(super) fn lock(&self, session: &str, create: bool) -> Result<File, MemoryError> {
         let path = self.path(session);
-        let open = private::file().read(true).write(true).create(create).truncate(false).open(&path);
+        let open =
+            private::file().read(true).write(true).create(create).truncate(false).open(&path);
         let file = open.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !create => MemoryError::NoSession(session.into()),
             _ => failed("cannot be opened for writing", &path, &e),
@@ -99,8 +102,12 @@ impl Folder {
         Ok(headers)
     }
 
-    /// What the log of a session says, as far as its lines are whole; nothing if there is none. Changes nothing.
-    pub(super) fn read(&self, session: &str) -> Result<Option<(Header, Vec<Item>)>, MemoryError> {
+    /// What the log of a session says, as far as its lines are whole; nothing if there is none.
+    /// Changes nothing.
+    pub(super) fn read(
+        &self,
+        session: &str,
+    ) -> Result<Option<(Header, Vec<LogEntry>)>, MemoryError> {
         let path = self.path(session);
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -114,8 +121,14 @@ impl Folder {
     }
 
     /// What a log says from its first line on.
-    pub(super) fn rest(&self, session: &str, mut log: Reader) -> Result<Option<(Header, Vec<Item>)>, MemoryError> {
-        let (Next::Line(header) | Next::Unended(header, _)) = log.header(session)? else { return Ok(None) };
+    pub(super) fn rest(
+        &self,
+        session: &str,
+        mut log: Reader,
+    ) -> Result<Option<(Header, Vec<LogEntry>)>, MemoryError> {
+        let (Next::Line(header) | Next::Unended(header, _)) = log.header(session)? else {
+            return Ok(None);
+        };
         let mut items = match &header.parent {
             Some(parent) => self.past_of(session, parent)?,
             None => Vec::new(),
@@ -127,7 +140,11 @@ impl Folder {
     }
 
     /// The items that a branch has of its parent, and that one of its own, and so on.
-    pub(super) fn past_of(&self, branch: &str, parent: &Parent) -> Result<Vec<Item>, MemoryError> {
+    pub(super) fn past_of(
+        &self,
+        branch: &str,
+        parent: &Parent,
+    ) -> Result<Vec<LogEntry>, MemoryError> {
         let damaged = |why: &str| {
             let path = self.path(branch);
             MemoryError::Damaged(format!(
@@ -144,17 +161,19 @@ impl Folder {
         let mut next = Some(parent.clone());
         while let Some(Parent { session, items }) = next {
             let path = self.path(&session);
-            let file =
-                File::open(&path).map_err(|e| damaged(&format!("and {} cannot be read ({e})", path.display())))?;
+            let file = File::open(&path)
+                .map_err(|e| damaged(&format!("and {} cannot be read ({e})", path.display())))?;
             let mut log = Reader::new(&path, file, u64::MAX);
-            let Next::Line(header) = log.header(&session)? else { return Err(damaged("which has none")) };
+            let Next::Line(header) = log.header(&session)? else {
+                return Err(damaged("which has none"));
+            };
             if !seen.insert(session) {
                 return Err(damaged("which begins with items of this one"));
             }
             logs.push((log, items));
             next = header.parent;
         }
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<LogEntry> = Vec::new();
         for (mut log, most) in logs.into_iter().rev() {
             while (items.len() as u64) < most {
                 let Next::Line(more) = log.items(items.len() as u64)? else {

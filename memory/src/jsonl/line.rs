@@ -1,6 +1,6 @@
 //! The lines of a log: the header, and one line an append.
 
-use loopwright::{Item, MemoryError};
+use loopwright_core::log::{LogEntry, MemoryError};
 use serde::{Deserialize, Serialize};
 
 use crate::codec;
@@ -40,7 +40,8 @@ pub(super) enum Bad {
 impl Header {
     /// The first line of the log, with its end.
     pub(super) fn line(&self) -> Result<Vec<u8>, MemoryError> {
-        let failed = |e| MemoryError::Failed(format!("the head of a log cannot be written as JSON: {e}"));
+        let failed =
+            |e| MemoryError::Failed(format!("the head of a log cannot be written as JSON: {e}"));
         let fields = serde_json::to_vec(self).map_err(failed)?;
         let fields = &fields[1..]; // after the brace
         let crc = format!("{:08x}", crc32fast::hash(fields));
@@ -57,18 +58,21 @@ impl Header {
                 version: u64,
             }
             return Err(match serde_json::from_slice(line) {
-                Ok(Any { loopwright, version }) if loopwright == "session" && version > VERSION => Bad::Newer(version),
+                Ok(Any { loopwright, version }) if loopwright == "session" && version > VERSION => {
+                    Bad::Newer(version)
+                }
                 _ => damaged("it does not begin as the log of a session does"),
             });
         };
-        let (crc, fields) = split_crc(rest, b"\",").ok_or_else(|| damaged("its checksum is missing"))?;
+        let (crc, fields) =
+            split_crc(rest, b"\",").ok_or_else(|| damaged("its checksum is missing"))?;
         check(crc, fields).map_err(Bad::Damaged)?;
         serde_json::from_slice(&[b"{", fields].concat()).map_err(|e| Bad::Unknown(e.to_string()))
     }
 }
 
 /// The line of an append, with its end.
-pub(super) fn append(at: u64, items: &[Item]) -> Result<Vec<u8>, MemoryError> {
+pub(super) fn append(at: u64, items: &[LogEntry]) -> Result<Vec<u8>, MemoryError> {
     let items = codec::encode(items)?;
     let head = format!(r#"{}{:08x}","items":"#, begin(at), crc32fast::hash(items.as_bytes()));
     Ok([head.as_bytes(), items.as_bytes(), b"}\n"].concat())
@@ -80,10 +84,10 @@ pub(super) fn begin(at: u64) -> String {
 }
 
 /// The items of such a line, without its end, where `at` items come before it.
-pub(super) fn items(line: &[u8], at: u64) -> Result<Vec<Item>, Bad> {
+pub(super) fn items(line: &[u8], at: u64) -> Result<Vec<LogEntry>, Bad> {
     let damaged = |why: &str| Bad::Damaged(why.to_owned());
-    let (said, crc, items) =
-        parts(line).ok_or_else(|| damaged("it is not of the form {\"at\":…,\"crc\":\"…\",\"items\":[…]}"))?;
+    let (said, crc, items) = parts(line)
+        .ok_or_else(|| damaged("it is not of the form {\"at\":…,\"crc\":\"…\",\"items\":[…]}"))?;
     check(crc, items).map_err(Bad::Damaged)?;
     if said != at.to_string().as_bytes() {
         let said = String::from_utf8_lossy(said);

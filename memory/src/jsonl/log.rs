@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright::{Item, Memory, MemoryError};
+use loopwright_core::Memory;
+use loopwright_core::log::{LogEntry, MemoryError};
 use tokio::sync::Mutex;
 
 use super::folder::Folder;
@@ -25,7 +26,7 @@ pub(super) struct Log {
     /// The items before it, those of the session that this one branched off included.
     items: u64,
     /// What was found when it was opened, until it is asked for.
-    found: Option<Vec<Item>>,
+    found: Option<Vec<LogEntry>>,
     /// What was mended when it was opened.
     repaired: Option<String>,
     /// Why nothing may be written any more.
@@ -35,7 +36,12 @@ pub(super) struct Log {
 
 impl Log {
     /// Reads the session's file, which `file` has locked, and mends its end.
-    pub(super) fn open(folder: &Folder, session: &str, file: File, durability: Durability) -> Result<Log, MemoryError> {
+    pub(super) fn open(
+        folder: &Folder,
+        session: &str,
+        file: File,
+        durability: Durability,
+    ) -> Result<Log, MemoryError> {
         let mut log = Log {
             folder: folder.clone(),
             session: session.to_owned(),
@@ -56,7 +62,7 @@ impl Log {
         Ok(log)
     }
 
-    fn read_and_mend(&mut self) -> Result<Vec<Item>, MemoryError> {
+    fn read_and_mend(&mut self) -> Result<Vec<LogEntry>, MemoryError> {
         let mut reader = self.reader(u64::MAX)?;
         let header = match reader.header(&self.session)? {
             Next::Line(header) => {
@@ -114,35 +120,44 @@ impl Log {
     /// Ends the last line, which is whole.
     fn complete(&mut self, length: u64) -> Result<(), MemoryError> {
         let end = self.end + length;
-        let error = |e| failed("ends in the middle of a line, and cannot be mended", &self.path, &e);
+        let error =
+            |e| failed("ends in the middle of a line, and cannot be mended", &self.path, &e);
         self.file.set_len(end).map_err(error)?;
         self.end = end;
         self.write(b"\n")?;
         self.sync()?;
-        self.repaired =
-            Some(format!("the last line of {} had not been ended, but was whole: it is kept", self.path.display()));
+        self.repaired = Some(format!(
+            "the last line of {} had not been ended, but was whole: it is kept",
+            self.path.display()
+        ));
         Ok(())
     }
 
     /// Cuts a torn line off, after keeping its bytes in a side file.
     fn cut(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
-        let aside = self.folder.torn(&self.path);
+        let detached = self.folder.torn(&self.path);
         let keep = || {
-            let mut aside = private::file().append(true).create(true).open(&aside)?;
-            aside.write_all(&[bytes, b"\n"].concat())?;
-            aside.sync_all()
+            let mut detached = private::file().append(true).create(true).open(&detached)?;
+            detached.write_all(&[bytes, b"\n"].concat())?;
+            detached.sync_all()
         };
-        keep()
-            .map_err(|e| failed("cannot take the torn end of a log, which is therefore left as it is", &aside, &e))?;
+        keep().map_err(|e| {
+            failed(
+                "cannot take the torn end of a log, which is therefore left as it is",
+                &detached,
+                &e,
+            )
+        })?;
         self.folder.sync()?;
-        let error = |e| failed("ends in the middle of a line, and cannot be mended", &self.path, &e);
+        let error =
+            |e| failed("ends in the middle of a line, and cannot be mended", &self.path, &e);
         self.file.set_len(self.end).map_err(error)?;
         self.sync()?;
         self.repaired = Some(format!(
             "the last {} bytes of {} are part of an append that was cut off: they are in {} now",
             bytes.len(),
             self.path.display(),
-            aside.display()
+            detached.display()
         ));
         Ok(())
     }
@@ -152,7 +167,7 @@ impl Log {
         self.items == 0
     }
 
-    fn append(&mut self, at: u64, items: &[Item]) -> Result<(), MemoryError> {
+    fn append(&mut self, at: u64, items: &[LogEntry]) -> Result<(), MemoryError> {
         if let Some(why) = &self.broken {
             return Err(MemoryError::Failed(why.clone()));
         }
@@ -171,20 +186,26 @@ impl Log {
 
     /// Writes all of it at the end, or nothing.
     fn write(&mut self, line: &[u8]) -> Result<(), MemoryError> {
-        let length = self.file.metadata().map_err(|e| failed("cannot be looked at", &self.path, &e))?.len();
+        let length =
+            self.file.metadata().map_err(|e| failed("cannot be looked at", &self.path, &e))?.len();
         if length != self.end {
             let (path, end) = (self.path.display(), self.end);
-            return Err(
-                self.breaks(format!("{path} has {length} bytes, and {end} are ours: something else has changed it"))
-            );
+            return Err(self.breaks(format!(
+                "{path} has {length} bytes, and {end} are ours: something else has changed it"
+            )));
         }
-        let written = (&self.file).seek(SeekFrom::Start(self.end)).and_then(|_| (&self.file).write_all(line));
+        let written =
+            (&self.file).seek(SeekFrom::Start(self.end)).and_then(|_| (&self.file).write_all(line));
         let Err(error) = written else {
             self.end += line.len() as u64;
             return Ok(());
         };
         match self.file.set_len(self.end) {
-            Ok(()) => Err(failed("cannot be written, and is as it was before; is the disk full?", &self.path, &error)),
+            Ok(()) => Err(failed(
+                "cannot be written, and is as it was before; is the disk full?",
+                &self.path,
+                &error,
+            )),
             Err(undo) => {
                 let path = self.path.display();
                 Err(self.breaks(format!(
@@ -194,10 +215,13 @@ impl Log {
         }
     }
 
-    /// Waits until all is on disk. After a failure nobody knows what is, so nothing more is written.
+    /// Waits until all is on disk. After a failure nobody knows what is, so nothing more is
+    /// written.
     fn sync(&mut self) -> Result<(), MemoryError> {
         let synced = self.file.sync_data();
-        synced.map_err(|e| self.breaks(format!("{} cannot be made durable ({e})", self.path.display())))
+        synced.map_err(|e| {
+            self.breaks(format!("{} cannot be made durable ({e})", self.path.display()))
+        })
     }
 
     fn breaks(&mut self, why: String) -> MemoryError {
@@ -206,12 +230,14 @@ impl Log {
         MemoryError::Failed(why)
     }
 
-    fn load(&mut self, from: u64) -> Result<Vec<Item>, MemoryError> {
+    fn load(&mut self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let mut items = match self.found.take() {
             Some(items) => items,
-            None => {
-                self.folder.rest(&self.session, self.reader(self.end)?)?.map(|(_, items)| items).unwrap_or_default()
-            }
+            None => self
+                .folder
+                .rest(&self.session, self.reader(self.end)?)?
+                .map(|(_, items)| items)
+                .unwrap_or_default(),
         };
         Ok(items.split_off((from as usize).min(items.len())))
     }
@@ -240,12 +266,14 @@ impl Open {
 
 #[async_trait]
 impl Memory for Open {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         self.work(move |log| log.append(at, &items)).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.work(move |log| log.load(from)).await
     }
+
     fn repaired(&self) -> Option<String> {
         self.repaired.clone()
     }
@@ -253,7 +281,8 @@ impl Memory for Open {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // Explicitly, since a process that is being started may for a moment have a copy of the descriptor.
+        // Explicitly, since a process that is being started may for a moment have a copy of the
+        // descriptor.
         let _ = self.file.unlock();
     }
 }

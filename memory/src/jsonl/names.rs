@@ -5,12 +5,13 @@ use sha2::{Digest, Sha256};
 /// How the name of a session's file ends.
 pub(super) const SUFFIX: &str = ".jsonl";
 
-/// Bytes of a file's name before its suffix. File systems take 255, and a suffix of a side file comes after.
+/// Bytes of a file's name before its suffix. File systems take 255, and a suffix of a side file
+/// comes after.
 const LONGEST: usize = 200;
 
-/// The name of a session's file: its own, where it is plain, else with `%` and two digits for each other byte. Capital
-/// letters count as others, since to some file systems they are small ones. What is long is cut, and the digest of the
-/// whole tells it from others; the header has the whole.
+/// The name of a session's file: its own, where it is plain, else with `%` and two digits for each
+/// other byte. Capital letters count as others, since to some file systems they are small ones.
+/// What is long is cut, and the digest of the whole tells it from others; the header has the whole.
 pub(super) fn file_name(session: &str) -> String {
     let mut name = String::new();
     let mut cut = 0;
@@ -27,7 +28,9 @@ pub(super) fn file_name(session: &str) -> String {
     if name.len() > LONGEST {
         name.truncate(cut);
         name.push('~');
-        name.extend(Sha256::digest(session.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")));
+        name.extend(
+            Sha256::digest(session.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")),
+        );
     }
     name + SUFFIX
 }
@@ -52,7 +55,11 @@ mod tests {
         assert_ne!(long("a"), long("b"));
         for session in [&*"a".repeat(200), &*"a".repeat(201), &*"é".repeat(5000)] {
             let name = file_name(session);
-            assert!(name.len() <= LONGEST + SUFFIX.len() && (name.contains('~') == (session.len() > 200)), "{name}");
+            assert!(
+                name.len() <= LONGEST + SUFFIX.len()
+                    && (name.contains('~') == (session.len() > 200)),
+                "{name}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use loopwright::{Item, MemoryError};
+use loopwright_core::log::{LogEntry, MemoryError};
 
 use super::failed;
 use super::line::{self, Bad, Header, VERSION};
@@ -43,16 +43,21 @@ impl Reader {
     pub(super) fn header(&mut self, session: &str) -> Result<Next<Header>, MemoryError> {
         let new = Header { session: session.to_owned(), parent: None }.line()?;
         let next = self.next(&new, Header::of)?; // a branch is never torn here: its file comes whole
-        let (Next::Line(header) | Next::Unended(header, _)) = &next else { return Ok(next) };
+        let (Next::Line(header) | Next::Unended(header, _)) = &next else {
+            return Ok(next);
+        };
         if header.session != session {
-            let why = format!("it is the log of the session `{}`, in the file of `{session}`", header.session);
+            let why = format!(
+                "it is the log of the session `{}`, in the file of `{session}`",
+                header.session
+            );
             return Err(self.damaged(&why));
         }
         Ok(next)
     }
 
     /// The items of the next append, where `at` items come before it.
-    pub(super) fn items(&mut self, at: u64) -> Result<Next<Vec<Item>>, MemoryError> {
+    pub(super) fn items(&mut self, at: u64) -> Result<Next<Vec<LogEntry>>, MemoryError> {
         self.next(line::begin(at).as_bytes(), |line| line::items(line, at))
     }
 
@@ -64,7 +69,11 @@ impl Reader {
         })
     }
 
-    fn next<T>(&mut self, begin: &[u8], parse: impl Fn(&[u8]) -> Result<T, Bad>) -> Result<Next<T>, MemoryError> {
+    fn next<T>(
+        &mut self,
+        begin: &[u8],
+        parse: impl Fn(&[u8]) -> Result<T, Bad>,
+    ) -> Result<Next<T>, MemoryError> {
         self.line.clear();
         let read = self.file.read_until(b'\n', &mut self.line);
         read.map_err(|e| failed("cannot be read", &self.path, &e))?;
@@ -79,9 +88,9 @@ impl Reader {
         Ok(Next::Line(parsed))
     }
 
-    /// What is after the last end of a line: a part of a line that was being written, perhaps with zeros after it where
-    /// the file had grown and the bytes had not come. Nothing else is: a whole line with one more byte has had its end
-    /// changed.
+    /// What is after the last end of a line: a part of a line that was being written, perhaps with
+    /// zeros after it where the file had grown and the bytes had not come. Nothing else is: a whole
+    /// line with one more byte has had its end changed.
     fn tail<T>(
         &self,
         tail: &[u8],
@@ -95,9 +104,12 @@ impl Reader {
             Err(Bad::Damaged(_)) => {}
             Err(whole) => return Err(self.bad(whole)),
         }
-        let end_changed = zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(Bad::Damaged(_)));
+        let end_changed =
+            zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(Bad::Damaged(_)));
         if end_changed || !(line.starts_with(begin) || begin.starts_with(line)) {
-            return Err(self.damaged("it has no end, and is not the beginning of the line that was written there"));
+            return Err(self.damaged(
+                "it has no end, and is not the beginning of the line that was written there",
+            ));
         }
         Ok(Next::Torn(tail.to_vec()))
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loopwright::MemoryError;
+use loopwright_core::log::MemoryError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -22,8 +22,9 @@ const APPLICATION: i64 = 0x6c70_7772;
 /// The format that is written, and the newest that is read.
 const FORMAT: i64 = 1;
 
-/// The tables. `json` and `info` are an [`Item`](loopwright::Item) and a [`SessionInfo`](loopwright::SessionInfo), `crc` is
-/// over all else in its row. A branch has the items from its first own one on; those before are its parent's.
+/// The tables. `json` and `info` are an [`LogEntry`](loopwright_core::Item) and a
+/// [`SessionInfo`](loopwright_core::log::SessionInfo), `crc` is over all else in its row. A branch
+/// has the items from its first own one on; those before are its parent's.
 const SCHEMA: &str = "\
 CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, owner TEXT NOT NULL, \
 crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -38,19 +39,29 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
         return Ok(path);
     }
     let Some(name) = path.file_name() else {
-        return Err(MemoryError::Failed(format!("{} is no path of a file: give one for the store", path.display())));
+        return Err(MemoryError::Failed(format!(
+            "{} is no path of a file: give one for the store",
+            path.display()
+        )));
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     private::make_folder(folder).map_err(failed)?;
     Ok(fs::canonicalize(folder).map_err(failed)?.join(name))
 }
 
-/// Opens the file, begins it if it is not there, and gives the owner's lock and a connection for writing.
+/// Opens the file, begins it if it is not there, and gives the owner's lock and a connection for
+/// writing.
 pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
     let there = if path.exists() { Some(connect(path)?) } else { None };
     let mut folder = path.as_os_str().to_owned();
     folder.push("-owners");
-    let failed = |error| MemoryError::Failed(format!("{} cannot be opened beside its owners: {error}", path.display()));
+    let failed = |error| {
+        MemoryError::Failed(format!(
+            "{} cannot be opened beside its owners: {error}",
+            path.display()
+        ))
+    };
     let owners = Owners::new(folder.into()).map_err(failed)?;
     if let Some(connection) = there {
         return Ok((owners, connection));
@@ -59,12 +70,14 @@ pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
     Ok((owners, connect(path)?))
 }
 
-/// Makes the file under another name and gives it its own when it is whole: so nobody ever sees half of it, and an empty
-/// file was not made here.
+/// Makes the file under another name and gives it its own when it is whole: so nobody ever sees
+/// half of it, and an empty file was not made here.
 fn begin(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
     let draft = owners.draft();
     let made = || -> Result<(), Trouble> {
-        let io = |error: std::io::Error| Trouble::from(MemoryError::Failed(format!("{}: {error}", draft.display())));
+        let io = |error: std::io::Error| {
+            Trouble::from(MemoryError::Failed(format!("{}: {error}", draft.display())))
+        };
         private::file().write(true).create_new(true).open(&draft).map_err(io)?;
         let connection = Connection::open(&draft)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -113,7 +126,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, MemoryError> {
 /// The file is a store of ours, of a format that is known.
 fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let told = |error: rusqlite::Error| explain(&error, path);
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(told);
+    let number = |name: &str| {
+        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(told)
+    };
     if number("application_id")? != APPLICATION {
         return Err(MemoryError::Failed(format!(
             "{} is no store of loopwright's, and was left as it is: give another path for the store",
@@ -126,7 +141,8 @@ fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
         return Err(MemoryError::Newer { place, found, known });
     }
     let schema = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'";
-    let schema: Option<String> = connection.query_row(schema, (), |row| row.get(0)).map_err(told)?;
+    let schema: Option<String> =
+        connection.query_row(schema, (), |row| row.get(0)).map_err(told)?;
     if found < FORMAT || schema.as_deref() != Some(SCHEMA) {
         return Err(damaged(path, "the list of tables"));
     }

@@ -1,13 +1,14 @@
-//! Who is alive: each opened store holds the lock of a small file of its own for as long as it lives.
+//! Who is alive: each opened store holds the lock of a small file of its own for as long as it
+//! lives.
 //!
-//! The lock goes when its process goes, however that comes. So an owner whose lock can be had is dead, and what it owned
-//! is free.
+//! The lock goes when its process goes, however that comes. So an owner whose lock can be had is
+//! dead, and what it owned is free.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use loopwright::{Ambient, SystemAmbient};
+use loopwright_core::agent::{Environment, SystemEnvironment};
 
 use crate::private;
 
@@ -27,7 +28,7 @@ impl Owners {
     pub(super) fn new(folder: PathBuf) -> io::Result<Self> {
         private::make_folder(&folder)?;
         loop {
-            let token = format!("{}-{:016x}", std::process::id(), SystemAmbient.random());
+            let token = format!("{}-{:016x}", std::process::id(), SystemEnvironment.random());
             let path = folder.join(&token);
             let file = match private::file().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
@@ -67,7 +68,9 @@ impl Owners {
     fn sweep(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let Some(token) = name.to_str().and_then(|name| name.split('.').next()) else { continue };
+            let Some(token) = name.to_str().and_then(|name| name.split('.').next()) else {
+                continue;
+            };
             if token == self.token {
                 continue;
             }

@@ -1,11 +1,11 @@
 //! The rows: each with a checksum, so that what is not as it was written is found.
 //!
-//! A row that cannot be reached any more has no checksum. So items are counted and numbered, and sessions are counted:
-//! what is missing is found too.
+//! A row that cannot be reached any more has no checksum. So items are counted and numbered, and
+//! sessions are counted: what is missing is found too.
 
 use std::path::Path;
 
-use loopwright::{Item, MemoryError, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
 
@@ -16,8 +16,10 @@ use crate::codec;
 pub(super) const FIND: &str = "SELECT name, number, info, owner, crc FROM session WHERE name = ?1";
 const ALL: &str = "SELECT name, number, info, owner, crc FROM session ORDER BY name";
 /// Writes a session, new or changed.
-pub(super) const PUT: &str = "REPLACE INTO session (name, number, info, owner, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
-const ITEMS: &str = "SELECT at, json, crc FROM item WHERE session = ?1 AND at >= ?2 AND at < ?3 ORDER BY at";
+pub(super) const PUT: &str =
+    "REPLACE INTO session (name, number, info, owner, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
+const ITEMS: &str =
+    "SELECT at, json, crc FROM item WHERE session = ?1 AND at >= ?2 AND at < ?3 ORDER BY at";
 /// Writes a new item.
 pub(super) const ADD: &str = "INSERT INTO item (session, at, json, crc) VALUES (?1, ?2, ?3, ?4)";
 
@@ -35,7 +37,12 @@ impl Session {
     /// Writes it, new or changed.
     pub(super) fn put(&self, put: &mut Statement<'_>) -> Result<(), Trouble> {
         let info = codec::encode(&self.info)?;
-        let crc = crc([self.info.id.as_bytes(), &self.number.to_le_bytes(), info.as_bytes(), self.owner.as_bytes()]);
+        let crc = crc([
+            self.info.id.as_bytes(),
+            &self.number.to_le_bytes(),
+            info.as_bytes(),
+            self.owner.as_bytes(),
+        ]);
         put.execute((&*self.info.id, self.number, info, &*self.owner, crc))?;
         Ok(())
     }
@@ -58,9 +65,11 @@ impl<'r> Row<'r> {
     fn of(row: &'r rusqlite::Row<'_>, file: &Path) -> Result<Self, Trouble> {
         let checked = || {
             let text = |n| row.get_ref(n).ok()?.as_str().ok();
-            let (name, number, info, owner) = (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
+            let (name, number, info, owner) =
+                (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
             let written = row.get::<_, u32>(4).ok()?;
-            let found = crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
+            let found =
+                crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
             (written == found).then_some(Row { name, number, info, owner })
         };
         checked().ok_or_else(|| {
@@ -72,8 +81,8 @@ impl<'r> Row<'r> {
 
     fn session(&self, file: &Path) -> Result<Session, Trouble> {
         let what = || format!("what is known of session `{}`", self.name);
-        let info: SessionInfo =
-            codec::decode(self.info.as_bytes()).map_err(|why| not_understood(file, &what(), &why))?;
+        let info: SessionInfo = codec::decode(self.info.as_bytes())
+            .map_err(|why| not_understood(file, &what(), &why))?;
         if *info.id != *self.name {
             return Err(damaged(file, &what()).into());
         }
@@ -92,9 +101,19 @@ fn crc<const N: usize>(fields: [&[u8]; N]) -> u32 {
 }
 
 /// Writes an item.
-pub(super) fn add(add: &mut Statement<'_>, session: i64, at: u64, json: &str) -> Result<(), Trouble> {
+pub(super) fn add(
+    add: &mut Statement<'_>,
+    session: i64,
+    at: u64,
+    json: &str,
+) -> Result<(), Trouble> {
     let at = at as i64;
-    add.execute((session, at, json, crc([&session.to_le_bytes(), &at.to_le_bytes(), json.as_bytes()])))?;
+    add.execute((
+        session,
+        at,
+        json,
+        crc([&session.to_le_bytes(), &at.to_le_bytes(), json.as_bytes()]),
+    ))?;
     Ok(())
 }
 
@@ -102,13 +121,23 @@ pub(super) fn add(add: &mut Statement<'_>, session: i64, at: u64, json: &str) ->
 pub(super) fn tally(connection: &Connection, sessions: i64, next: i64) -> Result<(), Trouble> {
     connection.execute("DELETE FROM tally", ())?;
     let crc = crc([&sessions.to_le_bytes(), &next.to_le_bytes()]);
-    connection.execute("INSERT INTO tally (sessions, next, crc) VALUES (?1, ?2, ?3)", (sessions, next, crc))?;
+    connection.execute(
+        "INSERT INTO tally (sessions, next, crc) VALUES (?1, ?2, ?3)",
+        (sessions, next, crc),
+    )?;
     Ok(())
 }
 
-/// The session of this name, of a statement [`FIND`]. That there is none is the truth only if [`count`] says so too.
-pub(super) fn find(find: &mut Statement<'_>, name: &str, file: &Path) -> Result<Option<Session>, Trouble> {
-    let found = find.query_row([name], |row| Ok(Row::of(row, file).and_then(|row| row.session(file)))).optional()?;
+/// The session of this name, of a statement [`FIND`]. That there is none is the truth only if
+/// [`count`] says so too.
+pub(super) fn find(
+    find: &mut Statement<'_>,
+    name: &str,
+    file: &Path,
+) -> Result<Option<Session>, Trouble> {
+    let found = find
+        .query_row([name], |row| Ok(Row::of(row, file).and_then(|row| row.session(file))))
+        .optional()?;
     match found.transpose()? {
         Some(other) if *other.info.id != *name => {
             Err(damaged(file, &format!("what is known of session `{name}`")).into())
@@ -117,7 +146,8 @@ pub(super) fn find(find: &mut Statement<'_>, name: &str, file: &Path) -> Result<
     }
 }
 
-/// The session of this name, for whoever needs it: where it is not found, none of the others may be it, damaged.
+/// The session of this name, for whoever needs it: where it is not found, none of the others may be
+/// it, damaged.
 pub(super) fn wanted(connection: &Connection, name: &str, file: &Path) -> Result<Session, Trouble> {
     if let Some(found) = find(&mut connection.prepare(FIND)?, name, file)? {
         return Ok(found);
@@ -126,8 +156,8 @@ pub(super) fn wanted(connection: &Connection, name: &str, file: &Path) -> Result
     Err(MemoryError::NoSession(name.into()).into())
 }
 
-/// How many sessions there are, each as it was written, and the number of the next one. What is known of them is not
-/// parsed: whoever begins a session does not wait for that.
+/// How many sessions there are, each as it was written, and the number of the next one. What is
+/// known of them is not parsed: whoever begins a session does not wait for that.
 pub(super) fn count(connection: &Connection, file: &Path) -> Result<(i64, i64), Trouble> {
     each(connection, file, |_| Ok(()))
 }
@@ -152,7 +182,9 @@ fn each(
         Ok((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, u32>(2)))
     });
     let (count, next) = match tally.optional()? {
-        Some((Ok(count), Ok(next), Ok(written))) if written == crc([&count.to_le_bytes(), &next.to_le_bytes()]) => {
+        Some((Ok(count), Ok(next), Ok(written)))
+            if written == crc([&count.to_le_bytes(), &next.to_le_bytes()]) =>
+        {
             (count, next)
         }
         _ => return Err(damaged(file, "the number of sessions").into()),
@@ -174,19 +206,35 @@ fn each(
 }
 
 /// The items of a session from number `from` on, those that it shares with others among them.
-pub(super) fn items(connection: &Connection, of: Session, from: u64, file: &Path) -> Result<Vec<Item>, Trouble> {
+pub(super) fn items(
+    connection: &Connection,
+    of: Session,
+    from: u64,
+    file: &Path,
+) -> Result<Vec<LogEntry>, Trouble> {
     let mut parts = Vec::new();
     let (mut session, mut end) = (of, None); // all of its own items, and as many of its parents' as it shares
     loop {
         let first = session.first();
         let last = end.unwrap_or(session.info.items);
         if from < last && first < last {
-            parts.push((session.number, session.info.id.clone(), first.max(from), last, end.is_none()));
+            parts.push((
+                session.number,
+                session.info.id.clone(),
+                first.max(from),
+                last,
+                end.is_none(),
+            ));
         }
-        let Some((parent, shared)) = session.info.parent.clone().filter(|_| from < first.min(last)) else { break };
+        let Some((parent, shared)) = session.info.parent.clone().filter(|_| from < first.min(last))
+        else {
+            break;
+        };
         let above = find(&mut connection.prepare(FIND)?, &parent, file)?;
-        let above = above.filter(|above| above.number < session.number && above.info.items >= shared);
-        let lost = || damaged(file, &format!("what session `{}` shares with `{parent}`", session.info.id));
+        let above =
+            above.filter(|above| above.number < session.number && above.info.items >= shared);
+        let lost =
+            || damaged(file, &format!("what session `{}` shares with `{parent}`", session.info.id));
         (session, end) = (above.ok_or_else(lost)?, Some(shared.min(last)));
     }
     let mut items = Vec::new();
@@ -197,9 +245,13 @@ pub(super) fn items(connection: &Connection, of: Session, from: u64, file: &Path
         let mut rows = statement.query((number, first as i64, bound))?;
         while let Some(row) = rows.next()? {
             let json = checked(row, number, at).filter(|_| at < last);
-            let json = json.ok_or_else(|| damaged(file, &format!("item {at} of session `{name}`")))?;
+            let json =
+                json.ok_or_else(|| damaged(file, &format!("item {at} of session `{name}`")))?;
             let what = || format!("item {at} of session `{name}`");
-            items.push(codec::decode(json.as_bytes()).map_err(|why| not_understood(file, &what(), &why))?);
+            items.push(
+                codec::decode(json.as_bytes())
+                    .map_err(|why| not_understood(file, &what(), &why))?,
+            );
             at += 1;
         }
         if at != last {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loopwright::MemoryError;
+use loopwright_core::log::MemoryError;
 use rusqlite::ErrorCode;
 
 /// Why something did not take place.
@@ -64,9 +64,17 @@ pub(super) fn explain(error: &rusqlite::Error, file: &Path) -> MemoryError {
         Some(ErrorCode::DiskFull) => {
             format!("{file}: the disk is full; nothing was written: make room and try again")
         }
-        Some(ErrorCode::ReadOnly) => format!("{file} must not be written to ({error}): change its permissions"),
-        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
-            format!("{file} cannot be opened ({error}): see that it is a file that you may read and write")
+        Some(ErrorCode::ReadOnly) => {
+            format!("{file} must not be written to ({error}): change its permissions")
+        }
+        Some(
+            ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::AuthorizationForStatementDenied,
+        ) => {
+            format!(
+                "{file} cannot be opened ({error}): see that it is a file that you may read and write"
+            )
         }
         Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => {
             format!(
@@ -79,7 +87,9 @@ pub(super) fn explain(error: &rusqlite::Error, file: &Path) -> MemoryError {
                  the store, or restore the file from a backup"
             )
         }
-        Some(ErrorCode::DatabaseCorrupt) => return damaged(Path::new(&file.to_string()), &format!("a page ({error})")),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            return damaged(Path::new(&file.to_string()), &format!("a page ({error})"));
+        }
         _ => format!("{file}: {error}"),
     })
 }

@@ -1,4 +1,5 @@
-//! The one that writes: a thread, fed by a channel. What arrives while it commits is written in its next transaction.
+//! The one that writes: a thread, fed by a channel. What arrives while it commits is written in its
+//! next transaction.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use loopwright::{Item, MemoryError, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
@@ -38,15 +39,21 @@ pub(super) enum Write {
     /// It is this owner's no more. Nobody waits for it, so it is done later where it fails.
     Release { owner: Arc<str> },
     /// More items, `json` with them as they are written.
-    Append { owner: Arc<str>, at: u64, items: Arc<[Item]>, json: Vec<String> },
-    /// A session with this known of it and these items of its own, if the one that it is forked from is still number `of`.
+    Append { owner: Arc<str>, at: u64, items: Arc<[LogEntry]>, json: Vec<String> },
+    /// A session with this known of it and these items of its own, if the one that it is forked
+    /// from is still number `of`.
     Fork { of: i64, info: Box<SessionInfo>, json: Vec<String> },
     /// Away with it.
     Delete,
 }
 
 /// Writes until nobody is left who could ask for more.
-pub(super) fn run(connection: Connection, owners: Owners, file: PathBuf, jobs: Receiver<Job>) -> rusqlite::Result<()> {
+pub(super) fn run(
+    connection: Connection,
+    owners: Owners,
+    file: PathBuf,
+    jobs: Receiver<Job>,
+) -> rusqlite::Result<()> {
     let mut writer = Writer::new(&connection, owners, file)?;
     loop {
         let next = match writer.later.is_empty() {
@@ -102,7 +109,9 @@ impl<'c> Writer<'c> {
                 }
             }
             // What only one of them cannot have must not fail the others.
-            Err(error) if jobs.len() > 1 && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
+            Err(error)
+                if jobs.len() > 1 && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) =>
+            {
                 jobs.into_iter().for_each(|job| self.write(vec![job]));
             }
             Err(error) => {
@@ -123,10 +132,15 @@ impl<'c> Writer<'c> {
     fn commit(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<Result<(), MemoryError>>> {
         let full = jobs.iter().any(|job| job.durable);
         if full != self.full {
-            self.connection.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })?;
+            self.connection.pragma_update(
+                None,
+                "synchronous",
+                if full { "FULL" } else { "NORMAL" },
+            )?;
             self.full = full;
         }
-        let transaction = Transaction::new_unchecked(self.connection, TransactionBehavior::Immediate)?;
+        let transaction =
+            Transaction::new_unchecked(self.connection, TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(jobs.len());
         for job in jobs {
             outcomes.push(match self.perform(job) {
@@ -136,20 +150,27 @@ impl<'c> Writer<'c> {
             });
         }
         transaction.commit()?;
-        if jobs.iter().zip(&outcomes).any(|(job, outcome)| outcome.is_ok() && matches!(job.write, Write::Delete)) {
+        if jobs
+            .iter()
+            .zip(&outcomes)
+            .any(|(job, outcome)| outcome.is_ok() && matches!(job.write, Write::Delete))
+        {
             self.empty_log();
         }
         Ok(outcomes)
     }
 
-    /// What was deleted is zeros in the file; this takes it out of SQLite's log. Where somebody reads an older state, or
-    /// writes, nobody waits: then it goes when the log begins anew, or with the last who closes the file.
+    /// What was deleted is zeros in the file; this takes it out of SQLite's log. Where somebody
+    /// reads an older state, or writes, nobody waits: then it goes when the log begins anew, or
+    /// with the last who closes the file.
     fn empty_log(&self) {
         let empty = || -> rusqlite::Result<()> {
             self.connection.busy_timeout(Duration::ZERO)?;
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         };
-        for failed in [empty(), self.connection.busy_timeout(PATIENCE)].into_iter().filter_map(Result::err) {
+        for failed in
+            [empty(), self.connection.busy_timeout(PATIENCE)].into_iter().filter_map(Result::err)
+        {
             tracing::warn!(error = %failed, "what was deleted may still be in the log of {}", self.file.display());
         }
     }
@@ -160,13 +181,20 @@ impl<'c> Writer<'c> {
         match &job.write {
             Write::Open { owner } => self.open(found, &job.session, owner),
             Write::Release { owner } => self.release(found, owner),
-            Write::Append { owner, at, items, json } => self.append(found, owner, *at, (items, json)),
+            Write::Append { owner, at, items, json } => {
+                self.append(found, owner, *at, (items, json))
+            }
             Write::Fork { of, info, json } => self.fork(found, &job.session, *of, (info, json)),
             Write::Delete => self.delete(&job.session),
         }
     }
 
-    fn open(&mut self, found: Option<Session>, name: &str, owner: &Arc<str>) -> Result<(), Trouble> {
+    fn open(
+        &mut self,
+        found: Option<Session>,
+        name: &str,
+        owner: &Arc<str>,
+    ) -> Result<(), Trouble> {
         match found {
             Some(mut session) => {
                 self.is_free(&session)?;
@@ -175,7 +203,8 @@ impl<'c> Writer<'c> {
             }
             None => {
                 let (count, number) = rows::count(self.connection, &self.file)?;
-                Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }.put(&mut self.put)?;
+                Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }
+                    .put(&mut self.put)?;
                 rows::tally(self.connection, count + 1, number + 1)?;
             }
         }
@@ -200,13 +229,14 @@ impl<'c> Writer<'c> {
         found: Option<Session>,
         owner: &str,
         at: u64,
-        (items, json): (&[Item], &[String]),
+        (items, json): (&[LogEntry], &[String]),
     ) -> Result<(), Trouble> {
         if found.is_none() {
             rows::count(self.connection, &self.file)?; // it is gone only if none of these is it, damaged
         }
         let end = found.as_ref().map_or(0, |session| session.info.items);
-        let Some(mut session) = found.filter(|session| *session.owner == *owner && at == end) else {
+        let Some(mut session) = found.filter(|session| *session.owner == *owner && at == end)
+        else {
             return Err(MemoryError::Conflict { at, end }.into());
         };
         if items.is_empty() {
@@ -233,7 +263,9 @@ impl<'c> Writer<'c> {
         let (mut sessions, number) = rows::count(self.connection, &self.file)?;
         let mut shared = 0;
         if let Some((parent, items)) = &info.parent {
-            if rows::find(&mut self.find, parent, &self.file)?.is_none_or(|parent| parent.number != of) {
+            if rows::find(&mut self.find, parent, &self.file)?
+                .is_none_or(|parent| parent.number != of)
+            {
                 return Err(MemoryError::NoSession(parent.clone()).into());
             }
             shared = *items;
@@ -253,9 +285,13 @@ impl<'c> Writer<'c> {
         }
         self.is_free(&session)?;
         let (all, next) = rows::all(self.connection, &self.file)?;
-        let is_branch = |info: &SessionInfo| info.parent.as_ref().is_some_and(|(parent, _)| **parent == *name);
-        let branches: Vec<String> =
-            all.iter().filter(|other| is_branch(&other.info)).map(|other| other.info.id.to_string()).collect();
+        let is_branch =
+            |info: &SessionInfo| info.parent.as_ref().is_some_and(|(parent, _)| **parent == *name);
+        let branches: Vec<String> = all
+            .iter()
+            .filter(|other| is_branch(&other.info))
+            .map(|other| other.info.id.to_string())
+            .collect();
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: name.into(), branches }.into());
         }
@@ -280,7 +316,8 @@ impl<'c> Writer<'c> {
         }
         let (token, _) = session.owner.split_once('#').unwrap_or_default();
         let own = token == self.owners.token();
-        let lives = if own { self.held.contains(&*session.owner) } else { self.owners.is_alive(token) };
+        let lives =
+            if own { self.held.contains(&*session.owner) } else { self.owners.is_alive(token) };
         if lives { Err(MemoryError::InUse(session.info.id.clone()).into()) } else { Ok(()) }
     }
 }

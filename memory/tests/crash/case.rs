@@ -7,7 +7,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright::{Body, Item, MemoryStore, SessionInfo};
+use loopwright_core::SessionStore;
+use loopwright_core::log::{LogEntry, SessionInfo};
+use loopwright_core::message::MessageKind;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -27,7 +29,7 @@ type Undisturbed = (Vec<String>, Duration);
 /// The stores of a test, and what its scenarios are like without a kill.
 pub(crate) struct Place {
     folder: TempDir,
-    stores: HashMap<Kind, Arc<dyn MemoryStore>>,
+    stores: HashMap<Kind, Arc<dyn SessionStore>>,
     /// What has been in the logs: how runs, replies and calls ended.
     pub(crate) seen: std::sync::Mutex<BTreeSet<String>>,
     /// Says how to repeat the test.
@@ -44,7 +46,13 @@ impl Place {
             (kind, kind.at(&place))
         };
         let stores = Kind::ALL.into_iter().map(open).collect();
-        Place { folder, stores, hint: hint.into(), undisturbed: Mutex::default(), seen: Default::default() }
+        Place {
+            folder,
+            stores,
+            hint: hint.into(),
+            undisturbed: Mutex::default(),
+            seen: Default::default(),
+        }
     }
 
     /// What a scenario is like without a kill; found out once.
@@ -74,23 +82,37 @@ pub(crate) enum End {
 pub(crate) struct Case {
     place: Arc<Place>,
     pub(crate) orders: Orders,
-    store: Arc<dyn MemoryStore>,
+    store: Arc<dyn SessionStore>,
     seed: u64,
     /// The log as it was after the last process.
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<LogEntry>,
     lives: usize,
     /// The last process.
     pub(crate) pid: u32,
 }
 
 impl Case {
-    pub(crate) fn new(place: &Arc<Place>, store: Kind, scenario: usize, session: &str, seed: u64) -> Case {
+    pub(crate) fn new(
+        place: &Arc<Place>,
+        store: Kind,
+        scenario: usize,
+        session: &str,
+        seed: u64,
+    ) -> Case {
         let session = format!("{store:?}-{session}");
         let notes = place.folder.path().join(&session);
         std::fs::create_dir(&notes).expect("a directory for the notes");
         let folder = place.folder.path().join(format!("{store:?}"));
-        let orders =
-            Orders { store, place: folder, session, notes, scenario, answers: true, answers_first: false, dies: None };
+        let orders = Orders {
+            store,
+            place: folder,
+            session,
+            notes,
+            scenario,
+            answers: true,
+            answers_first: false,
+            dies: None,
+        };
         let store = place.stores[&store].clone();
         Case { place: place.clone(), orders, store, seed, items: Vec::new(), lives: 0, pid: 0 }
     }
@@ -103,14 +125,17 @@ impl Case {
         z ^ (z >> 31)
     }
 
-    /// The life of one process, which is killed at that moment or dies as ordered; then everything is checked.
+    /// The life of one process, which is killed at that moment or dies as ordered; then everything
+    /// is checked.
     pub(crate) async fn live(&mut self, killed: Option<Duration>, dies: Option<Death>) -> End {
         self.orders.answers_first = self.random().is_multiple_of(2);
         let child = self.start(dies);
         let end = self.wait(child, killed).await;
         if end == End::Done && SCENARIOS[self.orders.scenario].exact {
-            let (undisturbed, _) = self.place.undisturbed(self.orders.store, self.orders.scenario).await;
-            check_same(&undisturbed, &transcript(&self.items)).unwrap_or_else(|why| self.fail(&why));
+            let (undisturbed, _) =
+                self.place.undisturbed(self.orders.store, self.orders.scenario).await;
+            check_same(&undisturbed, &transcript(&self.items))
+                .unwrap_or_else(|why| self.fail(&why));
         }
         end
     }
@@ -126,7 +151,11 @@ impl Case {
         let mut child = self.start(None);
         self.orders.answers = true;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        while lines.next_line().await.expect("its output can be read").unwrap_or_else(|| self.fail("it never rested"))
+        while lines
+            .next_line()
+            .await
+            .expect("its output can be read")
+            .unwrap_or_else(|| self.fail("it never rested"))
             != "resting"
         {}
         assert_eq!(self.wait(child, Some(Duration::ZERO)).await, End::Killed);
@@ -142,7 +171,9 @@ impl Case {
         let orders = Orders { dies, ..self.orders.clone() };
         let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
         command.args(["child", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-        command.env(ORDERS, serde_json::to_string(&orders).expect("orders are JSON")).stdin(Stdio::null());
+        command
+            .env(ORDERS, serde_json::to_string(&orders).expect("orders are JSON"))
+            .stdin(Stdio::null());
         command.stdout(if orders.answers { Stdio::null() } else { Stdio::piped() });
         command.stderr(appending(&orders.notes.join("stderr"))).kill_on_drop(true);
         let child = command.spawn().expect("a process is started");
@@ -172,16 +203,23 @@ impl Case {
     async fn check(&mut self, done: bool) -> Result<(), String> {
         let session = self.orders.session.clone();
         let items = match self.store.read(&session, 0).await {
-            Err(loopwright::MemoryError::NoSession(_)) if self.items.is_empty() => Vec::new(),
+            Err(loopwright_core::log::MemoryError::NoSession(_)) if self.items.is_empty() => {
+                Vec::new()
+            }
             read => read.map_err(|e| e.to_string())?,
         };
         if !items.starts_with(&self.items) {
             return Err("what was in the log is not there any more".into());
         }
         self.items = items;
-        self.place.seen.lock().expect("no test has failed").extend(self.items.iter().filter_map(outcome));
+        self.place
+            .seen
+            .lock()
+            .expect("no test has failed")
+            .extend(self.items.iter().filter_map(outcome));
         if !self.items.is_empty() {
-            let (kept, made) = (self.store.session(&session).await, SessionInfo::of(&*session, &self.items));
+            let (kept, made) =
+                (self.store.session(&session).await, SessionInfo::of(&*session, &self.items));
             if kept.as_ref() != Ok(&made) {
                 return Err(format!(
                     "what the store knows of the session is not what its log says:\n{kept:?}\n{made:?}"
@@ -196,10 +234,12 @@ impl Case {
     pub(crate) fn fail(&self, why: &str) -> ! {
         let folder: PathBuf = self.place.folder.path().with_extension("failed");
         let _ = std::fs::rename(self.place.folder.path(), &folder);
-        let stderr = std::fs::read_to_string(folder.join(&self.orders.session).join("stderr")).unwrap_or_default();
+        let stderr = std::fs::read_to_string(folder.join(&self.orders.session).join("stderr"))
+            .unwrap_or_default();
         let Orders { session, scenario, .. } = &self.orders;
         let (name, items) = (SCENARIOS[*scenario].name, &self.items);
-        let log: Vec<String> = items.iter().enumerate().map(|(n, item)| format!("{n}: {item:?}")).collect();
+        let log: Vec<String> =
+            items.iter().enumerate().map(|(n, item)| format!("{n}: {item:?}")).collect();
         panic!(
             "{why}\nin {session} ({name}), process {}; {}; kept in {}\nstderr: {stderr}\nlog:\n{}",
             self.lives,
@@ -211,14 +251,14 @@ impl Case {
 }
 
 /// How a run, a reply or a call ended.
-fn outcome(item: &Item) -> Option<String> {
+fn outcome(item: &LogEntry) -> Option<String> {
     match item {
-        Item::RunEnded { end, .. } => Some(format!("run {end:?}")),
-        Item::Compacted { why, .. } => Some(format!("compacted {why:?}")),
-        Item::Decided { decision, .. } => Some(format!("decided {}", decision.name())),
+        LogEntry::RunEnded { end, .. } => Some(format!("run {end:?}")),
+        LogEntry::Compacted { why, .. } => Some(format!("compacted {why:?}")),
+        LogEntry::Decided { decision, .. } => Some(format!("decided {}", decision.name())),
         _ => match &item.message()?.body {
-            Body::Assistant(reply) => Some(format!("reply {:?}", reply.stop)),
-            Body::ToolResult(result) => Some(format!("call {:?}", result.status)),
+            MessageKind::Assistant(reply) => Some(format!("reply {:?}", reply.stop)),
+            MessageKind::ToolResult(result) => Some(format!("call {:?}", result.status)),
             _ => None,
         },
     }

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright::testing::{check_log, check_transcript, replay_messages};
-use loopwright::*;
+use loopwright_core::testing::{check_log, check_transcript, replay_messages};
+use loopwright_core::{
+    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -80,9 +82,12 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     while let Some(line) = rest.next() {
         match serde_json::from_str(line) {
             Ok(line) => all.push(line),
-            // The next process ends the line that the last one was killed in, and writes an empty one.
+            // The next process ends the line that the last one was killed in, and writes an empty
+            // one.
             Err(_) if rest.peek().is_none_or(|next| next.is_empty()) => {}
-            Err(error) if !line.is_empty() => return Err(format!("{error} in {}: {line}", path.display())),
+            Err(error) if !line.is_empty() => {
+                return Err(format!("{error} in {}: {line}", path.display()));
+            }
             Err(_) => {}
         }
     }
@@ -99,20 +104,26 @@ fn is_overlay(event: &Value) -> bool {
 }
 
 /// What must hold at any time.
-pub(crate) fn check(session: &str, items: &[Item], notes: &Notes) -> Checked {
+pub(crate) fn check(session: &str, items: &[LogEntry], notes: &Notes) -> Checked {
     check_log(items)?;
-    let past = Past::of(items);
+    let past = SessionLog::of(items);
     let messages = past.messages();
     for said in [&messages, &past.context()] {
-        let open = said.last().is_some_and(|m| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some()));
+        let open = said
+            .last()
+            .is_some_and(|m| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some()));
         check_transcript(&said[..said.len() - usize::from(open)])?;
     }
     let mut said = HashSet::new();
     let mut users = messages.iter().filter(|m| m.role() == Role::User);
-    ensure(users.all(|m| said.insert(m.text())), || "a message is in the conversation twice".into())?;
+    ensure(users.all(|m| said.insert(m.text())), || {
+        "a message is in the conversation twice".into()
+    })?;
     for item in items {
-        if let Item::RunEnded { end: EndKind::Error | EndKind::Limit, error, .. } = item {
-            let settled = error.as_ref().is_some_and(|why| why.contains("a new request came instead of `Continue`"));
+        if let LogEntry::RunEnded { end: RunStatus::Error | RunStatus::Limit, error, .. } = item {
+            let settled = error
+                .as_ref()
+                .is_some_and(|why| why.contains("a new request came instead of `Continue`"));
             ensure(settled, || format!("a run failed: {error:?}"))?;
         }
     }
@@ -122,8 +133,8 @@ pub(crate) fn check(session: &str, items: &[Item], notes: &Notes) -> Checked {
 }
 
 /// What was told is what the log tells, with the same numbers; and the messages are all in it.
-fn check_events(session: &str, items: &[Item], notes: &Notes) -> Checked {
-    let events = Past::events(session, items);
+fn check_events(session: &str, items: &[LogEntry], notes: &Notes) -> Checked {
+    let events = SessionLog::events(session, items);
     let plain = |mut event: Value| {
         event.as_object_mut().map(|map| map.remove("time"));
         event
@@ -134,7 +145,9 @@ fn check_events(session: &str, items: &[Item], notes: &Notes) -> Checked {
             .checked_sub(1)
             .and_then(|at| events.get(at))
             .map(|e| plain(serde_json::to_value(e).unwrap_or_default()));
-        ensure(kept.as_ref() == Some(&plain(told.clone())), || format!("told: {told}\nkept: {kept:?}"))?;
+        ensure(kept.as_ref() == Some(&plain(told.clone())), || {
+            format!("told: {told}\nkept: {kept:?}")
+        })?;
     }
     let mut replayed = Vec::new();
     for event in &events {
@@ -144,16 +157,19 @@ fn check_events(session: &str, items: &[Item], notes: &Notes) -> Checked {
             _ => {}
         }
     }
-    let same = replayed == *Past::of(items).messages() && replayed == replay_messages(items);
+    let same = replayed == *SessionLog::of(items).messages() && replayed == replay_messages(items);
     ensure(same, || "the events replay to other messages".into())
 }
 
 /// Whatever has a receipt is in the log.
-fn check_receipts(items: &[Item], notes: &Notes) -> Checked {
+fn check_receipts(items: &[LogEntry], notes: &Notes) -> Checked {
     for receipt in &notes.receipts {
         let kept = items.iter().any(|item| match item {
-            Item::Queued { input, .. } | Item::Decided { input, .. } => **input == **receipt,
-            Item::AbortRequested { .. } | Item::RunEnded { end: EndKind::Aborted, .. } => receipt == "abort",
+            LogEntry::Queued { input, .. } | LogEntry::Decided { input, .. } => {
+                **input == **receipt
+            }
+            LogEntry::AbortRequested { .. }
+            | LogEntry::RunEnded { end: RunStatus::Aborted, .. } => receipt == "abort",
             _ => false,
         });
         ensure(kept, || format!("the receipt of {receipt} went out, and it is lost"))?;
@@ -170,30 +186,37 @@ struct Call {
     status: Option<ResultStatus>,
 }
 
-fn calls(items: &[Item]) -> Result<BTreeMap<&str, Call>, String> {
+fn calls(items: &[LogEntry]) -> Result<BTreeMap<&str, Call>, String> {
     let mut calls: BTreeMap<&str, Call> = BTreeMap::new();
     for item in items {
         match item {
-            Item::Replied { message, .. } => {
+            LogEntry::Replied { message, .. } => {
                 for call in message.as_assistant().into_iter().flat_map(|reply| reply.calls()) {
                     let new = Call { tool: call.name.to_string(), ..Call::default() };
-                    ensure(calls.insert(&call.id, new).is_none(), || format!("two calls are {}", call.id))?;
+                    ensure(calls.insert(&call.id, new).is_none(), || {
+                        format!("two calls are {}", call.id)
+                    })?;
                 }
             }
-            Item::Decided { call, decision, .. } => {
+            LogEntry::Decided { call, decision, .. } => {
                 let found = calls.get_mut(&**call).ok_or("an answer to no call")?;
-                found.allowed =
-                    matches!(**decision, Decision::Approve | Decision::ApproveWith(_) | Decision::Answer(_));
+                found.allowed = matches!(
+                    **decision,
+                    Decision::Approve
+                        | Decision::ApproveWith(_)
+                        | Decision::Provide(Provided::Input(_))
+                );
             }
-            Item::CallStarted { call, arguments } => {
+            LogEntry::CallStarted { call, arguments } => {
                 let found = calls.get_mut(&**call).ok_or("no call starts")?;
                 let free = found.allowed || !scenario::asks(&found.tool) || found.tool == "login";
                 ensure(free, || format!("{call} of {} starts and nobody said so", found.tool))?;
                 found.starts.push((**arguments).clone());
             }
-            Item::CallFinished { result } => {
+            LogEntry::CallFinished { result } => {
                 let result = result.as_tool_result().ok_or("a result that is none")?;
-                calls.get_mut(&*result.call).ok_or("a result of no call")?.status = Some(result.status);
+                calls.get_mut(&*result.call).ok_or("a result of no call")?.status =
+                    Some(result.status);
             }
             _ => {}
         }
@@ -201,18 +224,29 @@ fn calls(items: &[Item]) -> Result<BTreeMap<&str, Call>, String> {
     Ok(calls)
 }
 
-/// Nothing runs that was not recorded before, once-only tools run once, and results tell of what ran.
-fn check_calls(items: &[Item], notes: &Notes) -> Checked {
+/// Nothing runs that was not recorded before, once-only tools run once, and results tell of what
+/// ran.
+fn check_calls(items: &[LogEntry], notes: &Notes) -> Checked {
     let calls = calls(items)?;
     for ran in &notes.ran {
         let call = calls.get(&*ran.call).ok_or_else(|| format!("{ran:?} is of no call"))?;
-        ensure(call.starts.contains(&ran.arguments), || format!("{ran:?} was not recorded before"))?;
-        ensure(call.allowed || !scenario::asks(&ran.tool), || format!("{ran:?} and nobody said so"))?;
+        ensure(call.starts.contains(&ran.arguments), || {
+            format!("{ran:?} was not recorded before")
+        })?;
+        ensure(call.allowed || !scenario::asks(&ran.tool), || {
+            format!("{ran:?} and nobody said so")
+        })?;
     }
     for (id, call) in &calls {
-        let times = |what| notes.ran.iter().filter(|ran| ran.call == *id && ran.what == what).count();
+        let times =
+            |what| notes.ran.iter().filter(|ran| ran.call == *id && ran.what == what).count();
         let (begun, ended) = (times("begin"), times("end"));
-        let which = || format!("{id} of {} began {begun} times, ended {ended} times: {:?}", call.tool, call.status);
+        let which = || {
+            format!(
+                "{id} of {} began {begun} times, ended {ended} times: {:?}",
+                call.tool, call.status
+            )
+        };
         if scenario::effect(&call.tool) == Effect::AtMostOnce {
             ensure(begun <= 1, which)?;
         }
@@ -228,16 +262,22 @@ fn check_calls(items: &[Item], notes: &Notes) -> Checked {
 }
 
 /// What must hold once all is done.
-pub(crate) fn check_done(scenario: &Scenario, items: &[Item]) -> Checked {
-    let past = Past::of(items);
+pub(crate) fn check_done(scenario: &Scenario, items: &[LogEntry]) -> Checked {
+    let past = SessionLog::of(items);
     check_transcript(&past.messages())?;
     let rests = past.run().is_none() && past.waiting().is_empty() && past.pending().is_empty();
     ensure(rests, || "something is left to do".into())?;
-    let asides = scenario.asides.iter().filter(|aside| aside.what.has_id()).map(|aside| aside.id);
-    for id in scenario.requests.iter().map(|(id, _)| *id).chain(asides) {
+    let detached = scenario
+        .detached
+        .iter()
+        .filter(|detached| detached.what.has_id())
+        .map(|detached| detached.id);
+    for id in scenario.requests.iter().map(|(id, _)| *id).chain(detached) {
         let gone = items.iter().any(|item| match item {
-            Item::Delivered { input } => **input == *id,
-            Item::RunEnded { handed_back, .. } => handed_back.iter().any(|input| **input == *id),
+            LogEntry::Delivered { input } => **input == *id,
+            LogEntry::RunEnded { handed_back, .. } => {
+                handed_back.iter().any(|input| **input == *id)
+            }
             _ => false,
         });
         ensure(gone, || format!("{id} was neither delivered nor handed back"))?;
@@ -246,22 +286,27 @@ pub(crate) fn check_done(scenario: &Scenario, items: &[Item]) -> Checked {
 }
 
 /// The conversation, a line a message.
-pub(crate) fn transcript(items: &[Item]) -> Vec<String> {
+pub(crate) fn transcript(items: &[LogEntry]) -> Vec<String> {
     let line = |m: &Arc<Message>| match &m.body {
-        Body::Assistant(reply) => {
-            let calls: Vec<String> = reply.calls().map(|c| format!("[{} {} {}]", c.id, c.name, c.arguments)).collect();
+        MessageKind::Assistant(reply) => {
+            let calls: Vec<String> =
+                reply.calls().map(|c| format!("[{} {} {}]", c.id, c.name, c.arguments)).collect();
             format!("A:{}{}", reply.text(), calls.join(""))
         }
-        Body::ToolResult(result) => format!("R:{} {:?} {}", result.call, result.status, result.text()),
+        MessageKind::ToolResult(result) => {
+            format!("R:{} {:?} {}", result.call, result.status, result.text())
+        }
         _ => format!("U:{}", m.text()),
     };
-    Past::of(items).messages().iter().map(line).collect()
+    SessionLog::of(items).messages().iter().map(line).collect()
 }
 
 /// Whether two conversations are the same, but for outcomes that a kill made unknown.
 pub(crate) fn check_same(one: &[String], other: &[String]) -> Checked {
     let unknown = |line: &str| line.split(' ').nth(1) == Some("OutcomeUnknown");
-    let same = |(a, b): (&String, &String)| a == b || unknown(b) && a.split(' ').next() == b.split(' ').next();
+    let same = |(a, b): (&String, &String)| {
+        a == b || unknown(b) && a.split(' ').next() == b.split(' ').next()
+    };
     let all = one.len() == other.len() && one.iter().zip(other).all(same);
     ensure(all, || format!("another conversation than without a kill:\n{one:#?}\n{other:#?}"))
 }

@@ -1,4 +1,5 @@
-//! The process that is killed: it opens a session, goes on where the last one was killed, and ends when all is done.
+//! The process that is killed: it opens a session, goes on where the last one was killed, and ends
+//! when all is done.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -9,14 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use loopwright::*;
+use loopwright_core::{
+    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+};
 use loopwright_patterns::PiPattern;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::scenario::{self, Aside, SCENARIOS, Scenario, What, When};
+use crate::scenario::{self, Detached, SCENARIOS, Scenario, What, When};
 use crate::stores::Kind;
 
 /// The variable that has a child's [`Orders`].
@@ -32,7 +35,8 @@ pub(crate) struct Orders {
     /// Where the child writes down what it was told (`told`) and what its tools did (`ran`).
     pub(crate) notes: PathBuf,
     pub(crate) scenario: usize,
-    /// Whether questions are answered; else the child says `resting` when it has nothing else to do, and rests.
+    /// Whether questions are answered; else the child says `resting` when it has nothing else to
+    /// do, and rests.
     pub(crate) answers: bool,
     /// What is open is answered before an interrupted run goes on.
     pub(crate) answers_first: bool,
@@ -61,10 +65,13 @@ struct Mortal {
 
 #[async_trait]
 impl Memory for Mortal {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let now = self.appends.fetch_add(1, Ordering::Relaxed) + 1;
-        let has =
-            |kind: &str| items.iter().any(|item| serde_json::to_value(item).expect("an item is JSON")["type"] == *kind);
+        let has = |kind: &str| {
+            items
+                .iter()
+                .any(|item| serde_json::to_value(item).expect("an item is JSON")["type"] == *kind)
+        };
         for _ in 0..3 {
             tokio::task::yield_now().await; // as a disk takes its time: whoever is told too early writes it down
         }
@@ -81,7 +88,8 @@ impl Memory for Mortal {
         }
         done
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.inner.load(from).await
     }
 }
@@ -121,18 +129,35 @@ pub(crate) async fn live() {
         (&**notes).write_all(b"\n\n").expect("notes can be written");
     }
     note(&told, "began", json!(std::process::id()));
-    let inner = orders.store.at(&orders.place).open(&orders.session).await.expect("the session can be opened");
+    let inner = orders
+        .store
+        .at(&orders.place)
+        .open(&orders.session)
+        .await
+        .expect("the session can be opened");
     let known = inner.load(0).await.expect("the session can be read");
     let mortal = Mortal { inner, dies: orders.dies.clone(), appends: AtomicU64::new(0) };
-    let agent = GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran));
-    let agent = agent.while_awaiting(scenario.while_awaiting).compaction(scenario::Compactor).build();
+    let agent =
+        GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran));
+    let agent =
+        agent.while_awaiting(scenario.while_awaiting).compaction(scenario::Compactor).build();
     let cx = RunContext::new().session(&*orders.session).memory(mortal);
     let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session goes on");
-    let mut outside = Outside { orders, scenario, handle, events, told, sent: HashSet::new(), sending: JoinSet::new() };
-    if known.iter().any(|item| matches!(item, Item::AbortRequested { .. })) {
+    let mut outside = Outside {
+        orders,
+        scenario,
+        handle,
+        events,
+        told,
+        sent: HashSet::new(),
+        sending: JoinSet::new(),
+    };
+    if known.iter().any(|item| matches!(item, LogEntry::AbortRequested { .. })) {
         outside.sent.insert("abort".into()); // it has no id of ours, so it would be another one
     }
-    let is_new = |id: &str| !known.iter().any(|item| matches!(item, Item::Queued { input, .. } if **input == *id));
+    let is_new = |id: &str| {
+        !known.iter().any(|item| matches!(item, LogEntry::Queued { input, .. } if **input == *id))
+    };
     let new: Vec<_> = scenario.requests.iter().filter(|(id, _)| is_new(id)).collect();
     match scenario.impatient && !new.is_empty() {
         true => outside.play(new).await,
@@ -157,10 +182,10 @@ impl Outside {
             self.send(id, InputEvent::UserRequest(Prompt::from(*text).id(*id))).await;
             self.settle().await;
         }
-        for aside in self.scenario.asides {
-            if aside.what.has_id() && self.sent.insert(aside.id.into()) {
-                let event = input(aside);
-                self.send(aside.id, event).await;
+        for detached in self.scenario.detached {
+            if detached.what.has_id() && self.sent.insert(detached.id.into()) {
+                let event = input(detached);
+                self.send(detached.id, event).await;
             }
         }
         self.settle().await;
@@ -223,8 +248,13 @@ impl Outside {
         }
         for action in &pending {
             let id = format!("answer-{}-{}", action.call, action.digest);
-            let answer = ActionResult::new(action.call.clone(), action.digest.clone(), scenario::answer(action));
-            let sent = handle.send(InputEvent::ExternalActionResult(answer.by("the outside").id(&*id)));
+            let answer = ActionResult::new(
+                action.call.clone(),
+                action.digest.clone(),
+                scenario::answer(action),
+            );
+            let sent =
+                handle.send(InputEvent::ExternalActionResult(answer.by("the outside").id(&*id)));
             match self.until(sent).await {
                 Ok(id) => note(&self.told, "receipt", json!(id)),
                 Err(InputError::NotPending(_)) => {} // a steer was faster
@@ -260,20 +290,22 @@ impl Outside {
             (AgentEvent::ExternalAction(_), When::Asked) => true,
             _ => false,
         };
-        let now: Vec<&'static Aside> = self.scenario.asides.iter().filter(|aside| is_now(&aside.when)).collect();
-        let mut new: Vec<&Aside> = now.into_iter().filter(|aside| self.sent.insert(aside.id.into())).collect();
+        let now: Vec<&'static Detached> =
+            self.scenario.detached.iter().filter(|detached| is_now(&detached.when)).collect();
+        let mut new: Vec<&Detached> =
+            now.into_iter().filter(|detached| self.sent.insert(detached.id.into())).collect();
         let (handle, told) = (self.handle.clone(), self.told.clone());
         if new.is_empty() {
             return;
         }
         self.sending.spawn(async move {
-            for aside in new.drain(..) {
-                let receipt = handle.send(input(aside)).await;
-                receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", aside.id));
-                if matches!(aside.what, What::Compact) {
+            for detached in new.drain(..) {
+                let receipt = handle.send(input(detached)).await;
+                receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", detached.id));
+                if matches!(detached.what, What::Compact) {
                     continue; // where there is nothing to compact, nothing is done
                 }
-                note(&told, "receipt", json!(aside.id));
+                note(&told, "receipt", json!(detached.id));
             }
         });
     }
@@ -288,9 +320,9 @@ impl Outside {
     }
 }
 
-fn input(aside: &Aside) -> InputEvent {
-    let prompt = Prompt::from(aside.text).id(aside.id);
-    match aside.what {
+fn input(detached: &Detached) -> InputEvent {
+    let prompt = Prompt::from(detached.text).id(detached.id);
+    match detached.what {
         What::Steer(urgency) => InputEvent::Steer(prompt.urgency(urgency)),
         What::FollowUp => InputEvent::FollowUp(prompt),
         What::Request => InputEvent::UserRequest(prompt),

@@ -1,7 +1,13 @@
-//! The crash matrix: processes that work on sessions are killed, by chance and between any two writes, and started again
-//! until all is done. `LOOPWRIGHT_KILLS` says how many are killed by chance (200), `LOOPWRIGHT_SEED` repeats a seed.
+//! The crash matrix: processes that work on sessions are killed, by chance and between any two
+//! writes, and started again until all is done. `LOOPWRIGHT_KILLS` says how many are killed by
+//! chance (200), `LOOPWRIGHT_SEED` repeats a seed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 mod case;
 mod check;
@@ -14,7 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use case::{Case, End, Place};
 use child::Death;
-use loopwright::{Item, ResultStatus};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::ResultStatus;
 use scenario::{SCENARIOS, number};
 use stores::Kind;
 use tokio::sync::Semaphore;
@@ -31,7 +38,9 @@ async fn child() {
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
 /// Waits for all; the first failure is the test's.
@@ -41,12 +50,16 @@ async fn all(mut cases: JoinSet<()>) {
     }
 }
 
-/// C89: processes are killed at random moments; no item that was told of is lost, no once-only tool runs twice, no message
-/// is delivered twice, every call is answered once, and events replay to the same messages.
+/// C89: processes are killed at random moments; no item that was told of is lost, no once-only tool
+/// runs twice, no message is delivered twice, every call is answered once, and events replay to the
+/// same messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_moments_lose_and_repeat_nothing() {
     let kills = from_env("LOOPWRIGHT_KILLS").unwrap_or(200) as usize;
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos() as u64;
+    let time = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a clock")
+        .as_nanos() as u64;
     let seed = from_env("LOOPWRIGHT_SEED").unwrap_or(time);
     println!("LOOPWRIGHT_SEED={seed} LOOPWRIGHT_KILLS={kills}");
     let place = Arc::new(Place::new(&format!("LOOPWRIGHT_SEED={seed}")));
@@ -57,8 +70,15 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
         workers.spawn(async move {
             while killed.load(Ordering::Relaxed) < kills {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                let (store, scenario) = (Kind::ALL[n % Kind::ALL.len()], n / Kind::ALL.len() % SCENARIOS.len());
-                let mut case = Case::new(&place, store, scenario, &format!("random-{n}"), seed ^ (n as u64) << 32);
+                let (store, scenario) =
+                    (Kind::ALL[n % Kind::ALL.len()], n / Kind::ALL.len() % SCENARIOS.len());
+                let mut case = Case::new(
+                    &place,
+                    store,
+                    scenario,
+                    &format!("random-{n}"),
+                    seed ^ (n as u64) << 32,
+                );
                 let (_, time) = place.undisturbed(store, scenario).await;
                 for life in 0.. {
                     if life == 50 {
@@ -76,7 +96,11 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
     }
     all(workers).await;
     println!("{:?}", place.seen.lock().expect("no test has failed"));
-    println!("{} kills in {} sessions", killed.load(Ordering::Relaxed), next.load(Ordering::Relaxed));
+    println!(
+        "{} kills in {} sessions",
+        killed.load(Ordering::Relaxed),
+        next.load(Ordering::Relaxed)
+    );
 }
 
 /// C90: a kill right before and right after every write of every scenario.
@@ -102,35 +126,44 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
         });
     }
     all(cases).await;
-    let calls = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"].map(|status| format!("call {status}"));
-    let compactions = ["Asked { instructions: None }", "Threshold"].map(|why| format!("compacted {why}"));
+    let calls = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"]
+        .map(|status| format!("call {status}"));
+    let compactions =
+        ["Asked { instructions: None }", "Threshold"].map(|why| format!("compacted {why}"));
     let seen = place.seen.lock().expect("no test has failed");
     assert!(calls.iter().chain(&compactions).all(|wanted| seen.contains(wanted)), "{seen:?}");
 }
 
 fn every_case() -> impl Iterator<Item = (Kind, usize, bool)> {
-    let scenarios = Kind::ALL.into_iter().flat_map(|store| (0..SCENARIOS.len()).map(move |scenario| (store, scenario)));
+    let scenarios = Kind::ALL
+        .into_iter()
+        .flat_map(|store| (0..SCENARIOS.len()).map(move |scenario| (store, scenario)));
     scenarios.flat_map(|(store, scenario)| [(store, scenario, false), (store, scenario, true)])
 }
 
 /// The processes that began `pay`, in order, and its status in the log.
 fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
     let ran = case.notes().ran.into_iter();
-    let began = ran.filter(|ran| ran.tool == "pay" && ran.what == "begin").map(|ran| ran.pid).collect();
+    let began =
+        ran.filter(|ran| ran.tool == "pay" && ran.what == "begin").map(|ran| ran.pid).collect();
     let mut results = case.items.iter().filter_map(|item| match item {
-        Item::CallFinished { result } => result.as_tool_result().filter(|result| *result.name == *"pay"),
+        LogEntry::CallFinished { result } => {
+            result.as_tool_result().filter(|result| *result.name == *"pay")
+        }
         _ => None,
     });
     (began, results.next().map(|result| result.status))
 }
 
-/// C91: a process asks and is killed, another one approves: the tool runs once, in the approving process. Where that one
-/// is killed too, a third goes on: what had not begun runs there, what may have run is not repeated.
+/// C91: a process asks and is killed, another one approves: the tool runs once, in the approving
+/// process. Where that one is killed too, a third goes on: what had not begun runs there, what may
+/// have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_approves_what_a_killed_one_asked() {
     let place = Arc::new(Place::new("approvals"));
-    let at =
-        |kind: &str, after: bool| if after { Death::AfterItem(kind.into()) } else { Death::BeforeItem(kind.into()) };
+    let at = |kind: &str, after: bool| {
+        if after { Death::AfterItem(kind.into()) } else { Death::BeforeItem(kind.into()) }
+    };
     for store in Kind::ALL {
         let asked = async |name: &str| {
             let mut case = Case::new(&place, store, number("payment"), name, 1);
@@ -148,7 +181,11 @@ async fn another_process_approves_what_a_killed_one_asked() {
             assert_eq!(case.live(None, Some(at(kind, after))).await, End::Killed);
             assert_eq!(paid(&case), (vec![], None), "killed before the effect");
             case.finish().await;
-            assert_eq!(paid(&case), (vec![case.pid], Some(ResultStatus::Ok)), "the third process pays");
+            assert_eq!(
+                paid(&case),
+                (vec![case.pid], Some(ResultStatus::Ok)),
+                "the third process pays"
+            );
         }
 
         let mut case = asked("recorded").await;

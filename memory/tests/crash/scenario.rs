@@ -1,4 +1,5 @@
-//! What is played: the scenarios, a model whose reply is a function of the conversation, tools of every effect.
+//! What is played: the scenarios, a model whose reply is a function of the conversation, tools of
+//! every effect.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,16 +8,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::*;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{
+    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+};
 use serde_json::{Value, json};
 
 /// A script of inputs; see [`SCENARIOS`].
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Requests, one after the other: an id, and a text whose words after `do:` are the tools to call.
+    /// Requests, one after the other: an id, and a text whose words after `do:` are the tools to
+    /// call.
     pub(crate) requests: &'static [(&'static str, &'static str)],
-    pub(crate) asides: &'static [Aside],
+    pub(crate) detached: &'static [Detached],
     /// A kill changes nothing in the conversation but "outcome unknown".
     pub(crate) exact: bool,
     /// What is said while something is asked.
@@ -26,7 +30,7 @@ pub(crate) struct Scenario {
 }
 
 /// Said while work goes on, and at the end where its moment never came.
-pub(crate) struct Aside {
+pub(crate) struct Detached {
     pub(crate) when: When,
     pub(crate) what: What,
     pub(crate) id: &'static str,
@@ -49,7 +53,7 @@ pub(crate) enum What {
     FollowUp,
     Request,
     Abort,
-    Compact,
+    CompactionPolicy,
 }
 
 impl What {
@@ -59,8 +63,8 @@ impl What {
     }
 }
 
-const fn aside(when: When, what: What, id: &'static str, text: &'static str) -> Aside {
-    Aside { when, what, id, text }
+const fn detached(when: When, what: What, id: &'static str, text: &'static str) -> Detached {
+    Detached { when, what, id, text }
 }
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -70,7 +74,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r1", "r1 do: read put once | login pay refuse outside | once edit"),
             ("r2", "r2 do: write write read | pay"),
         ],
-        asides: &[],
+        detached: &[],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
@@ -78,10 +82,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "follow-ups",
         requests: &[("r1", "r1 do: read put")],
-        asides: &[
-            aside(When::Starts("read"), What::FollowUp, "f1", "f1 do: once"),
-            aside(When::Starts("read"), What::FollowUp, "f2", "f2 do: pay put"),
-            aside(When::Starts("pay"), What::FollowUp, "f3", "f3 and that is all"),
+        detached: &[
+            detached(When::Starts("read"), What::FollowUp, "f1", "f1 do: once"),
+            detached(When::Starts("read"), What::FollowUp, "f2", "f2 do: pay put"),
+            detached(When::Starts("pay"), What::FollowUp, "f3", "f3 and that is all"),
         ],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
@@ -89,13 +93,36 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "steers",
-        requests: &[("r1", "r1 do: put slow read once | edit once pay"), ("r2", "r2 do: write slow write")],
-        asides: &[
-            aside(When::Word(2), What::Steer(Urgency::Interrupt), "s1", "s1 in the middle of a word"),
-            aside(When::Starts("slow"), What::Steer(Urgency::AfterTurn), "s2", "s2 in good time"),
-            aside(When::Starts("write"), What::Steer(Urgency::SkipPending), "s3", "s3 skips the rest do: read"),
-            aside(When::Asked, What::Steer(Urgency::SkipPending), "s4", "s4 instead of an answer"),
-            aside(When::Starts("once"), What::Steer(Urgency::Interrupt), "s5", "s5 stop that"),
+        requests: &[
+            ("r1", "r1 do: put slow read once | edit once pay"),
+            ("r2", "r2 do: write slow write"),
+        ],
+        detached: &[
+            detached(
+                When::Word(2),
+                What::Steer(Urgency::Interrupt),
+                "s1",
+                "s1 in the middle of a word",
+            ),
+            detached(
+                When::Starts("slow"),
+                What::Steer(Urgency::AfterTurn),
+                "s2",
+                "s2 in good time",
+            ),
+            detached(
+                When::Starts("write"),
+                What::Steer(Urgency::SkipPending),
+                "s3",
+                "s3 skips the rest do: read",
+            ),
+            detached(
+                When::Asked,
+                What::Steer(Urgency::SkipPending),
+                "s4",
+                "s4 instead of an answer",
+            ),
+            detached(When::Starts("once"), What::Steer(Urgency::Interrupt), "s5", "s5 stop that"),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
@@ -103,11 +130,15 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "abort",
-        requests: &[("r1", "r1 do: read put | slow once pay"), ("r2", "r2 do: read once"), ("r3", "r3 do: pay")],
-        asides: &[
-            aside(When::Starts("put"), What::FollowUp, "f1", "f1 is handed back"),
-            aside(When::Starts("put"), What::Request, "q1", "q1 waits its turn do: put"),
-            aside(When::Starts("slow"), What::Abort, "abort", ""),
+        requests: &[
+            ("r1", "r1 do: read put | slow once pay"),
+            ("r2", "r2 do: read once"),
+            ("r3", "r3 do: pay"),
+        ],
+        detached: &[
+            detached(When::Starts("put"), What::FollowUp, "f1", "f1 is handed back"),
+            detached(When::Starts("put"), What::Request, "q1", "q1 waits its turn do: put"),
+            detached(When::Starts("slow"), What::Abort, "abort", ""),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
@@ -116,7 +147,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "hush",
         requests: &[("r1", "r1 do: read"), ("r2", "r2 do: once")],
-        asides: &[aside(When::Word(2), What::Abort, "abort", "")],
+        detached: &[detached(When::Word(2), What::Abort, "abort", "")],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
@@ -129,9 +160,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r3", "r3 do: slow once"),
             ("r4", "r4 do: edit"),
         ],
-        asides: &[
-            aside(When::Starts("read"), What::FollowUp, "f1", "f1 after that"),
-            aside(When::Starts("slow"), What::Steer(Urgency::AfterTurn), "s1", "s1 in good time"),
+        detached: &[
+            detached(When::Starts("read"), What::FollowUp, "f1", "f1 after that"),
+            detached(
+                When::Starts("slow"),
+                What::Steer(Urgency::AfterTurn),
+                "s1",
+                "s1 in good time",
+            ),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
@@ -145,7 +181,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r3", "r3 do: read | put once"),
             ("r4", "r4 do: put"),
         ],
-        asides: &[aside(When::Starts("pay"), What::Compact, "compact", "")],
+        detached: &[detached(When::Starts("pay"), What::Compact, "compact", "")],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
@@ -153,7 +189,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "payment",
         requests: &[("r1", "r1 do: read pay")],
-        asides: &[],
+        detached: &[],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
         impatient: false,
@@ -170,14 +206,14 @@ pub(crate) fn answer(action: &ExternalAction) -> Decision {
     match &*action.name {
         "edit" => Decision::ApproveWith(json!({"n": 99})),
         "refuse" => Decision::Deny("no".into()),
-        "outside" => Decision::Result(ToolOutput::text("done elsewhere")),
-        "login" => Decision::Answer(json!("open sesame")),
+        "outside" => Decision::Provide(Provided::Result(ToolOutput::text("done elsewhere"))),
+        "login" => Decision::Provide(Provided::Input(json!("open sesame"))),
         _ => Decision::Approve,
     }
 }
 
-/// Calls the tools that the user's messages name, a group after the other, then says that it is done. It refuses what no
-/// provider would take.
+/// Calls the tools that the user's messages name, a group after the other, then says that it is
+/// done. It refuses what no provider would take.
 pub(crate) struct Model(ScriptedModel);
 
 impl Model {
@@ -190,6 +226,7 @@ impl ChatModel for Model {
     fn info(&self) -> &ModelInfo {
         ChatModel::info(&self.0)
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         self.0.push(reply(&request.messages));
         ChatModel::stream(&self.0, request)
@@ -197,39 +234,55 @@ impl ChatModel for Model {
 }
 
 fn reply(messages: &[Arc<Message>]) -> Script {
-    let has_calls = |m: &&Arc<Message>| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some());
+    let has_calls =
+        |m: &&Arc<Message>| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some());
     let at = messages.iter().filter(has_calls).count();
-    let users: Vec<String> = messages.iter().filter(|m| m.role() == Role::User).map(|m| m.text()).collect();
-    let mut groups = users.iter().filter_map(|text| text.split_once("do:")).flat_map(|(_, tools)| tools.split('|'));
+    let users: Vec<String> =
+        messages.iter().filter(|m| m.role() == Role::User).map(|m| m.text()).collect();
+    let mut groups = users
+        .iter()
+        .filter_map(|text| text.split_once("do:"))
+        .flat_map(|(_, tools)| tools.split('|'));
     let pause = Duration::from_millis(1);
     let Some(group) = groups.nth(at) else {
-        let last = users.last().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned();
+        let last =
+            users.last().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned();
         return Script::new().stream(["Done ".into(), "with ".into(), last, ".".into()], pause);
     };
     let script = Script::new().think("hm", Some("signed")).stream(["Let ", "me ", "see."], pause);
     // The same ids in each group, as careless models give them.
     let calls = ["a", "b", "c", "d"].into_iter().zip(group.split_whitespace()).enumerate();
-    calls.fold(script, |script, (n, (id, tool))| script.call(id, tool, &json!({"n": n}).to_string()).wait(pause))
+    calls.fold(script, |script, (n, (id, tool))| {
+        script.call(id, tool, &json!({"n": n}).to_string()).wait(pause)
+    })
 }
 
-/// Replaces all before the last message of the user: where somebody asks for it, and where there are many messages.
+/// Replaces all before the last message of the user: where somebody asks for it, and where there
+/// are many messages.
 pub(crate) struct Compactor;
 
-impl Compact for Compactor {
-    fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
-        let most = if matches!(context.why, CompactCause::Asked { .. }) { 1 } else { 9 };
+impl CompactionPolicy for Compactor {
+    fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
+        let most = if matches!(context.why, CompactionCause::Asked { .. }) { 1 } else { 9 };
         let last = context.messages.iter().rposition(|m| m.role() == Role::User)?;
         let message = format!("Summarise {last} messages.");
         let summary = SummaryRequest::new("You summarise.", message);
-        (last > most).then_some(CompactPlan::new(0..last).summary(summary))
+        (last > most).then_some(CompactionPlan::new(0..last).summary(summary))
     }
-    fn finish(&self, _: &CompactContext<'_>, _: &CompactPlan, summary: Option<&str>) -> Replacement {
+
+    fn finish(
+        &self,
+        _: &CompactionContext<'_>,
+        _: &CompactionPlan,
+        summary: Option<&str>,
+    ) -> Replacement {
         let said = summary.expect("the model never fails");
         Replacement::new(format!("What was before: {said}"))
     }
 }
 
-/// A tool that writes down when it begins and when it has ended, since that is its effect on the world.
+/// A tool that writes down when it begins and when it has ended, since that is its effect on the
+/// world.
 struct Work {
     spec: Arc<ToolSpec>,
     takes: Duration,
@@ -250,9 +303,13 @@ impl Tool for Work {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
+
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         if self.suspends && cx.answer().is_none() {
-            return Err(ToolError::Suspend(Need { kind: "login".into(), data: json!("who?") }));
+            return Err(ToolError::Suspend(ActionRequest {
+                kind: "login".into(),
+                data: json!("who?"),
+            }));
         }
         self.note("begin", arguments, &cx);
         cx.update("half").await;
@@ -282,7 +339,11 @@ const TOOLS: &[(&str, Effect, bool, u64)] = &[
 
 /// What a tool does to the world.
 pub(crate) fn effect(tool: &str) -> Effect {
-    TOOLS.iter().find(|(name, ..)| *name == tool).map(|(_, effect, ..)| *effect).expect("a tool of that name")
+    TOOLS
+        .iter()
+        .find(|(name, ..)| *name == tool)
+        .map(|(_, effect, ..)| *effect)
+        .expect("a tool of that name")
 }
 
 /// Whether a tool must not run before somebody has said so.
@@ -292,11 +353,13 @@ pub(crate) fn asks(tool: &str) -> bool {
 
 /// All tools; what they do is written to `ran`.
 pub(crate) fn tools(ran: &Arc<File>) -> Vec<Arc<dyn Tool>> {
-    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let schema =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let tool = |(name, effect, asks, takes): &(&'static str, Effect, bool, u64)| {
         let approval = if *asks { Approval::Always } else { Approval::Never };
-        let spec =
-            ToolSpec::with_schema(*name, "Does something.", schema.clone()).effect(*effect).needs_approval(approval);
+        let spec = ToolSpec::with_schema(*name, "Does something.", schema.clone())
+            .effect(*effect)
+            .needs_approval(approval);
         let spec = Arc::new(if *name == "write" { spec.sequential() } else { spec });
         let (takes, suspends) = (Duration::from_millis(*takes), *name == "login");
         Arc::new(Work { spec, takes, suspends, ran: ran.clone() }) as Arc<dyn Tool>

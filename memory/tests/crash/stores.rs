@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright::MemoryStore;
+use loopwright_core::SessionStore;
 use loopwright_memory::{Jsonl, Sqlite};
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +18,12 @@ impl Kind {
     pub(crate) const ALL: [Kind; 2] = [Kind::Jsonl, Kind::Sqlite];
 
     /// The store in this directory.
-    pub(crate) fn at(self, place: &Path) -> Arc<dyn MemoryStore> {
+    pub(crate) fn at(self, place: &Path) -> Arc<dyn SessionStore> {
         match self {
             Kind::Jsonl => Arc::new(Jsonl::open(place).expect("the store can be opened")),
-            Kind::Sqlite => Arc::new(Sqlite::open(place.join("sessions.db")).expect("the store can be opened")),
+            Kind::Sqlite => {
+                Arc::new(Sqlite::open(place.join("sessions.db")).expect("the store can be opened"))
+            }
         }
     }
 }

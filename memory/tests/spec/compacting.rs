@@ -1,12 +1,12 @@
-//! `Compacting`: what it replaces, when, and by what.
+//! `SummaryCompaction`: what it replaces, when, and by what.
 
 mod long;
 
 use std::sync::Arc;
 
-use loopwright::testing::{Rig, Script, ScriptedModel, TestTool};
-use loopwright::*;
-use loopwright_memory::Compacting;
+use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
+use loopwright_core::{agent::*, compaction::*, event::*, log::*, message::*, model::*, tool::*};
+use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 
@@ -15,9 +15,9 @@ fn words(name: &str, tokens: usize) -> String {
     format!("{name}{}", ".".repeat((tokens - 8) * 3 - name.len()))
 }
 
-async fn rig(policy: Compacting, window: Option<u64>, replies: Vec<Script>) -> Rig {
-    let tools =
-        ["read_file", "write_file", "edit_file", "look"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
+async fn harness(policy: SummaryCompaction, window: Option<u64>, replies: Vec<Script>) -> Harness {
+    let tools = ["read_file", "write_file", "edit_file", "look"]
+        .map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
     let mut info = ModelInfo::new("test/m");
     info.context_window = window;
     let model = ScriptedModel::new(replies).info(info);
@@ -25,25 +25,27 @@ async fn rig(policy: Compacting, window: Option<u64>, replies: Vec<Script>) -> R
     let agent = agent.model_named("small", model.clone()).build().unwrap();
     let memory = InMemory::new();
     let (handle, events) = agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
-    Rig { handle, events, model, agent, memory }
+    Harness { handle, events, model, agent, memory }
 }
 
 /// The first words of what was sent with a request.
-fn sent(rig: &Rig, request: usize) -> Vec<String> {
+fn sent(harness: &Harness, request: usize) -> Vec<String> {
     let head = |m: &Arc<Message>| m.text().chars().take_while(|c| !".\n".contains(*c)).collect();
-    rig.model.requests()[request].messages.iter().map(head).collect()
+    harness.model.requests()[request].messages.iter().map(head).collect()
 }
 
-fn compactions(rig: &mut Rig) -> Vec<Arc<Compaction>> {
-    let of = |e: Arc<Envelope>| if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None };
-    rig.told().into_iter().filter_map(of).collect()
+fn compactions(harness: &mut Harness) -> Vec<Arc<Compaction>> {
+    let of = |e: Arc<Envelope>| {
+        if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None }
+    };
+    harness.told().into_iter().filter_map(of).collect()
 }
 
 /// Prompts of 490 tokens each, p1 to pN.
-async fn talk(rig: &Rig, prompts: std::ops::RangeInclusive<usize>) {
+async fn talk(harness: &Harness, prompts: std::ops::RangeInclusive<usize>) {
     for n in prompts {
-        let outcome = rig.handle.prompt(words(&format!("p{n}"), 490)).await.unwrap();
-        assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
+        let outcome = harness.handle.prompt(words(&format!("p{n}"), 490)).await.unwrap();
+        assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
     }
 }
 
@@ -53,11 +55,11 @@ fn replies(n: std::ops::RangeInclusive<usize>) -> Vec<Script> {
 
 const SHORTENED: &str = "(The conversation from after the first request up to here was shortened";
 
-/// The threshold is a share of the window less the reply's room, and counts the tools; the last turns stay, as many as
-/// were asked for, or as there are tokens for.
+/// The threshold is a share of the window less the reply's room, and counts the tools; the last
+/// turns stay, as many as were asked for, or as there are tokens for.
 #[tokio::test(start_paused = true)]
 async fn it_compacts_at_a_share_of_the_window() {
-    let policy = || Compacting::new().at(0.9);
+    let policy = || SummaryCompaction::new().at(0.9);
     for (policy, messages) in [
         (policy().keep_turns(2).keep_tokens(0), 7),
         (policy().keep_turns(1).keep_tokens(0), 9),
@@ -66,45 +68,60 @@ async fn it_compacts_at_a_share_of_the_window() {
     ] {
         let mut script = replies(1..=5);
         script.extend([Script::text("sum"), Script::text("r6")]);
-        let mut rig = rig(policy, Some(8000), script).await;
-        talk(&rig, 1..=5).await;
-        assert_eq!(compactions(&mut rig).len(), 0, "4,410 tokens and the tools, of 5,400");
-        talk(&rig, 6..=6).await;
-        let done = compactions(&mut rig); // at 5,390 and the tools
+        let mut harness = harness(policy, Some(8000), script).await;
+        talk(&harness, 1..=5).await;
+        assert_eq!(compactions(&mut harness).len(), 0, "4,410 tokens and the tools, of 5,400");
+        talk(&harness, 6..=6).await;
+        let done = compactions(&mut harness); // at 5,390 and the tools
         assert_eq!(done.iter().map(|done| done.messages).sum::<usize>(), messages);
         if messages == 7 {
-            assert_eq!(sent(&rig, 6), ["p1", SHORTENED, "p5", "r5", "p6"]);
+            assert_eq!(sent(&harness, 6), ["p1", SHORTENED, "p5", "r5", "p6"]);
         }
     }
 }
 
-/// What the window is not known of is compacted when it is asked for, by the model, with the prompt and the wishes that
-/// were given; or after the model has refused a request.
+/// What the window is not known of is compacted when it is asked for, by the model, with the prompt
+/// and the wishes that were given; or after the model has refused a request.
 #[tokio::test(start_paused = true)]
 async fn without_a_window_it_waits_until_it_has_to() {
     let mut script = replies(1..=4);
-    script.extend([Script::text("sum one"), Script::error(ModelErrorKind::ContextOverflow, "too much")]);
+    script.extend([
+        Script::text("sum one"),
+        Script::error(ModelErrorKind::ContextOverflow, "too much"),
+    ]);
     script.extend([Script::text("sum two"), Script::text("r5")]);
-    let policy = Compacting::new().model("small").prompt("Be brief.").keep_turns(1);
-    let mut rig = rig(policy, None, script).await;
-    talk(&rig, 1..=4).await;
-    let done = rig.handle.compact(Some("names")).await.unwrap();
+    let policy = SummaryCompaction::new().model("small").prompt("Be brief.").keep_turns(1);
+    let mut harness = harness(policy, None, script).await;
+    talk(&harness, 1..=4).await;
+    let done = harness.handle.compact(Some("names")).await.unwrap();
     assert_eq!((done.len(), done[0].messages), (1, 5));
-    let asked = &rig.model.requests()[4];
-    assert!(asked.messages[0].text().ends_with("</conversation>\n\nBe brief.\n\nThe user asks of it: names"));
+    let asked = &harness.model.requests()[4];
+    assert!(
+        asked.messages[0]
+            .text()
+            .ends_with("</conversation>\n\nBe brief.\n\nThe user asks of it: names")
+    );
     assert!(asked.max_tokens.is_some() && !asked.system.is_empty());
-    assert_eq!(rig.handle.compact(None).await.unwrap(), [], "nothing is left but what has to stay");
-    talk(&rig, 5..=5).await;
-    assert_eq!(compactions(&mut rig).last().unwrap().why, CompactCause::Overflow);
-    assert_eq!(sent(&rig, 7), ["p1", SHORTENED, "p5"]);
-    assert!(rig.model.requests()[6].messages[0].text().contains("sum one"), "the summary of before is summarised too");
+    assert_eq!(
+        harness.handle.compact(None).await.unwrap(),
+        [],
+        "nothing is left but what has to stay"
+    );
+    talk(&harness, 5..=5).await;
+    assert_eq!(compactions(&mut harness).last().unwrap().why, CompactionCause::Overflow);
+    assert_eq!(sent(&harness, 7), ["p1", SHORTENED, "p5"]);
+    assert!(
+        harness.model.requests()[6].messages[0].text().contains("sum one"),
+        "the summary of before is summarised too"
+    );
 }
 
-/// What was read and edited is kept by name, of calls that have succeeded; where there is no room for all, the latest
-/// that were edited go first.
+/// What was read and edited is kept by name, of calls that have succeeded; where there is no room
+/// for all, the latest that were edited go first.
 #[tokio::test(start_paused = true)]
 async fn files_that_were_read_and_edited_are_kept() {
-    let call = |id: &str, tool: &str, path: &str| Script::calls([(id, tool, json!({ "path": path }))]);
+    let call =
+        |id: &str, tool: &str, path: &str| Script::calls([(id, tool, json!({ "path": path }))]);
     let mut script = vec![
         call("a", "read_file", "a.rs"),
         call("b", "read_file", "b.rs"),
@@ -118,20 +135,36 @@ async fn files_that_were_read_and_edited_are_kept() {
         Script::text("done"),
     ];
     script.extend(replies(2..=2));
-    script.extend([Script::text("sum"), call("j", "read_file", "later.rs"), Script::text("yes"), Script::text("sum")]);
-    let rig =
-        rig(Compacting::new().keep_turns(1).reads("look", "at").reads("no_such_tool", "path"), None, script).await;
-    talk(&rig, 1..=2).await;
-    let done = rig.handle.compact(None).await.unwrap().remove(0);
+    script.extend([
+        Script::text("sum"),
+        call("j", "read_file", "later.rs"),
+        Script::text("yes"),
+        Script::text("sum"),
+    ]);
+    let harness = harness(
+        SummaryCompaction::new().keep_turns(1).reads("look", "at").reads("no_such_tool", "path"),
+        None,
+        script,
+    )
+    .await;
+    talk(&harness, 1..=2).await;
+    let done = harness.handle.compact(None).await.unwrap().remove(0);
     let text = done.message.text();
     assert!(
-        text.contains("Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n\nSummary:\nsum"),
+        text.contains(
+            "Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n\nSummary:\nsum"
+        ),
         "{text}"
     );
-    talk(&rig, 3..=3).await;
-    let done = rig.handle.compact(None).await.unwrap().remove(0);
+    talk(&harness, 3..=3).await;
+    let done = harness.handle.compact(None).await.unwrap().remove(0);
     let text = done.message.text();
-    assert!(text.contains("Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n- later.rs\n"), "{text}");
+    assert!(
+        text.contains(
+            "Files edited:\n- b.rs\n- c.rs\n\nFiles read:\n- a.rs\n- seen.rs\n- later.rs\n"
+        ),
+        "{text}"
+    );
 
     let batches = (0..80).map(|n| {
         let tool = if n % 2 == 0 { "read_file" } else { "edit_file" };
@@ -140,9 +173,10 @@ async fn files_that_were_read_and_edited_are_kept() {
     let mut script: Vec<Script> = batches.collect();
     script.extend([Script::text("done"), Script::text("r2"), Script::text("sum")]);
     let model = ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(9000));
-    let tools = ["read_file", "edit_file"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
+    let tools =
+        ["read_file", "edit_file"].map(|name| Arc::new(TestTool::new(name)) as Arc<dyn Tool>);
     let agent = GenericAgent::builder(model, PiPattern).tools(tools).max_turns(100);
-    let agent = agent.compaction(Compacting::new().keep_turns(1)).build().unwrap();
+    let agent = agent.compaction(SummaryCompaction::new().keep_turns(1)).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     handle.prompt("p1").await.unwrap();
     handle.prompt("p2").await.unwrap();
@@ -150,59 +184,77 @@ async fn files_that_were_read_and_edited_are_kept() {
     let named = |n: usize| text.contains(&format!("src/{n:0>20}.rs"));
     let edited = (1..80).step_by(2).filter(|n| named(*n)).count();
     let read = (0..80).step_by(2).filter(|n| named(*n)).count();
-    assert!(named(79) && named(1) && edited == 40 && read < 40, "{edited} edited, {read} read: {text}");
-    assert!(text.contains(&format!("(and {} more that were touched before)", 80 - edited - read)), "{text}");
+    assert!(
+        named(79) && named(1) && edited == 40 && read < 40,
+        "{edited} edited, {read} read: {text}"
+    );
+    assert!(
+        text.contains(&format!("(and {} more that were touched before)", 80 - edited - read)),
+        "{text}"
+    );
     assert!(text.len() < 3 * 421 + 300, "a sixteenth of the window: {}", text.len());
 }
 
-/// Where a summary fails, what is left out is counted, and the summary and the files of before stay.
+/// Where a summary fails, what is left out is counted, and the summary and the files of before
+/// stay.
 #[tokio::test(start_paused = true)]
 async fn a_failed_summary_keeps_the_one_before() {
     let mut script = replies(1..=2);
     script.extend([Script::text("the sum")]);
     script.extend(replies(3..=4));
     script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5")]);
-    let mut rig = rig(Compacting::new().keep_turns(1), Some(4000), script).await;
-    talk(&rig, 1..=4).await;
-    assert_eq!(compactions(&mut rig).len(), 1);
-    talk(&rig, 5..=5).await;
-    let done = compactions(&mut rig).remove(0);
+    let mut harness = harness(SummaryCompaction::new().keep_turns(1), Some(4000), script).await;
+    talk(&harness, 1..=4).await;
+    assert_eq!(compactions(&mut harness).len(), 1);
+    talk(&harness, 5..=5).await;
+    let done = compactions(&mut harness).remove(0);
     assert_eq!((done.summarised, done.error.as_deref()), (false, Some("busy")));
     let text = done.message.text();
-    assert!(text.contains("Summary:\nthe sum\n\n(2 turns were left out without a summary.)"), "{text}");
+    assert!(
+        text.contains("Summary:\nthe sum\n\n(2 turns were left out without a summary.)"),
+        "{text}"
+    );
 }
 
-/// Where a summary fails and the request fits into the window, nothing is left out; another is asked for once the
-/// conversation has grown.
+/// Where a summary fails and the request fits into the window, nothing is left out; another is
+/// asked for once the conversation has grown.
 #[tokio::test(start_paused = true)]
 async fn a_failed_summary_leaves_nothing_out_while_the_request_fits() {
     let mut script = replies(1..=4);
-    script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5"), Script::text("small")]);
+    script.extend([
+        Script::error(ModelErrorKind::Overloaded, "busy"),
+        Script::text("r5"),
+        Script::text("small"),
+    ]);
     script.extend([Script::text("the sum"), Script::text("r7")]);
-    let mut rig = rig(Compacting::new().keep_turns(1), Some(6000), script).await; // 3,600 of 4,500 tokens
-    talk(&rig, 1..=4).await;
-    let outcome = rig.handle.prompt(words("p5", 300)).await.unwrap();
-    assert_eq!((outcome.end, compactions(&mut rig).len()), (EndKind::Done, 0));
-    assert_eq!(sent(&rig, 5).len(), 9, "all of it");
-    rig.handle.prompt("small").await.unwrap();
-    assert_eq!((compactions(&mut rig).len(), sent(&rig, 6).len()), (0, 11), "nobody is asked again so soon");
-    talk(&rig, 7..=7).await;
-    let done = compactions(&mut rig).remove(0);
+    let mut harness = harness(SummaryCompaction::new().keep_turns(1), Some(6000), script).await; // 3,600 of 4,500 tokens
+    talk(&harness, 1..=4).await;
+    let outcome = harness.handle.prompt(words("p5", 300)).await.unwrap();
+    assert_eq!((outcome.end, compactions(&mut harness).len()), (RunStatus::Done, 0));
+    assert_eq!(sent(&harness, 5).len(), 9, "all of it");
+    harness.handle.prompt("small").await.unwrap();
+    assert_eq!(
+        (compactions(&mut harness).len(), sent(&harness, 6).len()),
+        (0, 11),
+        "nobody is asked again so soon"
+    );
+    talk(&harness, 7..=7).await;
+    let done = compactions(&mut harness).remove(0);
     assert!(done.summarised && done.message.text().contains("Summary:\nthe sum\n"), "{done:?}");
 }
 
 /// Messages with numbers of their own, for a policy without an agent.
-fn messages(bodies: impl IntoIterator<Item = Body>) -> Vec<Arc<Message>> {
+fn messages(bodies: impl IntoIterator<Item = MessageKind>) -> Vec<Arc<Message>> {
     (1..).zip(bodies).map(|(n, body)| Arc::new(Message::new(MessageId(n), body))).collect()
 }
 
-fn said(text: &str) -> Body {
-    let parts = vec![Part::Text { text: text.into(), signature: None }];
+fn said(text: &str) -> MessageKind {
+    let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
     AssistantMessage { parts, ..AssistantMessage::default() }.into()
 }
 
-/// An edit that a crash or an abort cut off may have changed the file; one that was refused or has failed, and whatever
-/// only reads, has not.
+/// An edit that a crash or an abort cut off may have changed the file; one that was refused or has
+/// failed, and whatever only reads, has not.
 #[test]
 fn edits_that_were_cut_off_are_kept() {
     use ResultStatus::*;
@@ -217,50 +269,77 @@ fn edits_that_were_cut_off_are_kept() {
     ];
     let call = |(tool, path, _): (&str, &str, ResultStatus)| {
         let arguments = json!({ "path": path }).to_string().into();
-        Part::ToolCall(ToolCall { id: path.into(), name: tool.into(), arguments, signature: None })
+        ContentPart::ToolCall(ToolCall {
+            id: path.into(),
+            name: tool.into(),
+            arguments,
+            signature: None,
+        })
     };
     let result = |(tool, path, status): (&str, &str, ResultStatus)| {
         let (content, details) = Default::default();
-        Body::from(ToolResult { call: path.into(), name: tool.into(), status, content, details, terminate: false })
+        MessageKind::from(ToolResult {
+            call: path.into(),
+            name: tool.into(),
+            status,
+            content,
+            details,
+            terminate: false,
+        })
     };
     let reply = AssistantMessage { parts: calls.map(call).to_vec(), ..AssistantMessage::default() };
     let end = [said("done"), UserMessage::from("p2").into(), said("done")];
-    let bodies = [UserMessage::from("p1").into(), reply.into()].into_iter().chain(calls.map(result)).chain(end);
-    let (messages, why) = (messages(bodies), CompactCause::Asked { instructions: None });
-    let (policy, context) = (Compacting::new().keep_turns(1), CompactContext::new(&messages, &why));
+    let bodies = [UserMessage::from("p1").into(), reply.into()]
+        .into_iter()
+        .chain(calls.map(result))
+        .chain(end);
+    let (messages, why) = (messages(bodies), CompactionCause::Asked { instructions: None });
+    let (policy, context) =
+        (SummaryCompaction::new().keep_turns(1), CompactionContext::new(&messages, &why));
     let plan = policy.plan(&context).unwrap();
     let text = policy.finish(&context, &plan, Some("sum")).message.text();
     assert!(text.contains("\nFiles edited:\n- ok\n- unknown\n- aborted\n\nSummary:\n"), "{text}");
 }
 
-/// A model that was named for summaries and whose window is not known is asked for no more than one of 32,000 tokens takes.
+/// A model that was named for summaries and whose window is not known is asked for no more than one
+/// of 32,000 tokens takes.
 #[test]
 fn an_unknown_window_is_taken_to_be_small() {
-    let turns = (0..6).flat_map(|n| [said(&words("r", 10_000)), UserMessage::from(format!("p{n}")).into()]);
+    let turns =
+        (0..6).flat_map(|n| [said(&words("r", 10_000)), UserMessage::from(format!("p{n}")).into()]);
     let first = [UserMessage::from("p").into()];
-    let (messages, why) = (messages(first.into_iter().chain(turns)), CompactCause::Asked { instructions: None });
+    let (messages, why) =
+        (messages(first.into_iter().chain(turns)), CompactionCause::Asked { instructions: None });
     let windows = |name: Option<&str>| name.is_none().then_some(200_000);
-    let context = CompactContext::new(&messages, &why).windows(&windows);
-    for (policy, pieces) in [(Compacting::new(), false), (Compacting::new().model("small"), true)] {
+    let context = CompactionContext::new(&messages, &why).windows(&windows);
+    for (policy, pieces) in
+        [(SummaryCompaction::new(), false), (SummaryCompaction::new().model("small"), true)]
+    {
         let plan = policy.keep_turns(1).plan(&context).unwrap();
         let size = plan.summary.unwrap().message.text().len() / 3;
         assert_eq!((plan.more, size < 32_000), (pieces, pieces), "{size}");
     }
 }
 
-/// What is too much for one summary is summarised piece by piece, the oldest first; a turn that is too much alone is left
-/// out, and nobody is asked.
+/// What is too much for one summary is summarised piece by piece, the oldest first; a turn that is
+/// too much alone is left out, and nobody is asked.
 #[tokio::test(start_paused = true)]
 async fn what_is_too_much_for_one_summary_is_summarised_piece_by_piece() {
-    let script = |n| vec![Script::text(&words("r1", n)), Script::text(&words("r2", n)), Script::text("r3")];
+    let script =
+        |n| vec![Script::text(&words("r1", n)), Script::text(&words("r2", n)), Script::text("r3")];
     for (size, messages) in [(500, vec![1, 3]), (2000, vec![1, 3])] {
         let mut script = script(size);
         script.extend((0..2).map(|n| Script::text(&format!("sum {n}"))));
         let small = ScriptedModel::new([Script::text("sum 1"), Script::text("sum 2")])
             .info(ModelInfo::new("test/small").with_context_window(1600));
-        let model = ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(32_000));
+        let model =
+            ScriptedModel::new(script).info(ModelInfo::new("test/m").with_context_window(32_000));
         let agent = GenericAgent::builder(model, PiPattern).model_named("small", small.clone());
-        let agent = agent.compaction(Compacting::new().keep_turns(1).model("small")).max_tokens(100).build().unwrap();
+        let agent = agent
+            .compaction(SummaryCompaction::new().keep_turns(1).model("small"))
+            .max_tokens(100)
+            .build()
+            .unwrap();
         let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
         for prompt in ["p1", "p2", "p3"] {
             handle.prompt(prompt).await.unwrap();
@@ -269,7 +348,10 @@ async fn what_is_too_much_for_one_summary_is_summarised_piece_by_piece() {
         assert_eq!(done.iter().map(|d| d.messages).collect::<Vec<_>>(), messages, "{size}");
         let (asked, text) = (small.requests().len(), done[1].message.text());
         if size == 2000 {
-            assert!(asked == 0 && text.contains("(2 turns were left out without a summary.)"), "{asked} {text}");
+            assert!(
+                asked == 0 && text.contains("(2 turns were left out without a summary.)"),
+                "{asked} {text}"
+            );
         } else {
             assert!(asked == 2 && text.contains("Summary:\nsum 2\n"), "{asked} {text}");
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright::{
-    Found, InMemoryStore, Item, Memory, MemoryError, MemoryStore, PendingAction, PendingFilter, SessionInfo,
+use loopwright_core::log::{
+    InMemoryStore, LogEntry, MemoryError, PendingAction, PendingFilter, SearchHit, SessionInfo,
 };
+use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
@@ -60,7 +61,7 @@ struct WrongMemory(Arc<dyn Memory>, Fault);
 
 #[async_trait]
 impl Memory for WrongMemory {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let end = self.0.load(0).await?.len() as u64;
         match self.1 {
             Appends => self.0.append(end, items).await,
@@ -79,13 +80,14 @@ impl Memory for WrongMemory {
             _ => self.0.append(at, items).await,
         }
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let items = self.0.load(if self.1 == LoadsAll { 0 } else { from }).await?;
         Ok(if self.1 == LosesNul { items.into_iter().map(without_nul).collect() } else { items })
     }
 }
 
-fn without_nul(item: Item) -> Item {
+fn without_nul(item: LogEntry) -> LogEntry {
     let json = serde_json::to_string(&item).unwrap().replace("\\u0000", "");
     serde_json::from_str(&json).unwrap()
 }
@@ -97,20 +99,24 @@ impl Wrong {
 }
 
 #[async_trait]
-impl MemoryStore for Wrong {
+impl SessionStore for Wrong {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let inner = match self.0.open(&self.name(session)).await {
-            Err(MemoryError::InUse(_)) if self.1 == ForgetsOwners => InMemoryStore::new().open(session).await?,
+            Err(MemoryError::InUse(_)) if self.1 == ForgetsOwners => {
+                InMemoryStore::new().open(session).await?
+            }
             other => other?,
         };
         Ok(Arc::new(WrongMemory(inner, self.1)))
     }
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         match self.0.read(&self.name(session), from).await {
             Err(MemoryError::NoSession(_)) if self.1 == ListsEmpty => Ok(vec![]),
             other => other,
         }
     }
+
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
         let mut list = self.0.sessions().await?;
         if self.1 == ListsOldestFirst {
@@ -118,9 +124,11 @@ impl MemoryStore for Wrong {
         }
         Ok(list)
     }
+
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         if self.1 == KeepsDeleted { Ok(()) } else { self.0.delete(&self.name(session)).await }
     }
+
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         match self.1 {
             ForksOver => {
@@ -131,11 +139,13 @@ impl MemoryStore for Wrong {
             _ => self.0.fork(session, at, to).await,
         }
     }
+
     async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
         let all = PendingFilter::new();
         self.0.pending(if self.1 == IgnoresFilters { &all } else { filter }).await
     }
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<Found>, MemoryError> {
+
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         self.0.search(query, if self.1 == FindsTooMany { 100 } else { limit }).await
     }
 }
@@ -160,13 +170,16 @@ async fn a_wrong_store_is_told_what_is_wrong() {
         (ForksLate, "a fork at"),
         (KeepsDeleted, "deleted"),
     ] {
-        let told = check(&Wrong(InMemoryStore::new(), fault)).await.expect_err(&format!("{fault:?} is found"));
+        let told = check(&Wrong(InMemoryStore::new(), fault))
+            .await
+            .expect_err(&format!("{fault:?} is found"));
         assert!(told.contains(says), "{fault:?}: {told:.500}");
     }
-    let forgetful = check_reopened(async || Ok::<_, MemoryError>(InMemoryStore::new())).await.unwrap_err();
+    let forgetful =
+        check_reopened(async || Ok::<_, MemoryError>(InMemoryStore::new())).await.unwrap_err();
     assert!(forgetful.contains("another opening of the store"), "{forgetful}");
     let used = InMemoryStore::new();
-    used.open("s").await.unwrap().append(0, [Item::Reset].into()).await.unwrap();
+    used.open("s").await.unwrap().append(0, [LogEntry::Reset].into()).await.unwrap();
     assert!(check(&used).await.unwrap_err().contains("before the checks"));
 }
 
@@ -175,14 +188,18 @@ async fn a_wrong_store_is_told_what_is_wrong() {
 fn the_suite_has_every_kind_of_item() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let (kinds, samples) = (read("../src/item.rs"), read("src/conformance/samples.rs"));
+    let (kinds, samples) = (read("../src/log/entry.rs"), read("src/conformance/samples.rs"));
     let every = samples.split("fn every_item").nth(1).unwrap();
-    let body = kinds.split("pub enum Item {").nth(1).unwrap().split("\n}").next().unwrap();
-    let names =
-        body.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| line.starts_with(char::is_uppercase));
+    let body = kinds.split("pub enum LogEntry {").nth(1).unwrap().split("\n}").next().unwrap();
+    let names = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| line.starts_with(char::is_uppercase));
     let names: Vec<&str> = names.map(|line| line.trim_end_matches([' ', '{', ','])).collect();
     assert!(names.len() >= 19, "{names:?}");
-    let sampled =
-        |name: &&&str| every.contains(&format!("Item::{name}")) || every.contains(&format!("{}(", name.to_lowercase()));
+    let sampled = |name: &&&str| {
+        every.contains(&format!("LogEntry::{name}"))
+            || every.contains(&format!("{}(", name.to_lowercase()))
+    };
     assert_eq!(names.iter().filter(|name| !sampled(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
 }

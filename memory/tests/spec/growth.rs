@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright::{Item, Memory, MemoryStore};
+use loopwright_core::log::LogEntry;
+use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Sqlite};
 use serde_json::json;
 
-/// The quickest of some batches of appends at the end of a log with `at` items: what else the machine does is not counted.
+/// The quickest of some batches of appends at the end of a log with `at` items: what else the
+/// machine does is not counted.
 async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
-    let item = Item::State { key: "k".into(), value: Arc::new(json!("a value of some length")) };
+    let item =
+        LogEntry::State { key: "k".into(), value: Arc::new(json!("a value of some length")) };
     let mut best = Duration::MAX;
     for _ in 0..15 {
         let start = Instant::now();
@@ -22,11 +25,12 @@ async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
     best
 }
 
-/// An append costs the same however long the log is. If it read the log, 50,000 items would make it take many times as long.
+/// An append costs the same however long the log is. If it read the log, 50,000 items would make it
+/// take many times as long.
 #[tokio::test]
 async fn an_append_to_a_long_log_costs_what_one_to_a_short_log_costs() {
     let folder = tempfile::tempdir().unwrap();
-    let stores: [(&str, Arc<dyn MemoryStore>); 2] = [
+    let stores: [(&str, Arc<dyn SessionStore>); 2] = [
         ("Jsonl", Arc::new(Jsonl::open(folder.path().join("lines")).unwrap())),
         ("Sqlite", Arc::new(Sqlite::open(folder.path().join("sessions.db")).unwrap())),
     ];
@@ -34,10 +38,14 @@ async fn an_append_to_a_long_log_costs_what_one_to_a_short_log_costs() {
         let memory = store.open("s").await.unwrap();
         let mut at = 0;
         let short = batch(&*memory, &mut at).await;
-        let many: Vec<Item> = vec![Item::State { key: "k".into(), value: Arc::new(json!(1)) }; 50_000];
+        let many: Vec<LogEntry> =
+            vec![LogEntry::State { key: "k".into(), value: Arc::new(json!(1)) }; 50_000];
         memory.append(at, many.into()).await.unwrap();
         at += 50_000;
         let long = batch(&*memory, &mut at).await;
-        assert!(long < 8 * short, "{name}: {short:?} where the log is short, {long:?} where it is long");
+        assert!(
+            long < 8 * short,
+            "{name}: {short:?} where the log is short, {long:?} where it is long"
+        );
     }
 }

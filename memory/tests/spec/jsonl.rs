@@ -1,4 +1,5 @@
-//! Sessions in files: what their lines look like, and what becomes of them when something goes wrong.
+//! Sessions in files: what their lines look like, and what becomes of them when something goes
+//! wrong.
 
 mod damage;
 mod disk;
@@ -9,19 +10,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright::testing::FaultyMemory;
-use loopwright::{Item, Memory, MemoryError, MemoryStore};
+use loopwright_core::log::{LogEntry, MemoryError};
+use loopwright_core::testing::FaultyMemory;
+use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Durability, Jsonl};
 use tempfile::TempDir;
 
 use crate::kit::{directory, said};
 
-async fn append(memory: &dyn Memory, at: u64, items: &[Item]) {
+async fn append(memory: &dyn Memory, at: u64, items: &[LogEntry]) {
     memory.append(at, items.into()).await.unwrap();
 }
 
 /// A store whose session `s` has these appends, and its file.
-async fn store(appends: &[&[Item]]) -> (TempDir, Jsonl, PathBuf) {
+async fn store(appends: &[&[LogEntry]]) -> (TempDir, Jsonl, PathBuf) {
     let directory = directory();
     let store = Jsonl::open(directory.path()).unwrap();
     let memory = store.open("s").await.unwrap();
@@ -36,13 +38,20 @@ async fn store(appends: &[&[Item]]) -> (TempDir, Jsonl, PathBuf) {
 
 #[tokio::test]
 async fn the_file_is_as_documented() {
-    let (_directory, store, file) =
-        store(&[&[Item::Opened { epoch: 1, time: 5 }], &[Item::Reset, Item::Opened { epoch: 2, time: 6 }]]).await;
+    let (_directory, store, file) = store(&[
+        &[LogEntry::Opened { epoch: 1, time: 5 }],
+        &[LogEntry::Reset, LogEntry::Opened { epoch: 2, time: 6 }],
+    ])
+    .await;
     store.fork("s", None, "Branch/1").await.unwrap();
     let crc = |text: &str| format!("{:08x}", crc32fast::hash(text.as_bytes()));
-    let (one, two) =
-        (r#"[{"type":"opened","epoch":1,"time":5}]"#, r#"[{"type":"reset"},{"type":"opened","epoch":2,"time":6}]"#);
-    let head = |fields: &str| format!(r#"{{"loopwright":"session","version":1,"crc":"{}",{fields}"#, crc(fields));
+    let (one, two) = (
+        r#"[{"type":"opened","epoch":1,"time":5}]"#,
+        r#"[{"type":"reset"},{"type":"opened","epoch":2,"time":6}]"#,
+    );
+    let head = |fields: &str| {
+        format!(r#"{{"loopwright":"session","version":1,"crc":"{}",{fields}"#, crc(fields))
+    };
     let wanted = [
         head(r#""session":"s"}"#),
         format!(r#"{{"at":0,"crc":"{}","items":{one}}}"#, crc(one)),
@@ -61,7 +70,7 @@ async fn all_files_are_the_users_own() {
     let directory = directory();
     let folder = directory.path().join("a/b");
     let store = Jsonl::open(&folder).unwrap();
-    append(&*store.open("s").await.unwrap(), 0, &[said("one"), Item::Reset]).await;
+    append(&*store.open("s").await.unwrap(), 0, &[said("one"), LogEntry::Reset]).await;
     store.fork("s", None, "b").await.unwrap();
     fs::write(folder.join("torn.jsonl"), r#"{"loopwright":"ses"#).unwrap();
     fs::set_permissions(folder.join("torn.jsonl"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -69,7 +78,10 @@ async fn all_files_are_the_users_own() {
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&directory.path().join("a"))), (0o700, 0o700));
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(files.len() >= 5, "two sessions, a torn one, what was torn off it, the lock: {files:?}");
+    assert!(
+        files.len() >= 5,
+        "two sessions, a torn one, what was torn off it, the lock: {files:?}"
+    );
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
@@ -87,7 +99,11 @@ async fn a_log_that_something_else_changes_is_left_alone() {
         fs::write(&file, &changed).unwrap();
         for _ in 0..2 {
             let refused = memory.append(1, [said("two")].into()).await.unwrap_err().to_string();
-            assert!(refused.contains("something else has changed it") && refused.contains("opened again"), "{refused}");
+            assert!(
+                refused.contains("something else has changed it")
+                    && refused.contains("opened again"),
+                "{refused}"
+            );
         }
         assert_eq!(memory.load(0).await.unwrap(), [said("one")], "what was ours can be read");
         assert_eq!(fs::read_to_string(&file).unwrap(), changed);
@@ -100,15 +116,17 @@ async fn a_slow_append_holds_nobody_up() {
     struct Through(Arc<dyn Memory>);
     #[async_trait::async_trait]
     impl Memory for Through {
-        async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+        async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
             self.0.append(at, items).await
         }
-        async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+        async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
             self.0.load(from).await
         }
     }
     let (directory, store, _) = store(&[]).await;
-    let slow = FaultyMemory::new(Through(store.open("slow").await.unwrap())).slow(Duration::from_millis(500));
+    let slow = FaultyMemory::new(Through(store.open("slow").await.unwrap()))
+        .slow(Duration::from_millis(500));
     let quick = store.open("quick").await.unwrap();
     let begun = tokio::time::Instant::now();
     let slow = tokio::spawn(async move { slow.append(0, [said("slow")].into()).await });
@@ -119,7 +137,8 @@ async fn a_slow_append_holds_nobody_up() {
     slow.await.unwrap().unwrap();
     assert_eq!(store.read("slow", 0).await.unwrap(), [said("slow")]);
 
-    // An opening that waits for the file system, here for another process that has the turn, blocks no thread of ours.
+    // An opening that waits for the file system, here for another process that has the turn, blocks
+    // no thread of ours.
     let turn = fs::File::open(directory.path().join(".lock")).unwrap();
     turn.lock().unwrap();
     let opening = {
@@ -146,8 +165,9 @@ async fn opening_is_linear() {
     for items in [10_000, 100_000] {
         let name = items.to_string();
         let memory = store.open(&name).await.unwrap();
-        let batch: Vec<Item> =
-            (0..10).map(|n| said(&format!("message {n} of some, which says this and that"))).collect();
+        let batch: Vec<LogEntry> = (0..10)
+            .map(|n| said(&format!("message {n} of some, which says this and that")))
+            .collect();
         for at in (0..items).step_by(10) {
             append(&*memory, at, &batch).await;
         }
@@ -163,10 +183,14 @@ async fn opening_is_linear() {
     }
     let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();
     // Linear is 10, quadratic 100; the machine has other work.
-    assert!(ratio <= 30.0, "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long");
+    assert!(
+        ratio <= 30.0,
+        "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long"
+    );
 }
 
-/// Whoever has a session open has it in the file that others see, whatever is deleted at the same time.
+/// Whoever has a session open has it in the file that others see, whatever is deleted at the same
+/// time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn deleting_and_opening_at_once_is_safe() {
     let (_directory, store, _) = store(&[&[said("one")]]).await;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use loopwright::{Item, Message, MessageId, UserMessage};
+use loopwright_core::Message;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{MessageId, UserMessage};
 use tempfile::TempDir;
 
 /// A directory in RAM, where there is one: many tests open a store thousands of times.
@@ -11,6 +13,6 @@ pub(crate) fn directory() -> TempDir {
 }
 
 /// A message of the user's.
-pub(crate) fn said(text: &str) -> Item {
-    Item::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
+pub(crate) fn said(text: &str) -> LogEntry {
+    LogEntry::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
 }

@@ -1,6 +1,12 @@
-//! The specification of stores and of what keeps a session inside a model's window: one module a subject.
+//! The specification of stores and of what keeps a session inside a model's window: one module a
+//! subject.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
 
 mod compacting;
 mod conformance;

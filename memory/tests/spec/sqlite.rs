@@ -9,9 +9,9 @@ mod room;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{
-    AssistantMessage, Item, Memory, MemoryError, MemoryStore, Message, MessageId, Part, SessionInfo, StopReason, Usage,
-};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::message::{AssistantMessage, ContentPart, MessageId, StopReason, Usage};
+use loopwright_core::{Memory, Message, SessionStore};
 use loopwright_memory::conformance::{check, check_reopened};
 use loopwright_memory::{Durability, Sqlite};
 use rusqlite::Connection;
@@ -27,12 +27,12 @@ fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn numbered(range: std::ops::Range<u64>) -> Vec<Item> {
-    let item = |n| Item::State { key: "n".into(), value: Arc::new(json!(format!("item {n}"))) };
+fn numbered(range: std::ops::Range<u64>) -> Vec<LogEntry> {
+    let item = |n| LogEntry::State { key: "n".into(), value: Arc::new(json!(format!("item {n}"))) };
     range.map(item).collect()
 }
 
-async fn begin(store: &Sqlite, session: &str, items: &[Item]) -> Arc<dyn Memory> {
+async fn begin(store: &Sqlite, session: &str, items: &[LogEntry]) -> Arc<dyn Memory> {
     let memory = store.open(session).await.unwrap();
     memory.append(0, items.into()).await.unwrap();
     memory
@@ -63,11 +63,20 @@ async fn the_file_is_the_users_own_and_the_folders_above_it_are_made() {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(&folder.path().join("a"))), (0o600, 0o700));
     assert_eq!(
-        (mode(&path.with_file_name("sessions.db-wal")), mode(&path.with_file_name("sessions.db-owners"))),
+        (
+            mode(&path.with_file_name("sessions.db-wal")),
+            mode(&path.with_file_name("sessions.db-owners"))
+        ),
         (0o600, 0o700)
     );
     drop(store);
-    let left: Vec<_> = path.parent().unwrap().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = path
+        .parent()
+        .unwrap()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left.len(), 2, "the file and the folder of owners: {left:?}");
     assert_eq!(path.with_file_name("sessions.db-owners").read_dir().unwrap().count(), 0);
 }
@@ -80,14 +89,18 @@ async fn a_file_of_a_newer_format_is_told_and_left_as_it_is() {
     let before = std::fs::read(&path).unwrap();
     let refused = Sqlite::open(&path).err().unwrap();
     assert!(matches!(&refused, MemoryError::Newer { found: 2, known: 1, .. }), "{refused}");
-    assert!(refused.to_string().contains("sessions.db was written by a newer version"), "{refused}");
+    assert!(
+        refused.to_string().contains("sessions.db was written by a newer version"),
+        "{refused}"
+    );
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[tokio::test]
 async fn what_is_something_else_is_told_and_left_as_it_is() {
     let (folder, path) = place();
-    std::fs::write(&path, "a letter, and much more than a hundred bytes of it ".repeat(100)).unwrap();
+    std::fs::write(&path, "a letter, and much more than a hundred bytes of it ".repeat(100))
+        .unwrap();
     let others = folder.path().join("others.db");
     let other = beside(&others);
     other.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -95,12 +108,16 @@ async fn what_is_something_else_is_told_and_left_as_it_is() {
     let empty = folder.path().join("empty.db");
     std::fs::write(&empty, "").unwrap();
     let all = || -> Vec<Vec<u8>> {
-        [&path, &others, &empty, &folder.path().join("others.db-wal")].map(|file| std::fs::read(file).unwrap()).into()
+        [&path, &others, &empty, &folder.path().join("others.db-wal")]
+            .map(|file| std::fs::read(file).unwrap())
+            .into()
     };
     let before = all();
-    for (file, why) in
-        [(&path, "no SQLite database"), (&others, "no store of loopwright's"), (&empty, "no store of loopwright's")]
-    {
+    for (file, why) in [
+        (&path, "no SQLite database"),
+        (&others, "no store of loopwright's"),
+        (&empty, "no store of loopwright's"),
+    ] {
         let refused = Sqlite::open(file).err().unwrap().to_string();
         assert!(refused.contains(why) && refused.contains("give another path"), "{refused}");
         assert!(refused.contains(file.to_str().unwrap()), "{refused}");
@@ -111,7 +128,8 @@ async fn what_is_something_else_is_told_and_left_as_it_is() {
     assert!(refused.contains("cannot be opened"), "{refused}");
 }
 
-/// C77: what sessions append at the same time is written together, and an append that is refused fails alone.
+/// C77: what sessions append at the same time is written together, and an append that is refused
+/// fails alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn appends_of_many_sessions_are_one_transaction() {
     let (_folder, path) = place();
@@ -121,7 +139,8 @@ async fn appends_of_many_sessions_are_one_transaction() {
     for n in 0..sessions {
         open.push(store.open(&format!("s{n}")).await.unwrap());
     }
-    // As long as somebody reads an old state, SQLite's log is not begun anew: it has every commit since then.
+    // As long as somebody reads an old state, SQLite's log is not begun anew: it has every commit
+    // since then.
     let reader = beside(&path);
     let old = reader.unchecked_transaction().unwrap();
     old.query_row("SELECT count(*) FROM session", (), |_| Ok(())).unwrap();
@@ -190,10 +209,16 @@ async fn a_former_owner_cannot_write() {
     // Whoever removes the locks of the living takes their sessions away.
     std::fs::remove_dir_all(path.with_file_name("sessions.db-owners")).unwrap();
     let heir = Sqlite::open(&path).unwrap().open("s").await.unwrap();
-    assert_eq!(memory.append(1, numbered(1..2).into()).await, Err(MemoryError::Conflict { at: 1, end: 1 }));
+    assert_eq!(
+        memory.append(1, numbered(1..2).into()).await,
+        Err(MemoryError::Conflict { at: 1, end: 1 })
+    );
     heir.append(1, numbered(1..3).into()).await.unwrap();
     drop(memory);
-    assert!(matches!(store.open("s").await.err().unwrap(), MemoryError::InUse(_)), "the heir's, still");
+    assert!(
+        matches!(store.open("s").await.err().unwrap(), MemoryError::InUse(_)),
+        "the heir's, still"
+    );
     assert_eq!(heir.load(0).await.unwrap(), numbered(0..3));
 }
 
@@ -212,10 +237,15 @@ async fn branches_of_branches_share_their_past_and_are_read_without_copies() {
     }
     assert_eq!(store.fork("b299", Some(4), "early").await.unwrap(), 4);
     assert_eq!(store.read("early", 1).await.unwrap(), numbered(1..4));
-    let rows = beside(&path).query_row("SELECT count(*) FROM item", (), |row| row.get::<_, i64>(0)).unwrap();
+    let rows = beside(&path)
+        .query_row("SELECT count(*) FROM item", (), |row| row.get::<_, i64>(0))
+        .unwrap();
     assert_eq!(rows, 309, "no item is there twice");
     let refused = store.delete("b299").await.unwrap_err();
-    assert_eq!(refused, MemoryError::HasBranches { session: "b299".into(), branches: vec!["early".into()] });
+    assert_eq!(
+        refused,
+        MemoryError::HasBranches { session: "b299".into(), branches: vec!["early".into()] }
+    );
 }
 
 #[tokio::test]
@@ -223,14 +253,15 @@ async fn numbers_that_are_none_do_not_spoil_what_is_known() {
     let (_folder, path) = place();
     let store = Sqlite::open(&path).unwrap();
     let reply = AssistantMessage {
-        parts: vec![Part::Text { text: "hi".into(), signature: None }],
+        parts: vec![ContentPart::Text { text: "hi".into(), signature: None }],
         stop: StopReason::Stop,
         model: "m".into(),
         usage: Usage::default(),
     };
     let message = Arc::new(Message::new(MessageId(2), reply));
     let costs = [Some(0.1), Some(f64::NAN), Some(0.2), Some(f64::INFINITY), None];
-    let replies: Vec<Item> = costs.map(|cost| Item::Replied { message: message.clone(), cost }).into();
+    let replies: Vec<LogEntry> =
+        costs.map(|cost| LogEntry::Replied { message: message.clone(), cost }).into();
     begin(&store, "s", &replies).await;
     assert_eq!(store.session("s").await.unwrap().cost, 0.1 + 0.2);
     assert_eq!(SessionInfo::of("s", &store.read("s", 0).await.unwrap()).cost, 0.1 + 0.2);
@@ -241,7 +272,7 @@ async fn deep_values_are_read_back() {
     let (_folder, path) = place();
     let store = Sqlite::open(&path).unwrap();
     let value = (0..200).fold(json!(1), |value, _| json!([value]));
-    let item = Item::State { key: "k".into(), value: Arc::new(value) };
+    let item = LogEntry::State { key: "k".into(), value: Arc::new(value) };
     begin(&store, "s", std::slice::from_ref(&item)).await;
     assert_eq!(store.read("s", 0).await.unwrap(), [item]);
 }

@@ -1,8 +1,9 @@
-//! How a model is asked for an answer that fits a schema, where it has a field for that and where it has none.
+//! How a model is asked for an answer that fits a schema, where it has a field for that and where
+//! it has none.
 
 use std::borrow::Cow;
 
-use loopwright::{ChatRequest, ToolChoice};
+use loopwright_core::model::{ChatRequest, ToolChoice};
 use serde_json::Value;
 
 use super::Settings;
@@ -19,15 +20,17 @@ pub(super) enum Answer {
     Schema(Value),
     /// That it is a call of this tool.
     Tool(Value),
-    /// That it fits the schema, in words: the request forces a tool already, or the model cannot be forced to call one,
-    /// at all or because it thinks.
+    /// That it fits the schema, in words: the request forces a tool already, or the model cannot be
+    /// forced to call one, at all or because it thinks.
     Words,
 }
 
 impl Answer {
     /// What `request` asks for, as far as the model can be told.
     pub(super) fn of(request: &ChatRequest, settings: &Settings, thinks: bool) -> Answer {
-        let Some(output) = &request.output else { return Answer::Free };
+        let Some(output) = &request.output else {
+            return Answer::Free;
+        };
         let own = |name| settings.options.contains_key(name);
         if settings.profile.answers == Answers::Schema
             && !own("output_config")

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::REDACTED;
 use super::pause::Said;
@@ -20,9 +21,10 @@ type Out = VecDeque<ModelEvent>;
 
 /// Reads one Messages stream.
 ///
-/// What the provider runs itself (its own tools and their results, a compaction) is no part of the reply. A second
-/// beginning withdraws the first. Whether the model wants tools is decided by the calls, not by the `stop_reason`. A
-/// turn that the provider paused goes on with [`Decode::go_on`]; where nobody does so, it is over.
+/// What the provider runs itself (its own tools and their results, a compaction) is no part of the
+/// reply. A second beginning withdraws the first. Whether the model wants tools is decided by the
+/// calls, not by the `stop_reason`. A turn that the provider paused goes on with [`Decode::go_on`];
+/// where nobody does so, it is over.
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
@@ -69,7 +71,9 @@ impl Decode for Decoder {
                 Ok((event, delta)) => self.event(event, delta, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.told.fail(self.place.not_understood("no event of a message", data, &why), out),
+                    None => self
+                        .told
+                        .fail(self.place.not_understood("no event of a message", data, &why), out),
                 },
             },
         }
@@ -175,9 +179,15 @@ impl Decoder {
                 self.stop = event.stop_reason.0.into_owned();
             }
             "message_stop" => {}
-            "error" => return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
+            "error" => {
+                return self
+                    .told
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            }
             _ if event.error.is_some() => {
-                return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                return self
+                    .told
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
             _ => {}
         }
@@ -202,7 +212,8 @@ impl Decoder {
         if self.told.blocks > 0 {
             out.push_back(ModelEvent::Withdrawn);
         }
-        (self.told.blocks, self.calls, self.usage, self.paused) = (0, false, Usage::default(), false);
+        (self.told.blocks, self.calls, self.usage, self.paused) =
+            (0, false, Usage::default(), false);
     }
 
     fn start(&mut self, index: u64, begun: Block<'_>, out: &mut Out) {
@@ -210,17 +221,24 @@ impl Decoder {
             "text" => BlockKind::Text,
             "tool_use" if is_answer(&begun.name.0) => BlockKind::Text,
             "thinking" | "redacted_thinking" => BlockKind::Thinking,
-            "tool_use" => BlockKind::ToolCall { id: begun.id.0.into_owned(), name: begun.name.0.into_owned() },
+            "tool_use" => {
+                BlockKind::ToolCall { id: begun.id.0.into_owned(), name: begun.name.0.into_owned() }
+            }
             _ => return,
         };
         self.calls |= matches!(kind, BlockKind::ToolCall { .. });
-        let redacted = if begun.data.0.is_empty() { String::new() } else { format!("{REDACTED}{}", begun.data.0) };
+        let redacted = if begun.data.0.is_empty() {
+            String::new()
+        } else {
+            format!("{REDACTED}{}", begun.data.0)
+        };
         let block = self.told.start(kind, out);
         let open = OpenBlock {
             index,
             block,
             signature: redacted + &begun.signature.0,
-            input: (begun.kind.0 == "tool_use").then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
+            input: (begun.kind.0 == "tool_use")
+                .then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
         };
         say(open.block, &begun.text.0, out);
         say(open.block, &begun.thinking.0, out);
@@ -228,7 +246,9 @@ impl Decoder {
     }
 
     fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
-        let Some(open) = self.open.iter_mut().rfind(|open| open.index == index) else { return };
+        let Some(open) = self.open.iter_mut().rfind(|open| open.index == index) else {
+            return;
+        };
         open.signature.push_str(&delta.signature.0);
         if !delta.partial_json.0.is_empty() {
             open.input = None;
@@ -257,7 +277,8 @@ impl Decoder {
                 return self.told.fail(self.place.no_reply(), out);
             }
             "model_context_window_exceeded" => {
-                let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
+                let failure =
+                    Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
                 return self.told.fail(failure.into_error(&self.place), out);
             }
             "max_tokens" => StopReason::Length,
@@ -296,10 +317,14 @@ mod tests {
         }
         decoder.finish(&mut out);
         let short = |event| match event {
-            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+                format!("{block}: {id} {name}")
+            }
             ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
             ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
-            ModelEvent::BlockEnd { block, signature } => format!("{block}.{}", signature.unwrap_or_default()),
+            ModelEvent::BlockEnd { block, signature } => {
+                format!("{block}.{}", signature.unwrap_or_default())
+            }
             ModelEvent::Done { stop, .. } => format!("{stop:?}"),
             ModelEvent::Error(error) => format!("{:?}", error.kind),
             other => format!("{other:?}"),
@@ -307,20 +332,26 @@ mod tests {
         out.into_iter().map(short).collect()
     }
 
-    const BEGIN: &str = r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":3}}}"#;
+    const BEGIN: &str =
+        r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":3}}}"#;
     const END: &str = r#"{"type":"message_stop"}"#;
 
     fn start(index: u32, block: &str) -> String {
         format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
     }
+
     fn delta(index: u32, delta: &str) -> String {
         format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
     }
+
     fn stop(index: u32) -> String {
         format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
     }
+
     fn finish(reason: &str) -> String {
-        format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":2}}}}"#)
+        format!(
+            r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":2}}}}"#
+        )
     }
 
     #[test]
@@ -341,33 +372,53 @@ mod tests {
             stop(3),
             finish("end_turn"),
         ];
-        let all: Vec<&str> = [BEGIN].into_iter().chain(payloads.iter().map(String::as_str)).chain([END]).collect();
-        let events =
-            ["0: Thinking", "0+hm", "0.s1s2", "1: Thinking", "1.redacted:d", "2: a f", "2+{}", "2.", "ToolCalls"];
+        let all: Vec<&str> =
+            [BEGIN].into_iter().chain(payloads.iter().map(String::as_str)).chain([END]).collect();
+        let events = [
+            "0: Thinking",
+            "0+hm",
+            "0.s1s2",
+            "1: Thinking",
+            "1.redacted:d",
+            "2: a f",
+            "2+{}",
+            "2.",
+            "ToolCalls",
+        ];
         assert_eq!(decode(&all), events);
     }
 
     #[test]
     fn only_the_last_event_ends_a_reply() {
         let text = start(0, r#"{"type":"text","text":"a"}"#);
-        assert_eq!(decode(&[BEGIN, &text, &stop(0), &finish("end_turn")]).last().unwrap(), "Network");
-        assert_eq!(decode(&[BEGIN, &text, &finish("max_tokens"), END]), ["0: Text", "0+a", "0.", "Length"]);
+        assert_eq!(
+            decode(&[BEGIN, &text, &stop(0), &finish("end_turn")]).last().unwrap(),
+            "Network"
+        );
+        assert_eq!(
+            decode(&[BEGIN, &text, &finish("max_tokens"), END]),
+            ["0: Text", "0+a", "0.", "Length"]
+        );
         assert_eq!(decode(&[BEGIN, &finish("refusal"), END]), ["ContentFilter"]);
         assert_eq!(decode(&[BEGIN, END]), ["Protocol"]);
         assert_eq!(
             decode(&[BEGIN, &text, BEGIN, &text, &finish("end_turn"), END])[2..5],
             ["Withdrawn", "0: Text", "0+a"]
         );
-        let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let error =
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         assert_eq!(decode(&[BEGIN, error, END]), ["Overloaded"]);
-        let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
+        let whole =
+            r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
         assert_eq!(decode(&[whole]), ["0: Text", "0+a", "0.", "Stop"]);
     }
 
     #[test]
     fn more_blocks_than_any_model_writes_are_refused() {
-        let many: Vec<String> = (0..=MOST_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
-        let all: Vec<&str> = [BEGIN].into_iter().chain(many.iter().map(String::as_str)).chain([END]).collect();
+        let many: Vec<String> =
+            (0..=MOST_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
+        let all: Vec<&str> =
+            [BEGIN].into_iter().chain(many.iter().map(String::as_str)).chain([END]).collect();
         let events = decode(&all);
         assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
     }

@@ -1,11 +1,14 @@
 //! Encoding: a request, made the body of a Messages request.
 //!
-//! Each message's blocks are made once and then copied. Roles must alternate, so messages of one role in a row
-//! become one.
+//! Each message's blocks are made once and then copied. Roles must alternate, so messages of one
+//! role in a row become one.
 
-use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ToolCall, ToolChoice, ToolList, ToolResult,
+use loopwright_core::Message;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
+use loopwright_core::model::{ChatRequest, ToolChoice};
+use loopwright_core::tool::ToolList;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -20,8 +23,11 @@ use crate::turns::{Names, write_turns};
 const CODEC: &str = "anthropic";
 /// Names those of messages with their thinking, which only the model that thought it gets.
 const OWN: &str = "anthropic, with thinking";
-const NAMES: Names =
-    Names { model: "assistant", parts: "content", first: r#"{"type":"text","text":"(the conversation goes on)"}"# };
+const NAMES: Names = Names {
+    model: "assistant",
+    parts: "content",
+    first: r#"{"type":"text","text":"(the conversation goes on)"}"#,
+};
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -39,7 +45,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if !system.is_empty() {
         fields.add("system", &system);
     }
-    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    let ours = (!request.tools.is_empty())
+        .then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
     fields.add_list("tools", answer.beside(ours));
     match (&request.tool_choice, &answer) {
         (_, Answer::Tool(_)) => fields.add("tool_choice", &json!({"type": "any"})),
@@ -47,7 +54,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         (ToolChoice::None, _) => fields.add("tool_choice", &json!({"type": "none"})),
         _ if !settings.profile.forces => {}
         (ToolChoice::Required, _) => fields.add("tool_choice", &json!({"type": "any"})),
-        (ToolChoice::Tool(name), _) => fields.add("tool_choice", &json!({"type": "tool", "name": name})),
+        (ToolChoice::Tool(name), _) => {
+            fields.add("tool_choice", &json!({"type": "tool", "name": name}))
+        }
         _ => {}
     }
     if let Some(field) = thinking.field(settings) {
@@ -63,7 +72,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if !config.is_empty() {
         fields.add("output_config", &config);
     }
-    if let Some(temperature) = request.temperature.filter(|_| thinking.takes_temperature(settings)) {
+    if let Some(temperature) = request.temperature.filter(|_| thinking.takes_temperature(settings))
+    {
         fields.add("temperature", &temperature.clamp(0.0, 1.0));
     }
     fields.add_options(&["model", "messages", "tools", "stream"]);
@@ -85,11 +95,12 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
     blocks
 }
 
-/// The messages, those of one role in a row as one, the last two of the user marked for the cache, and after them what
-/// the model is asked for besides.
+/// The messages, those of one role in a row as one, the last two of the user marked for the cache,
+/// and after them what the model is asked for besides.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let ends = write_turns(body, request, &NAMES, |message| {
-        let (codec, own) = if keeps_thinking(message, request, settings) { (OWN, true) } else { (CODEC, false) };
+        let (codec, own) =
+            if keeps_thinking(message, request, settings) { (OWN, true) } else { (CODEC, false) };
         message.encode_once(codec, || encode_message(message, own))
     });
     let plea = plea(request, settings);
@@ -107,36 +118,48 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
 
 /// The tool that is forced, asked for in words of a model that cannot be forced.
 fn plea(request: &ChatRequest, settings: &Settings) -> Option<String> {
-    let asked = !settings.profile.forces && forces_tool(request) && !settings.options.contains_key("tool_choice");
+    let asked = !settings.profile.forces
+        && forces_tool(request)
+        && !settings.options.contains_key("tool_choice");
     match &request.tool_choice {
-        ToolChoice::Tool(name) if asked => Some(format!("(Answer with a call of the tool `{name}`.)")),
+        ToolChoice::Tool(name) if asked => {
+            Some(format!("(Answer with a call of the tool `{name}`.)"))
+        }
         _ if asked => Some("(Answer with a call of a tool.)".into()),
         _ => None,
     }
 }
 
-/// Whether the thoughts of the reply to `request` can go back: not to a model whose thoughts belong to words that only
-/// this request has.
+/// Whether the thoughts of the reply to `request` can go back: not to a model whose thoughts belong
+/// to words that only this request has.
 pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
     !settings.profile.binds || plea(request, settings).is_none()
 }
 
-/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools, which the user's
-/// options have in them, leave nothing in a reply, so what was thought after their results has lost its past; and so has
-/// what was thought before the conversation was compacted.
-pub(super) fn keeps_thinking(message: &Message, request: &ChatRequest, settings: &Settings) -> bool {
+/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools,
+/// which the user's options have in them, leave nothing in a reply, so what was thought after their
+/// results has lost its past; and so has what was thought before the conversation was compacted.
+pub(super) fn keeps_thinking(
+    message: &Message,
+    request: &ChatRequest,
+    settings: &Settings,
+) -> bool {
     let older = request.compacted.is_some_and(|compacted| message.id < compacted);
     let lost = settings.profile.binds && (older || settings.options.contains_key("tools"));
-    let own = |said: &AssistantMessage| said.model == settings.id && said.parts.iter().any(|p| thought(p).is_some());
+    let own = |said: &AssistantMessage| {
+        said.model == settings.id && said.parts.iter().any(|p| thought(p).is_some())
+    };
     !lost && message.as_assistant().is_some_and(own)
 }
 
 /// The blocks of one message, separated by commas. Empty for one that says nothing.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
-        Body::User(user) => joined(user.content.iter().filter_map(content_block).map(|block| bytes(&block))),
-        Body::Assistant(said) => assistant_blocks(said, own),
-        Body::ToolResult(result) => bytes(&tool_result(result)),
+        MessageKind::User(user) => {
+            joined(user.content.iter().filter_map(content_block).map(|block| bytes(&block)))
+        }
+        MessageKind::Assistant(said) => assistant_blocks(said, own),
+        MessageKind::ToolResult(result) => bytes(&tool_result(result)),
         _ => Vec::new(),
     }
 }
@@ -149,9 +172,9 @@ fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 fn content_block(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => text_block(text),
-        Content::Image { media_type, data } => {
-            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
-        }
+        Content::Image { media_type, data } => Some(
+            json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}),
+        ),
         _ => None,
     }
 }
@@ -161,8 +184,10 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 /// A block of thinking as it came; none for what was not signed, which is refused.
-pub(super) fn thought(part: &Part) -> Option<Value> {
-    let Part::Thinking { text, signature: Some(signature) } = part else { return None };
+pub(super) fn thought(part: &ContentPart) -> Option<Value> {
+    let ContentPart::Thinking { text, signature: Some(signature) } = part else {
+        return None;
+    };
     Some(match signature.strip_prefix(REDACTED) {
         Some(data) => json!({"type": "redacted_thinking", "data": data}),
         None => json!({"type": "thinking", "thinking": text, "signature": &**signature}),
@@ -171,9 +196,9 @@ pub(super) fn thought(part: &Part) -> Option<Value> {
 
 /// Thinking alone is no message.
 fn assistant_blocks(said: &AssistantMessage, own: bool) -> Vec<u8> {
-    let says = |part: &Part| match part {
-        Part::Text { text, .. } => !text.trim().is_empty(),
-        Part::ToolCall(_) => true,
+    let says = |part: &ContentPart| match part {
+        ContentPart::Text { text, .. } => !text.trim().is_empty(),
+        ContentPart::ToolCall(_) => true,
         _ => false,
     };
     if !said.parts.iter().any(says) {
@@ -183,9 +208,11 @@ fn assistant_blocks(said: &AssistantMessage, own: bool) -> Vec<u8> {
     let mut whole = own;
     joined(said.parts.iter().filter_map(|part| {
         let block = match part {
-            Part::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
-            Part::Thinking { .. } => thought(part).filter(|_| whole).map(|block| bytes(&block)),
-            Part::ToolCall(call) => Some(tool_use(call)),
+            ContentPart::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
+            ContentPart::Thinking { .. } => {
+                thought(part).filter(|_| whole).map(|block| bytes(&block))
+            }
+            ContentPart::ToolCall(call) => Some(tool_use(call)),
             _ => None,
         };
         whole &= block.is_some();

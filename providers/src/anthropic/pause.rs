@@ -1,4 +1,5 @@
-//! A turn that the provider paused in the middle of its own tools: what was said so far is sent back, and it goes on.
+//! A turn that the provider paused in the middle of its own tools: what was said so far is sent
+//! back, and it goes on.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use crate::json::{bytes, put};
 /// A turn is gone on with so many times; more would be a loop.
 const MOST: u32 = 16;
 
-/// All blocks of the turn as the provider wrote them, its own tools included. That a turn is paused is told at its end,
-/// and then each block goes back, so all are kept until then.
+/// All blocks of the turn as the provider wrote them, its own tools included. That a turn is paused
+/// is told at its end, and then each block goes back, so all are kept until then.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// Those of the parts before a pause, JSON separated by commas.
@@ -50,17 +51,29 @@ impl Said {
     pub(super) fn begin(&mut self, index: u64, data: &str) {
         let (text, thinking, signature, input) = Default::default();
         let begun = data.to_owned();
-        self.blocks.push(Block { index, begun, text, thinking, signature, input, citations: Vec::new() });
+        self.blocks.push(Block {
+            index,
+            begun,
+            text,
+            thinking,
+            signature,
+            input,
+            citations: Vec::new(),
+        });
     }
 
     /// More of a block.
     pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>) {
-        let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else { return };
+        let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else {
+            return;
+        };
         block.text.push_str(&delta.text.0);
         block.thinking.push_str(&delta.thinking.0);
         block.signature.push_str(&delta.signature.0);
         block.input.push_str(&delta.partial_json.0);
-        block.citations.extend(delta.citation.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()));
+        block
+            .citations
+            .extend(delta.citation.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()));
     }
 
     /// The body that goes on with the turn, made of the one that began it.
@@ -92,7 +105,9 @@ impl Block {
             content_block: Map<String, Value>,
         }
         let Start { content_block: mut block } = serde_json::from_str(&self.begun).ok()?;
-        for (key, more) in [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)] {
+        for (key, more) in
+            [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)]
+        {
             match block.get_mut(key) {
                 Some(Value::String(begun)) => begun.push_str(&more),
                 _ if more.is_empty() => {}
@@ -100,7 +115,10 @@ impl Block {
             }
         }
         if !self.input.is_empty() {
-            block.insert("input".into(), serde_json::from_str(&self.input).unwrap_or_else(|_| json!({})));
+            block.insert(
+                "input".into(),
+                serde_json::from_str(&self.input).unwrap_or_else(|_| json!({})),
+            );
         }
         if !self.citations.is_empty() {
             block.insert("citations".into(), self.citations.into());

@@ -10,15 +10,18 @@ pub struct Profile {
     pub key_header: KeyHeader,
     /// How a model is told how much to think.
     pub thinks: Thinks,
-    /// The type of `thinking` that keeps it from thinking; `None` if it thinks only when it is told to, or always.
+    /// The type of `thinking` that keeps it from thinking; `None` if it thinks only when it is told
+    /// to, or always.
     pub off: Option<&'static str>,
     /// Whether it can be forced to call a tool; else it is asked to in words.
     pub forces: bool,
-    /// Whether its thoughts belong to all that was said before them: it refuses one of which the past has changed.
+    /// Whether its thoughts belong to all that was said before them: it refuses one of which the
+    /// past has changed.
     pub binds: bool,
     /// Whether it takes a temperature when it does not think.
     pub temperature: bool,
-    /// The output limit where the request has none and that of the model is not known; thinking comes on top.
+    /// The output limit where the request has none and that of the model is not known; thinking
+    /// comes on top.
     pub max_tokens: u32,
     /// Whether to mark what the server should keep in its prompt cache.
     pub cache: bool,
@@ -117,8 +120,13 @@ impl Default for Profile {
 impl Profile {
     /// The profile of the model called `name`, with or without what a gateway puts before it.
     pub fn of_model(name: &str) -> Profile {
-        let Some((_, name)) = name.split_once("claude-") else { return COMPATIBLE };
-        PROFILES.iter().find(|(begin, _)| name.starts_with(begin)).map_or(COMPATIBLE, |(_, profile)| profile.clone())
+        let Some((_, name)) = name.split_once("claude-") else {
+            return COMPATIBLE;
+        };
+        PROFILES
+            .iter()
+            .find(|(begin, _)| name.starts_with(begin))
+            .map_or(COMPATIBLE, |(_, profile)| profile.clone())
     }
 }
 
@@ -157,9 +165,14 @@ mod tests {
             ("claude-fable-5-1", None, false, true, false),
             ("claude-opus-9", None, false, true, false),
         ] {
-            let Profile { off: is_off, forces: is_forced, binds: is_bound, temperature: takes, .. } =
-                Profile::of_model(name);
-            assert_eq!((is_off, is_forced, is_bound, takes), (off, forces, binds, temperature), "{name}");
+            let Profile {
+                off: is_off, forces: is_forced, binds: is_bound, temperature: takes, ..
+            } = Profile::of_model(name);
+            assert_eq!(
+                (is_off, is_forced, is_bound, takes),
+                (off, forces, binds, temperature),
+                "{name}"
+            );
         }
     }
 }

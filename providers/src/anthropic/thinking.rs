@@ -1,6 +1,7 @@
 //! How much the model is told to think, as far as the rest of the request allows it.
 
-use loopwright::{Body, ChatRequest, ThinkingLevel, ToolChoice};
+use loopwright_core::message::MessageKind;
+use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use serde_json::{Value, json};
 
 use super::Settings;
@@ -25,10 +26,13 @@ pub(super) fn forces_tool(request: &ChatRequest) -> bool {
 }
 
 impl Thinking {
-    /// What the request asks for, as far as the provider allows it: a forced tool excludes thinking, and so does, with
-    /// a budget, a turn that this model did not begin with a thought. The user's own option goes before it.
+    /// What the request asks for, as far as the provider allows it: a forced tool excludes
+    /// thinking, and so does, with a budget, a turn that this model did not begin with a thought.
+    /// The user's own option goes before it.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
-        if settings.profile.forces && forces_tool(request) || settings.options.contains_key("thinking") {
+        if settings.profile.forces && forces_tool(request)
+            || settings.options.contains_key("thinking")
+        {
             return Thinking::Off;
         }
         let (tokens, effort) = match request.thinking {
@@ -40,7 +44,10 @@ impl Thinking {
             ThinkingLevel::XHigh => (32_768, "max"),
         };
         // A quarter of the limit, which counts the thinking too, is for the reply.
-        let most = request.max_tokens.or(settings.max_output).map_or(u32::MAX, |max| max - max.div_ceil(4));
+        let most = request
+            .max_tokens
+            .or(settings.max_output)
+            .map_or(u32::MAX, |max| max - max.div_ceil(4));
         match settings.profile.thinks {
             Thinks::Effort => Thinking::Effort(effort),
             Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
@@ -59,7 +66,9 @@ impl Thinking {
 
     /// Whether a temperature may go with it: no model takes one while it thinks.
     pub(super) fn takes_temperature(self, settings: &Settings) -> bool {
-        self == Thinking::Off && settings.profile.temperature && !settings.options.contains_key("thinking")
+        self == Thinking::Off
+            && settings.profile.temperature
+            && !settings.options.contains_key("thinking")
     }
 
     /// The output limit, which counts the thinking too.
@@ -74,10 +83,11 @@ impl Thinking {
     }
 }
 
-/// Whether the request goes on with a turn, of calls and results, that this model did not begin with a thought.
+/// Whether the request goes on with a turn, of calls and results, that this model did not begin
+/// with a thought.
 fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     let back = request.messages.iter().rev().filter(|message| message.is_for_model());
-    let turn = back.take_while(|message| !matches!(message.body, Body::User(_)));
+    let turn = back.take_while(|message| !matches!(message.body, MessageKind::User(_)));
     let first = turn.filter(|message| message.as_assistant().is_some()).last();
     first.is_some_and(|message| {
         let begins = message.as_assistant().and_then(|said| thought(said.parts.first()?));

@@ -1,6 +1,6 @@
 //! The events of a Messages stream as they come, read leniently and without copies.
 
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -34,7 +34,10 @@ impl Event<'_> {
     /// Whether it has nothing to tell but a delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.message.is_none() && self.usage.is_none() && self.error.is_none();
-        silent && self.content_block.is_none() && self.content.is_none() && self.stop_reason.0.is_empty()
+        silent
+            && self.content_block.is_none()
+            && self.content.is_none()
+            && self.stop_reason.0.is_empty()
     }
 }
 
@@ -119,7 +122,10 @@ impl RawUsage {
         put(&mut usage.output, self.output_tokens);
         put(&mut usage.cache_read, self.cache_read_input_tokens);
         put(&mut usage.cache_write, self.cache_creation_input_tokens);
-        put(&mut usage.reasoning, self.output_tokens_details.map(|details| details.thinking_tokens));
+        put(
+            &mut usage.reasoning,
+            self.output_tokens_details.map(|details| details.thinking_tokens),
+        );
         usage.reasoning = usage.reasoning.min(usage.output);
     }
 }

@@ -18,13 +18,18 @@ fn the_built_in_list_is_sound() {
     for (id, facts) in &models {
         let provider = id.split_once('/').and_then(|(name, _)| Provider::named(name)).unwrap();
         assert!(id.starts_with(provider.name), "{id} goes by another name of its provider");
-        let (window, output) = (facts.context_window.unwrap_or(u64::MAX), facts.max_output.unwrap_or(1));
+        let (window, output) =
+            (facts.context_window.unwrap_or(u64::MAX), facts.max_output.unwrap_or(1));
         assert!((4096..=u64::MAX).contains(&window) && output <= window, "{id}");
         if let Some(prices) = facts.prices {
             assert!(prices.input <= prices.output, "{id}: output costs no less than input");
             assert!(prices.cache_read <= prices.input && prices.output < 1000.0, "{id}");
-            let long = prices.long.map_or((prices.input, prices.output), |long| (long.input, long.output));
-            assert!(long.0 >= prices.input && long.1 >= prices.output, "{id}: long requests cost no less");
+            let long =
+                prices.long.map_or((prices.input, prices.output), |long| (long.input, long.output));
+            assert!(
+                long.0 >= prices.input && long.1 >= prices.output,
+                "{id}: long requests cost no less"
+            );
         }
         assert_ne!(facts.wire, Some(provider.wire), "{id} says what goes without saying");
     }
@@ -34,10 +39,17 @@ fn the_built_in_list_is_sound() {
 fn the_built_in_list_has_what_was_looked_up() {
     let catalogue = Catalogue::built_in();
     let sol = catalogue.get("openai/gpt-6-sol").unwrap();
-    assert_eq!((sol.context_window, sol.max_output, sol.thinking), (Some(1_050_000), Some(128_000), Some(true)));
+    assert_eq!(
+        (sol.context_window, sol.max_output, sol.thinking),
+        (Some(1_050_000), Some(128_000), Some(true))
+    );
     let prices = sol.prices.unwrap();
-    assert_eq!([prices.input, prices.output, prices.cache_read, prices.cache_write], [2.0, 10.0, 0.2, 2.5]);
-    let long = LongPrices { over: 272_000, input: 4.0, output: 15.0, cache_read: 0.4, cache_write: 5.0 };
+    assert_eq!(
+        [prices.input, prices.output, prices.cache_read, prices.cache_write],
+        [2.0, 10.0, 0.2, 2.5]
+    );
+    let long =
+        LongPrices { over: 272_000, input: 4.0, output: 15.0, cache_read: 0.4, cache_write: 5.0 };
     assert_eq!(prices.long, Some(long));
     let oss = catalogue.get("groq/qwen/qwen3.8-27b").unwrap().prices.unwrap();
     assert_eq!(
@@ -59,9 +71,15 @@ fn entries_add_and_override_field_by_field() {
         thinking = true
     ";
     catalogue.add(list, "mine.toml").unwrap();
-    assert_eq!(catalogue.get("acme/big"), Some(&Facts { wire: Some(Wire::Gemini), ..Facts::default() }));
+    assert_eq!(
+        catalogue.get("acme/big"),
+        Some(&Facts { wire: Some(Wire::Gemini), ..Facts::default() })
+    );
     let gpt = catalogue.get("openai/gpt-4o").unwrap();
-    assert_eq!((gpt.wire, gpt.context_window, gpt.thinking), (Some(Wire::OpenAiChat), Some(128_000), Some(true)));
+    assert_eq!(
+        (gpt.wire, gpt.context_window, gpt.thinking),
+        (Some(Wire::OpenAiChat), Some(128_000), Some(true))
+    );
     let prices = Prices { input: 1.0, output: 2.5, cache_read: 1.0, cache_write: 1.0, long: None };
     assert_eq!(gpt.prices, Some(prices));
 }
@@ -79,7 +97,10 @@ fn what_is_wrong_is_told_with_entry_field_and_remedy() {
         ("[\"a/b\"]\nwire = \"grpc\"", &["`a/b`", "`grpc`", "`wire`", "openai-responses"]),
         ("[\"a/b\"]\nprices = { input = 1 }", &["`a/b`", "`prices`", "`output`"]),
         ("[\"a/b\"]\nprices = { input = 1, output = -2 }", &["`a/b`", "below zero", "per million"]),
-        ("[\"a/b\"]\nlong_prices = { over = 1, input = 1, output = 2 }", &["`a/b`", "`long_prices` needs `prices`"]),
+        (
+            "[\"a/b\"]\nlong_prices = { over = 1, input = 1, output = 2 }",
+            &["`a/b`", "`long_prices` needs `prices`"],
+        ),
         ("[\"a/b\"]\nprices = 3", &["`a/b`", "`prices`", "a table such as { input"]),
         ("[\"a/b\"]\nimages = 1", &["`a/b`", "`images`", "boolean"]),
         ("[gpt]\nimages = true", &["`gpt`", "PROVIDER/NAME"]),
@@ -108,7 +129,9 @@ fn a_file_that_cannot_be_read_is_named() {
 #[test]
 fn a_snapshot_is_known_by_the_name_before_its_date() {
     let catalogue = Catalogue::built_in();
-    let same = |dated, plain| assert!(catalogue.get(dated).is_some() && catalogue.get(dated) == catalogue.get(plain));
+    let same = |dated, plain| {
+        assert!(catalogue.get(dated).is_some() && catalogue.get(dated) == catalogue.get(plain))
+    };
     same("openai/gpt-4.1-2025-04-14", "openai/gpt-4.1");
     same("anthropic/claude-opus-4-5-20251101", "anthropic/claude-opus-4-5");
     assert_eq!(catalogue.get("openai/gpt-4.1-99"), None);

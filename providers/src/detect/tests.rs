@@ -4,7 +4,9 @@ use super::*;
 
 /// The model, in an environment with these variables, and where it is.
 fn found(id: &str, base_url: Option<&str>, vars: &[&str]) -> Result<Resolved, ModelError> {
-    let var = |name: &str| vars.iter().find_map(|var| Some(var.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
+    let var = |name: &str| {
+        vars.iter().find_map(|var| Some(var.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+    };
     resolve_with(id, base_url, &Catalogue::built_in(), var)
 }
 
@@ -21,13 +23,38 @@ fn every_provider_has_its_format_its_address_and_its_key() {
         ("openai/not-in-the-list", "OPENAI_API_KEY", OpenAiResponses, "https://api.openai.com/v1"),
         ("openai-chat/gpt-6-sol", "OPENAI_API_KEY", OpenAiChat, "https://api.openai.com/v1"),
         ("openai-responses/gpt-4o", "OPENAI_API_KEY", OpenAiResponses, "https://api.openai.com/v1"),
-        ("anthropic/claude-opus-5-5", "ANTHROPIC_API_KEY", Anthropic, "https://api.anthropic.com/v1"),
-        ("google/gemini-3.8-flash", "GEMINI_API_KEY", Gemini, "https://generativelanguage.googleapis.com/v1beta"),
-        ("gemini/gemini-3.8-flash", "GOOGLE_API_KEY", Gemini, "https://generativelanguage.googleapis.com/v1beta"),
-        ("openrouter/openai/gpt-4o", "OPENROUTER_API_KEY", OpenAiChat, "https://openrouter.ai/api/v1"),
+        (
+            "anthropic/claude-opus-5-5",
+            "ANTHROPIC_API_KEY",
+            Anthropic,
+            "https://api.anthropic.com/v1",
+        ),
+        (
+            "google/gemini-3.8-flash",
+            "GEMINI_API_KEY",
+            Gemini,
+            "https://generativelanguage.googleapis.com/v1beta",
+        ),
+        (
+            "gemini/gemini-3.8-flash",
+            "GOOGLE_API_KEY",
+            Gemini,
+            "https://generativelanguage.googleapis.com/v1beta",
+        ),
+        (
+            "openrouter/openai/gpt-4o",
+            "OPENROUTER_API_KEY",
+            OpenAiChat,
+            "https://openrouter.ai/api/v1",
+        ),
         ("groq/qwen/qwen3.8-27b", "GROQ_API_KEY", OpenAiChat, "https://api.groq.com/openai/v1"),
         ("deepseek/deepseek-flash", "DEEPSEEK_API_KEY", OpenAiChat, "https://api.deepseek.com/v1"),
-        ("mistral/mistral-small-latest", "MISTRAL_API_KEY", OpenAiChat, "https://api.mistral.ai/v1"),
+        (
+            "mistral/mistral-small-latest",
+            "MISTRAL_API_KEY",
+            OpenAiChat,
+            "https://api.mistral.ai/v1",
+        ),
         ("xai/grok-4.7", "XAI_API_KEY", OpenAiChat, "https://api.x.ai/v1"),
         ("together/zai-org/GLM-5.3", "TOGETHER_API_KEY", OpenAiChat, "https://api.together.xyz/v1"),
         ("ollama/qwen3:8b", "-", OpenAiChat, "http://127.0.0.1:11434/v1"),
@@ -73,16 +100,24 @@ fn an_address_may_be_as_its_providers_users_write_it() {
     assert_eq!(address("anthropic/x", None, &["ANTHROPIC_BASE_URL=http://h"]), "http://h/v1");
     assert_eq!(address("google/x", Some("http://h"), &[]), "http://h/v1beta");
     assert_eq!(address("openai/x", Some("http://h/api"), &[]), "http://h/api");
-    let azure = address("azure/mine", None, &["AZURE_OPENAI_ENDPOINT=https://me.openai.azure.com/"]);
+    let azure =
+        address("azure/mine", None, &["AZURE_OPENAI_ENDPOINT=https://me.openai.azure.com/"]);
     assert_eq!(azure, "https://me.openai.azure.com/openai/v1");
-    assert!(refused("azure/mine", None, &["AZURE_OPENAI_API_KEY=k"]).message.contains("AZURE_OPENAI_ENDPOINT"));
+    assert!(
+        refused("azure/mine", None, &["AZURE_OPENAI_API_KEY=k"])
+            .message
+            .contains("AZURE_OPENAI_ENDPOINT")
+    );
     assert_eq!(address("ollama/x", None, &["OLLAMA_HOST=0.0.0.0:99"]), "http://127.0.0.1:99/v1");
 }
 
 #[test]
 fn an_unknown_provider_needs_an_address() {
     let error = refused("acme/big", None, &[]);
-    assert!(error.message.contains("`acme` is not known") && error.message.contains("openrouter"), "{error}");
+    assert!(
+        error.message.contains("`acme` is not known") && error.message.contains("openrouter"),
+        "{error}"
+    );
     let model = |id| found(id, Some("http://h/v1"), &["ACME_API_KEY=key-of-acme"]).unwrap();
     assert_eq!(model("acme/big").key.as_deref(), Some("key-of-acme"));
     assert_eq!(&*model("acme/big").build().unwrap().info().id, "acme/big");
@@ -98,13 +133,19 @@ fn a_name_without_a_provider_is_completed_where_it_is_known() {
 
 #[test]
 fn what_the_catalogue_knows_is_in_the_models_info() {
-    let model = found("anthropic/claude-sonnet-4-5-20250929", None, &["ANTHROPIC_API_KEY=k"]).unwrap().build().unwrap();
+    let model = found("anthropic/claude-sonnet-4-5-20250929", None, &["ANTHROPIC_API_KEY=k"])
+        .unwrap()
+        .build()
+        .unwrap();
     let info = model.info();
     assert_eq!(&*info.id, "anthropic/claude-sonnet-4-5-20250929");
     assert_eq!((info.context_window, info.max_output), (Some(200_000), Some(64_000)));
     assert_eq!((info.thinking, info.images), (Some(true), Some(true)));
     let prices = info.prices.unwrap();
-    assert_eq!((prices.input, prices.output, prices.cache_read, prices.cache_write), (3.0, 15.0, 0.3, 3.75));
+    assert_eq!(
+        (prices.input, prices.output, prices.cache_read, prices.cache_write),
+        (3.0, 15.0, 0.3, 3.75)
+    );
     let unknown = found("openai/unheard-of", None, &["OPENAI_API_KEY=k"]).unwrap().build().unwrap();
     assert_eq!((unknown.info().prices, unknown.info().max_output), (None, None));
     let local = found("ollama/unheard-of", None, &[]).unwrap().build().unwrap();

@@ -11,7 +11,8 @@ const DEEPEST: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     value: Value,
-    /// A piece had no path or no value that can be understood, so that what there is would be something else.
+    /// A piece had no path or no value that can be understood, so that what there is would be
+    /// something else.
     broken: bool,
 }
 
@@ -25,8 +26,12 @@ enum Step {
 impl Arguments {
     /// Puts a piece in its place. A string goes on where there is one already.
     pub(super) fn put(&mut self, piece: &PartialArg<'_>) {
-        let Some(steps) = steps(&piece.json_path.0) else { return self.broken = true };
-        let Some(place) = steps.into_iter().try_fold(&mut self.value, descend) else { return self.broken = true };
+        let Some(steps) = steps(&piece.json_path.0) else {
+            return self.broken = true;
+        };
+        let Some(place) = steps.into_iter().try_fold(&mut self.value, descend) else {
+            return self.broken = true;
+        };
         match (value(piece), place) {
             (Some(Value::String(more)), Value::String(text)) => text.push_str(&more),
             (Some(value), place) => *place = value,
@@ -48,12 +53,15 @@ impl Arguments {
 fn value(piece: &PartialArg<'_>) -> Option<Value> {
     match (&piece.string_value, piece.number_value.or(piece.bool_value)) {
         (Some(text), _) => Some(text.0.as_ref().into()),
-        (None, Some(raw)) => serde_json::from_str(raw.get()).ok().filter(|v: &Value| v.is_number() || v.is_boolean()),
+        (None, Some(raw)) => {
+            serde_json::from_str(raw.get()).ok().filter(|v: &Value| v.is_number() || v.is_boolean())
+        }
         (None, None) => Some(Value::Null),
     }
 }
 
-/// The place that a step leads to, made if there is none. Lists grow by one: no path makes them huge.
+/// The place that a step leads to, made if there is none. Lists grow by one: no path makes them
+/// huge.
 fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
     match step {
         Step::Key(key) => {

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelError, ModelErrorKind, ModelEvent};
 use serde_json::value::RawValue;
 
 use super::MADE_UP;
@@ -19,10 +20,10 @@ type Out = VecDeque<ModelEvent>;
 
 /// Reads one Gemini stream.
 ///
-/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last reason counts; a
-/// stream that breaks or falls silent after the first one has ended.
-/// Calls without an id get one. What the provider runs itself is no part of the reply. Whether the model wants tools
-/// is decided by the calls.
+/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last
+/// reason counts; a stream that breaks or falls silent after the first one has ended. Calls without
+/// an id get one. What the provider runs itself is no part of the reply. Whether the model wants
+/// tools is decided by the calls.
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
@@ -94,7 +95,9 @@ impl Decoder {
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self.told.fail(self.place.not_understood("no chunk of a reply", data, &why), out),
+                None => self
+                    .told
+                    .fail(self.place.not_understood("no chunk of a reply", data, &why), out),
             },
         }
     }
@@ -104,22 +107,34 @@ impl Decoder {
             self.usage.update(usage);
         }
         if chunk.error.is_some() {
-            return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            return self
+                .told
+                .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
-        if let Some(feedback) = chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty()) {
+        if let Some(feedback) =
+            chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty())
+        {
             return self.blocked(&feedback, out);
         }
-        let Some(candidate) = chunk.candidates.0 else { return };
+        let Some(candidate) = chunk.candidates.0 else {
+            return;
+        };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.part(part, &chunk.response_id.0, out);
         }
         match &*candidate.finish_reason.0 {
             "" => {}
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
+            "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MALFORMED_RESPONSE" => {
                 let said = [&*candidate.finish_reason.0, &candidate.finish_message.0];
                 let said = said.map(|text| text.trim_end_matches('.')).join(": ");
                 let said = said.trim_end_matches(": ");
-                let why = format!("{} could not use what the model wrote ({said}). Try again.", self.place);
+                let why = format!(
+                    "{} could not use what the model wrote ({said}). Try again.",
+                    self.place
+                );
                 self.told.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
             }
             reason => self.finish = Some(reason.to_owned()),
@@ -136,8 +151,8 @@ impl Decoder {
         }
     }
 
-    /// Text or thinking: goes on with the open block if it is of this kind. A signature is of all of its block, and
-    /// ends it.
+    /// Text or thinking: goes on with the open block if it is of this kind. A signature is of all
+    /// of its block, and ends it.
     fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Out) {
         if delta.is_empty() && signature.is_empty() {
             return;
@@ -176,7 +191,9 @@ impl Decoder {
             Some(call) => call,
             // The end of a call that had ended already.
             None if !names && piece.args.is_none() && piece.partial_args.is_none() => return,
-            None => self.start_call(piece.id.0.into_owned(), piece.name.0.into_owned(), response, out),
+            None => {
+                self.start_call(piece.id.0.into_owned(), piece.name.0.into_owned(), response, out)
+            }
         };
         if !signature.is_empty() {
             signature.clone_into(&mut call.signature);
@@ -195,7 +212,8 @@ impl Decoder {
 
     fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
         let id = if id.is_empty() { format!("{MADE_UP}{response}-{}", self.calls) } else { id };
-        let kind = if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
+        let kind =
+            if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
         self.answered |= kind == BlockKind::Text;
         self.calls += u32::from(kind != BlockKind::Text);
         let block = self.told.start(kind, out);
@@ -203,7 +221,9 @@ impl Decoder {
     }
 
     fn end_call(&mut self, out: &mut Out) {
-        let Some(OpenCall { block, whole, pieces, signature }) = self.call.take() else { return };
+        let Some(OpenCall { block, whole, pieces, signature }) = self.call.take() else {
+            return;
+        };
         let delta = match whole.as_deref() {
             Some("null") => "{}".into(),
             _ => whole.unwrap_or_else(|| pieces.into_text()),
@@ -230,7 +250,9 @@ impl Decoder {
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION" => StopReason::ContentFilter,
             _ if self.call.is_some() => {
-                return self.told.fail(self.place.not_usable("ended the stream inside a call"), out);
+                return self
+                    .told
+                    .fail(self.place.not_usable("ended the stream inside a call"), out);
             }
             _ if self.calls > 0 => StopReason::ToolCalls,
             _ if !self.answered => return self.told.fail(self.place.no_reply(), out),

@@ -2,10 +2,12 @@
 //!
 //! Each message's parts are made once and then copied. Messages of one role in a row become one.
 
-use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
-    ToolResult,
+use loopwright_core::Message;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
+use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
+use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
 use super::profile::Thinks;
@@ -18,7 +20,8 @@ use crate::turns::{Names, write_turns};
 
 /// Names the bytes that are kept with tools, and with messages that are the same for every model.
 const CODEC: &str = "gemini";
-const NAMES: Names = Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
+const NAMES: Names =
+    Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
 /// Makes up for the signature of a call that another model wrote, as documented for Gemini 3.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// The part of the user's own options that is in one object with ours.
@@ -35,19 +38,26 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
     let asked = request.output.as_ref().filter(|_| !by_schema);
-    // Where the field for the schema is refused beside tools, another tool takes the answer, if none is forced already.
-    let free = request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
+    // Where the field for the schema is refused beside tools, another tool takes the answer, if
+    // none is forced already.
+    let free =
+        request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
     let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
     let words = asked.filter(|_| by_tool.is_none()).map(|output| in_words(&output.schema));
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), words.as_deref()];
-    let system: Vec<Value> = texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
+    let system: Vec<Value> =
+        texts.into_iter().flatten().map(|text| json!({"text": text})).collect();
     let mut fields = Fields::new(&mut body, &settings.options);
     if !system.is_empty() {
         fields.add("systemInstruction", &json!({"parts": system}));
     }
-    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
+    let ours = (!request.tools.is_empty())
+        .then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
     let ours = if let Some(tool) = &by_tool { Some(with(ours, tool)) } else { ours };
-    fields.add_list("tools", ours.map(|list| [br#"[{"functionDeclarations":"#, &*list, b"}]"].concat().into()));
+    fields.add_list(
+        "tools",
+        ours.map(|list| [br#"[{"functionDeclarations":"#, &*list, b"}]"].concat().into()),
+    );
     let mode = match &request.tool_choice {
         _ if by_tool.is_some() => Some(json!({"mode": "ANY"})),
         _ if request.tools.is_empty() => None,
@@ -81,10 +91,14 @@ fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8
     if let Some(temperature) = request.temperature.filter(|_| ours("temperature")) {
         field(&mut config, "temperature", &temperature);
     }
-    if let Some(thinking) = thinking(request, settings.profile.thinks).filter(|_| ours("thinkingConfig")) {
+    if let Some(thinking) =
+        thinking(request, settings.profile.thinks).filter(|_| ours("thinkingConfig"))
+    {
         field(&mut config, "thinkingConfig", &thinking);
     }
-    if let Some(output) = request.output.as_ref().filter(|_| by_schema && ours("responseJsonSchema")) {
+    if let Some(output) =
+        request.output.as_ref().filter(|_| by_schema && ours("responseJsonSchema"))
+    {
         if ours("responseMimeType") {
             field(&mut config, "responseMimeType", "application/json");
         }
@@ -100,7 +114,9 @@ fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8
 fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
     let level = request.thinking;
     match thinks {
-        Thinks::Budget { off: true, .. } if level == ThinkingLevel::Off => Some(json!({"thinkingBudget": 0})),
+        Thinks::Budget { off: true, .. } if level == ThinkingLevel::Off => {
+            Some(json!({"thinkingBudget": 0}))
+        }
         Thinks::Never => None,
         _ if level == ThinkingLevel::Off => None,
         Thinks::Level { least, medium } => {
@@ -124,7 +140,9 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
             let room = request.max_tokens.map_or(u32::MAX, |max| max - max.div_ceil(4));
             match tokens.min(room) {
                 too_few if too_few < least && off => Some(json!({"thinkingBudget": 0})),
-                tokens => Some(json!({"thinkingBudget": tokens.max(least), "includeThoughts": true})),
+                tokens => {
+                    Some(json!({"thinkingBudget": tokens.max(least), "includeThoughts": true}))
+                }
             }
         }
     }
@@ -136,7 +154,8 @@ enum How {
     Plain,
     /// The images of a result are inside of it.
     Inside,
-    /// A reply goes back to its own model with its signatures, its first call with the placeholder, or both.
+    /// A reply goes back to its own model with its signatures, its first call with the placeholder,
+    /// or both.
     Reply {
         own: bool,
         placeholder: bool,
@@ -146,11 +165,13 @@ enum How {
 impl How {
     fn of(message: &Message, settings: &Settings) -> How {
         match &message.body {
-            Body::ToolResult(_) if settings.profile.images_in_results => How::Inside,
-            Body::Assistant(said) => {
-                let own = said.model == settings.id && said.parts.iter().any(|part| signature(part).is_some());
+            MessageKind::ToolResult(_) if settings.profile.images_in_results => How::Inside,
+            MessageKind::Assistant(said) => {
+                let own = said.model == settings.id
+                    && said.parts.iter().any(|part| signature(part).is_some());
                 let signed = own && said.calls().any(|call| call.signature.is_some());
-                let placeholder = settings.profile.signed_calls && !signed && said.calls().next().is_some();
+                let placeholder =
+                    settings.profile.signed_calls && !signed && said.calls().next().is_some();
                 if own || placeholder { How::Reply { own, placeholder } } else { How::Plain }
             }
             _ => How::Plain,
@@ -170,9 +191,13 @@ impl How {
     /// The parts of one message, separated by commas. Empty for one that says nothing.
     fn encode(self, message: &Message) -> Vec<u8> {
         match &message.body {
-            Body::User(user) => joined(user.content.iter().filter_map(content_part).map(|part| bytes(&part))),
-            Body::Assistant(said) => self.reply(said),
-            Body::ToolResult(result) => function_response(result, matches!(self, How::Inside)),
+            MessageKind::User(user) => {
+                joined(user.content.iter().filter_map(content_part).map(|part| bytes(&part)))
+            }
+            MessageKind::Assistant(said) => self.reply(said),
+            MessageKind::ToolResult(result) => {
+                function_response(result, matches!(self, How::Inside))
+            }
             _ => Vec::new(),
         }
     }
@@ -183,9 +208,9 @@ impl How {
             How::Reply { own, placeholder } => (own, placeholder),
             _ => (false, false),
         };
-        let says = |part: &Part| match part {
-            Part::Text { text, .. } => !text.trim().is_empty(),
-            Part::ToolCall(_) => true,
+        let says = |part: &ContentPart| match part {
+            ContentPart::Text { text, .. } => !text.trim().is_empty(),
+            ContentPart::ToolCall(_) => true,
             _ => false,
         };
         if !said.parts.iter().any(says) {
@@ -194,13 +219,15 @@ impl How {
         joined(said.parts.iter().filter_map(|part| {
             let signature = signature(part).filter(|_| own);
             match part {
-                Part::Text { text, .. } if !text.trim().is_empty() || signature.is_some() => {
+                ContentPart::Text { text, .. }
+                    if !text.trim().is_empty() || signature.is_some() =>
+                {
                     Some(signed(bytes(&json!({"text": text})), signature))
                 }
-                Part::Thinking { text, .. } if signature.is_some() => {
+                ContentPart::Thinking { text, .. } if signature.is_some() => {
                     Some(signed(bytes(&json!({"text": text, "thought": true})), signature))
                 }
-                Part::ToolCall(call) => {
+                ContentPart::ToolCall(call) => {
                     let made_up = std::mem::take(&mut placeholder).then_some(PLACEHOLDER);
                     Some(signed(function_call(call), made_up.or(signature)))
                 }
@@ -214,10 +241,12 @@ fn joined(parts: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     parts.collect::<Vec<_>>().join(&b',')
 }
 
-fn signature(part: &Part) -> Option<&str> {
+fn signature(part: &ContentPart) -> Option<&str> {
     match part {
-        Part::Text { signature, .. } | Part::Thinking { signature, .. } => signature.as_deref(),
-        Part::ToolCall(call) => call.signature.as_deref(),
+        ContentPart::Text { signature, .. } | ContentPart::Thinking { signature, .. } => {
+            signature.as_deref()
+        }
+        ContentPart::ToolCall(call) => call.signature.as_deref(),
         _ => None,
     }
 }
@@ -236,7 +265,9 @@ fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => (!text.trim().is_empty()).then(|| json!({"text": text})),
-        Content::Image { media_type, data } => Some(json!({"inlineData": {"mimeType": media_type, "data": data}})),
+        Content::Image { media_type, data } => {
+            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
+        }
         _ => None,
     }
 }
@@ -273,7 +304,11 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
         _ => &text,
     };
     let mut part = named("functionResponse", &result.name, &result.call);
-    field(&mut part, "response", &json!({(if result.is_error() { "error" } else { "output" }): said}));
+    field(
+        &mut part,
+        "response",
+        &json!({(if result.is_error() { "error" } else { "output" }): said}),
+    );
     if inside && !images.is_empty() {
         field(&mut part, "parts", &images);
     }

@@ -10,7 +10,8 @@ pub struct Profile {
     pub signed_calls: bool,
     /// Whether the images of a result may be inside the result; else they go beside it.
     pub images_in_results: bool,
-    /// Whether it takes a schema for its answer beside tools; else a tool takes the answer, and its call becomes text.
+    /// Whether it takes a schema for its answer beside tools; else a tool takes the answer, and its
+    /// call becomes text.
     pub schema_beside_tools: bool,
 }
 
@@ -39,11 +40,18 @@ pub enum Thinks {
     },
 }
 
-const OTHER: Profile =
-    Profile { thinks: Thinks::Never, signed_calls: false, images_in_results: false, schema_beside_tools: false };
-const PRO_2_5: Profile = Profile { thinks: Thinks::Budget { least: 128, most: 32_768, off: false }, ..OTHER };
-const FLASH_2_5: Profile = Profile { thinks: Thinks::Budget { least: 128, most: 24_576, off: true }, ..OTHER };
-const LITE_2_5: Profile = Profile { thinks: Thinks::Budget { least: 512, most: 24_576, off: true }, ..OTHER };
+const OTHER: Profile = Profile {
+    thinks: Thinks::Never,
+    signed_calls: false,
+    images_in_results: false,
+    schema_beside_tools: false,
+};
+const PRO_2_5: Profile =
+    Profile { thinks: Thinks::Budget { least: 128, most: 32_768, off: false }, ..OTHER };
+const FLASH_2_5: Profile =
+    Profile { thinks: Thinks::Budget { least: 128, most: 24_576, off: true }, ..OTHER };
+const LITE_2_5: Profile =
+    Profile { thinks: Thinks::Budget { least: 512, most: 24_576, off: true }, ..OTHER };
 const NEWER: Profile = Profile {
     thinks: Thinks::Level { least: "low", medium: "medium" },
     signed_calls: true,
@@ -51,7 +59,8 @@ const NEWER: Profile = Profile {
     schema_beside_tools: true,
 };
 const PRO_3: Profile = Profile { thinks: Thinks::Level { least: "low", medium: "high" }, ..NEWER };
-const FLASH_3: Profile = Profile { thinks: Thinks::Level { least: "minimal", medium: "medium" }, ..NEWER };
+const FLASH_3: Profile =
+    Profile { thinks: Thinks::Level { least: "minimal", medium: "medium" }, ..NEWER };
 
 /// By how a model's name goes on after `gemini-`; the first that fits counts.
 const PROFILES: &[(&str, Profile)] = &[
@@ -75,8 +84,13 @@ impl Default for Profile {
 impl Profile {
     /// The profile of the model called `name`, with or without what stands before it.
     pub fn of_model(name: &str) -> Profile {
-        let Some((_, name)) = name.split_once("gemini-") else { return OTHER };
-        PROFILES.iter().find(|(begin, _)| name.starts_with(begin)).map_or(OTHER, |(_, profile)| profile.clone())
+        let Some((_, name)) = name.split_once("gemini-") else {
+            return OTHER;
+        };
+        PROFILES
+            .iter()
+            .find(|(begin, _)| name.starts_with(begin))
+            .map_or(OTHER, |(_, profile)| profile.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -33,6 +33,7 @@ lenient!(FirstVisitor => First<'de>, "a list of candidates", |_| First::default(
     fn visit_str<E>(self, _: &str) -> Result<First<'de>, E> {
         Ok(First::default())
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<First<'de>, A::Error> {
         let mut first = First::default();
         while let Some(candidate) = seq.next_element::<Candidate<'de>>()? {
@@ -162,18 +163,22 @@ impl RawUsage {
         self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
         self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
         self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
-        self.cached_content_token_count = later.cached_content_token_count.or(self.cached_content_token_count);
-        self.tool_use_prompt_token_count = later.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
+        self.cached_content_token_count =
+            later.cached_content_token_count.or(self.cached_content_token_count);
+        self.tool_use_prompt_token_count =
+            later.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
     }
 }
 
-/// The prompt counts what came from the cache, ours does not; the thoughts and what the provider's own tools read are
-/// counted beside the rest, with us as a part of it.
+/// The prompt counts what came from the cache, ours does not; the thoughts and what the provider's
+/// own tools read are counted beside the rest, with us as a part of it.
 impl From<RawUsage> for Usage {
     fn from(raw: RawUsage) -> Usage {
         let count = |count: Option<Count>| count.unwrap_or_default().0;
-        let (cache_read, reasoning) = (count(raw.cached_content_token_count), count(raw.thoughts_token_count));
-        let input = count(raw.prompt_token_count).saturating_add(count(raw.tool_use_prompt_token_count));
+        let (cache_read, reasoning) =
+            (count(raw.cached_content_token_count), count(raw.thoughts_token_count));
+        let input =
+            count(raw.prompt_token_count).saturating_add(count(raw.tool_use_prompt_token_count));
         Usage {
             input: input.saturating_sub(cache_read),
             output: count(raw.candidates_token_count).saturating_add(reasoning),

@@ -1,6 +1,7 @@
 //! Answers: what the rules say once the tools have spoken, or when there is nothing to call.
 
-use loopwright::{ResultStatus, ToolResult, ToolSpec};
+use loopwright_core::message::{ResultStatus, ToolResult};
+use loopwright_core::tool::ToolSpec;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ impl<'m> Outcome<'m> {
     /// The result of a call with these arguments.
     pub(super) fn new(result: &'m ToolResult, arguments: Option<&str>) -> Self {
         let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
-        let path = arguments.and_then(|a| Some(a.get("path").or(a.get("file"))?.as_str()?.to_owned()));
+        let path =
+            arguments.and_then(|a| Some(a.get("path").or(a.get("file"))?.as_str()?.to_owned()));
         Outcome { result, text: result.text(), path }
     }
 
@@ -34,30 +36,39 @@ impl<'m> Outcome<'m> {
             Some(path) => format!("`{}` of `{path}`", self.result.name),
             None => format!("`{}`", self.result.name),
         };
-        let why = self.text.lines().find(|line| !line.trim().is_empty()).map(cut).unwrap_or_default();
+        let why =
+            self.text.lines().find(|line| !line.trim().is_empty()).map(cut).unwrap_or_default();
         match self.result.status {
             ResultStatus::Ok => self.quoted(),
             ResultStatus::Denied => format!("{tool} was denied: {why}"),
-            ResultStatus::Skipped | ResultStatus::Aborted => format!("{tool} did not run to its end: {why}"),
+            ResultStatus::Skipped | ResultStatus::Aborted => {
+                format!("{tool} did not run to its end: {why}")
+            }
             _ => format!("{tool} failed: {why}"),
         }
     }
 
     fn quoted(&self) -> String {
         let name = self.path.as_deref().unwrap_or(&self.result.name);
-        let lines: Vec<&str> =
-            self.text.lines().map(unnumbered).filter(|line| line.contains(char::is_alphanumeric)).collect();
+        let lines: Vec<&str> = self
+            .text
+            .lines()
+            .map(unnumbered)
+            .filter(|line| line.contains(char::is_alphanumeric))
+            .collect();
         let telling = |line: &&&str| {
             let key = line.split(['=', ':']).next().unwrap_or("").trim().trim_matches('"');
             line.contains(['=', ':']) && TELLING.contains(&key)
         };
-        let told: Vec<String> = lines.iter().filter(telling).take(LINES).map(|line| cut(line.trim())).collect();
+        let told: Vec<String> =
+            lines.iter().filter(telling).take(LINES).map(|line| cut(line.trim())).collect();
         match lines.as_slice() {
             _ if !told.is_empty() => format!("`{name}` says: {}.", told.join(", ")),
             [] => format!("`{name}`: there is no text in the result."),
             [line] => format!("`{name}` says: {}", cut(line.trim())),
             _ => {
-                let quote: String = lines.iter().take(LINES).map(|line| format!("\n> {}", cut(line))).collect();
+                let quote: String =
+                    lines.iter().take(LINES).map(|line| format!("\n> {}", cut(line))).collect();
                 let more = lines.len().saturating_sub(LINES);
                 let more = if more > 0 { format!("\n({more} more lines)") } else { String::new() };
                 format!("`{name}` says:{quote}{more}")

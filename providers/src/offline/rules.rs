@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright::ToolSpec;
+use loopwright_core::tool::ToolSpec;
 use serde_json::{Value, json};
 
 use super::Call;
@@ -14,10 +14,10 @@ type Rule = fn(&Words<'_>, Tools<'_>) -> Vec<Call>;
 /// The calls of the first rule that has any.
 pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let rules: [Rule; 4] = [
-        by_name,    // a tool's own name                       that tool, with arguments from the prompt
+        by_name, // a tool's own name                       that tool, with arguments from the prompt
         write_file, // "write"/"create"/"save", a path, a text    a tool named …write…
-        look,       // a path; "list", "directory", "folder"    a tool named …read…; a tool named …list…
-        calculate,  // two numbers and an operator              a tool named add, sub…, mul…, div… or calc…
+        look, // a path; "list", "directory", "folder"    a tool named …read…; a tool named …list…
+        calculate, // two numbers and an operator              a tool named add, sub…, mul…, div… or calc…
     ];
     rules.iter().map(|rule| rule(words, tools)).find(|calls| !calls.is_empty()).unwrap_or_default()
 }
@@ -41,21 +41,34 @@ fn by_name(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
         let spelled = tool.name.contains(['_', '-']) && prompt.contains(&plain(&tool.name));
         words.has(&[&tool.name]) || (spelled && !about_files(tool))
     };
-    // "read" and "list" are everyday words: where the prompt has paths, the rules for files know better.
-    let other = |tool: &&Arc<ToolSpec>| !(about_files(tool) && (!words.paths.is_empty() || words.has(&["files"])));
+    // "read" and "list" are everyday words: where the prompt has paths, the rules for files know
+    // better.
+    let other = |tool: &&Arc<ToolSpec>| {
+        !(about_files(tool) && (!words.paths.is_empty() || words.has(&["files"])))
+    };
     tools.iter().filter(named).filter(other).map(|tool| words.call(tool)).collect()
 }
 
 fn write_file(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
-    let (Some(path), Some(tool)) = (words.paths.first(), with_path(tools, "write")) else { return Vec::new() };
-    let Some(content) = property(tool, &["content", "text", "data"]) else { return Vec::new() };
+    let (Some(path), Some(tool)) = (words.paths.first(), with_path(tools, "write")) else {
+        return Vec::new();
+    };
+    let Some(content) = property(tool, &["content", "text", "data"]) else {
+        return Vec::new();
+    };
     if !words.has(&["write", "create", "save", "put", "make"]) {
         return Vec::new();
     }
-    let markers = [" containing ", " with the content ", " with the text ", " with ", " saying ", ": "];
-    let after = markers.iter().find_map(|marker| words.prompt.split_once(marker)).map(|(_, after)| after.trim());
+    let markers =
+        [" containing ", " with the content ", " with the text ", " with ", " saying ", ": "];
+    let after = markers
+        .iter()
+        .find_map(|marker| words.prompt.split_once(marker))
+        .map(|(_, after)| after.trim());
     let quoted = words.quoted.iter().copied().find(|text| text != path);
-    let Some(text) = quoted.or(after) else { return Vec::new() };
+    let Some(text) = quoted.or(after) else {
+        return Vec::new();
+    };
     let mut call = words.call(tool);
     call.arguments[path_of(tool)] = json!(path);
     call.arguments[content] = json!(text);
@@ -74,12 +87,15 @@ fn look(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     if let Some(read) = with_path(tools, "read") {
         calls.extend(files.iter().map(|path| about(read, path)));
     }
-    let listing = words.has(&["list", "ls"]) || files.is_empty() && words.has(&["directory", "folder", "files", "dir"]);
+    let listing = words.has(&["list", "ls"])
+        || files.is_empty() && words.has(&["directory", "folder", "files", "dir"]);
     if let Some(list) = with_path(tools, "list").filter(|_| listing || !directories.is_empty()) {
         if listing && directories.is_empty() {
             // "list src/tools": what is to be listed is a directory, however it is written.
             let named = files.iter().copied().find(|path| !path.contains('.'));
-            calls.retain(|call| Some(&call.arguments[path_of(list)]) != named.map(Value::from).as_ref());
+            calls.retain(|call| {
+                Some(&call.arguments[path_of(list)]) != named.map(Value::from).as_ref()
+            });
             calls.push(about(list, named.unwrap_or(".")));
         }
         calls.extend(directories.iter().map(|path| about(list, path)));
@@ -93,8 +109,11 @@ fn calculate(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
         return sum.and_then(|sum| calculator(tools, sum)).into_iter().collect();
     }
     let operation = OPERATORS.iter().find(|(signs, _)| words.has(signs));
-    let Some((signs, names)) = operation else { return Vec::new() };
-    let tool = tools.iter().find(|tool| names.iter().any(|name| tool.name.to_lowercase().contains(name)));
+    let Some((signs, names)) = operation else {
+        return Vec::new();
+    };
+    let tool =
+        tools.iter().find(|tool| names.iter().any(|name| tool.name.to_lowercase().contains(name)));
     if let Some(tool) = tool {
         return vec![words.call(tool)];
     }
@@ -105,18 +124,24 @@ fn calculate(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
 /// Whether a word is a whole sum, such as `2+3`.
 fn is_sum(word: &str) -> bool {
     let sign = |c: char| "+-*/".contains(c);
-    word.contains(sign) && word.contains(|c: char| c.is_ascii_digit()) && !word.contains(char::is_alphabetic)
+    word.contains(sign)
+        && word.contains(|c: char| c.is_ascii_digit())
+        && !word.contains(char::is_alphabetic)
 }
 
 fn calculator(tools: Tools<'_>, sum: &str) -> Option<Call> {
-    let tool = tools.iter().find(|tool| ["calc", "eval", "math"].iter().any(|name| tool.name.contains(name)))?;
+    let tool = tools
+        .iter()
+        .find(|tool| ["calc", "eval", "math"].iter().any(|name| tool.name.contains(name)))?;
     let first = tool.schema["required"][0].as_str().or(property(tool, &["expression", "input"]))?;
     Some(Call { tool: tool.name.clone(), arguments: json!({ first: sum }) })
 }
 
 /// The tool with this verb in its name that takes a path.
 fn with_path<'t>(tools: Tools<'t>, verb: &str) -> Option<&'t ToolSpec> {
-    let fits = |tool: &&Arc<ToolSpec>| tool.name.contains(verb) && property(tool, &["path", "file"]).is_some();
+    let fits = |tool: &&Arc<ToolSpec>| {
+        tool.name.contains(verb) && property(tool, &["path", "file"]).is_some()
+    };
     tools.iter().find(fits).map(|tool| &**tool)
 }
 
@@ -127,7 +152,10 @@ fn path_of(tool: &ToolSpec) -> &str {
 /// The tool's property with one of these words in its name; the first word counts most.
 fn property<'t>(tool: &'t ToolSpec, names: &[&str]) -> Option<&'t str> {
     let properties = tool.schema["properties"].as_object()?;
-    names.iter().find_map(|name| properties.keys().find(|key| key.contains(name))).map(String::as_str)
+    names
+        .iter()
+        .find_map(|name| properties.keys().find(|key| key.contains(name)))
+        .map(String::as_str)
 }
 
 #[cfg(test)]
@@ -137,8 +165,10 @@ mod tests {
     fn tools() -> Vec<Arc<ToolSpec>> {
         let tool = |name: &str, fields: &[(&str, &str)]| {
             let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-            let properties: Value =
-                fields.iter().map(|(name, kind)| (name.to_string(), json!({"type": kind}))).collect();
+            let properties: Value = fields
+                .iter()
+                .map(|(name, kind)| (name.to_string(), json!({"type": kind})))
+                .collect();
             let schema = json!({"type": "object", "properties": properties, "required": names});
             Arc::new(ToolSpec::with_schema(name, "", schema))
         };
@@ -170,8 +200,14 @@ mod tests {
             ("Which files are here?", &[r#"list_directory{"path":"."}"#]),
             ("list src/", &[r#"list_directory{"path":"src/"}"#]),
             ("List the files in src/tools", &[r#"list_directory{"path":"src/tools"}"#]),
-            ("Create notes.txt with \"hi there\"", &[r#"write_file{"content":"hi there","path":"notes.txt"}"#]),
-            ("write out/a.md containing hello you", &[r#"write_file{"content":"hello you","path":"out/a.md"}"#]),
+            (
+                "Create notes.txt with \"hi there\"",
+                &[r#"write_file{"content":"hi there","path":"notes.txt"}"#],
+            ),
+            (
+                "write out/a.md containing hello you",
+                &[r#"write_file{"content":"hello you","path":"out/a.md"}"#],
+            ),
             ("add 2 and 3", &[r#"add{"a":2,"b":3}"#]),
             ("What is 2 + 3?", &[r#"add{"a":2,"b":3}"#]),
             ("What is 7 times 6?", &[r#"calculator{"expression":"7 * 6"}"#]),

@@ -1,6 +1,7 @@
-//! What a prompt names: paths, numbers, quoted strings, `key=value` pairs; and arguments made of them.
+//! What a prompt names: paths, numbers, quoted strings, `key=value` pairs; and arguments made of
+//! them.
 
-use loopwright::ToolSpec;
+use loopwright_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use super::Call;
@@ -20,17 +21,24 @@ pub(super) struct Words<'p> {
 
 /// Words with a stop or a slash that are no paths.
 const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
-/// From this depth on only what a schema requires is filled, and below the second nothing is: a type
-/// may contain itself.
+/// From this depth on only what a schema requires is filled, and below the second nothing is: a
+/// type may contain itself.
 const DEEP: u32 = 4;
 const DEEPEST: u32 = 8;
-const AROUND: &[char] = &[',', ';', ':', '!', '?', '(', ')', '[', ']', '"', '\'', '`', '“', '”', '«', '»'];
+const AROUND: &[char] =
+    &[',', ';', ':', '!', '?', '(', ')', '[', ']', '"', '\'', '`', '“', '”', '«', '»'];
 
 impl<'p> Words<'p> {
     pub(super) fn of(prompt: &'p str) -> Self {
-        let bare = |word: &'p str| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND);
-        let words: Vec<&str> = prompt.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
-        let numbers = words.iter().filter_map(|word| word.parse().ok()).filter(|n: &f64| n.is_finite()).collect();
+        let bare =
+            |word: &'p str| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND);
+        let words: Vec<&str> =
+            prompt.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
+        let numbers = words
+            .iter()
+            .filter_map(|word| word.parse().ok())
+            .filter(|n: &f64| n.is_finite())
+            .collect();
         let mut paths: Vec<&str> = words.iter().copied().filter(|word| is_path(word)).collect();
         let mut seen = std::collections::HashSet::new();
         paths.retain(|path| seen.insert(*path));
@@ -51,9 +59,11 @@ impl<'p> Words<'p> {
     pub(super) fn call(&self, tool: &ToolSpec) -> Call {
         let mut filler = Filler::new(self);
         let schema = &tool.schema;
-        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let mut arguments: Map<String, Value> =
-            required.map(|key| (key.to_owned(), filler.fill(key, &schema["properties"][key], schema))).collect();
+        let required =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut arguments: Map<String, Value> = required
+            .map(|key| (key.to_owned(), filler.fill(key, &schema["properties"][key], schema)))
+            .collect();
         for (key, property) in schema["properties"].as_object().into_iter().flatten() {
             if !arguments.contains_key(key) && self.value(key).is_some() {
                 arguments.insert(key.clone(), filler.fill(key, property, schema));
@@ -76,7 +86,8 @@ pub(super) struct Filler<'w, 'p> {
 
 impl<'w, 'p> Filler<'w, 'p> {
     pub(super) fn new(words: &'w Words<'p>) -> Self {
-        let (quoted, numbers, paths) = (words.quoted.iter(), words.numbers.iter(), words.paths.iter());
+        let (quoted, numbers, paths) =
+            (words.quoted.iter(), words.numbers.iter(), words.paths.iter());
         Filler { words, facts: "", quoted, numbers, paths, depth: 0 }
     }
 
@@ -100,21 +111,29 @@ impl<'w, 'p> Filler<'w, 'p> {
             return self.fill(key, root.pointer(pointer).unwrap_or(&Value::Null), root);
         }
         if let Some(choices) = schema["enum"].as_array() {
-            let named = choices.iter().find(|choice| choice.as_str().is_some_and(|c| self.words.has(&[c])));
+            let named =
+                choices.iter().find(|choice| choice.as_str().is_some_and(|c| self.words.has(&[c])));
             return named.or(choices.first()).cloned().unwrap_or_default();
         }
         if let Some(any) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()) {
             let null = any.iter().find(|of| of["type"] == "null" && self.depth > DEEP);
             return null.or(any.first()).map_or(Value::Null, |of| self.fill(key, of, root));
         }
-        let kind = schema["type"].as_array().and_then(|kinds| kinds.first()).unwrap_or(&schema["type"]);
+        let kind =
+            schema["type"].as_array().and_then(|kinds| kinds.first()).unwrap_or(&schema["type"]);
         match kind.as_str().unwrap_or("string") {
             "object" => {
-                let required =
-                    |key: &String| schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == key));
+                let required = |key: &String| {
+                    schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == key))
+                };
                 let fields = schema["properties"].as_object().into_iter().flatten();
-                let fields = fields.filter(|(key, _)| self.depth <= DEEP || required(key)).collect::<Vec<_>>();
-                fields.into_iter().map(|(key, field)| (key.clone(), self.fill(key, field, root))).collect()
+                let fields = fields
+                    .filter(|(key, _)| self.depth <= DEEP || required(key))
+                    .collect::<Vec<_>>();
+                fields
+                    .into_iter()
+                    .map(|(key, field)| (key.clone(), self.fill(key, field, root)))
+                    .collect()
             }
             "array" => match schema["items"]["type"].as_str() {
                 Some("integer" | "number") => self.numbers.by_ref().map(|n| number(*n)).collect(),
@@ -147,7 +166,9 @@ impl<'w, 'p> Filler<'w, 'p> {
         }
         let name = |word: &&&str| word.starts_with(char::is_uppercase);
         let quoted = self.quoted.next().copied();
-        quoted.or_else(|| self.words.words.iter().skip(1).find(name).copied()).unwrap_or(self.words.prompt)
+        quoted
+            .or_else(|| self.words.words.iter().skip(1).find(name).copied())
+            .unwrap_or(self.words.prompt)
     }
 }
 
@@ -157,9 +178,9 @@ fn number(n: f64) -> Value {
 }
 
 fn is_path(word: &str) -> bool {
-    let extension = word
-        .rsplit_once('.')
-        .is_some_and(|(_, after)| (1..=10).contains(&after.len()) && after.chars().all(|c| c.is_ascii_alphanumeric()));
+    let extension = word.rsplit_once('.').is_some_and(|(_, after)| {
+        (1..=10).contains(&after.len()) && after.chars().all(|c| c.is_ascii_alphanumeric())
+    });
     (extension || word.contains('/') || word == ".")
         && (word == "." || word.contains(char::is_alphabetic))
         && !word.contains("://")
@@ -191,7 +212,9 @@ fn value_in<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     for (at, _) in text.match_indices(key) {
         let begins = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
         let after = text[at + key.len()..].trim_start_matches(['"', '`']).trim_start_matches(' ');
-        let Some(value) = after.strip_prefix(['=', ':']).filter(|_| begins) else { continue };
+        let Some(value) = after.strip_prefix(['=', ':']).filter(|_| begins) else {
+            continue;
+        };
         let value = value.trim_start_matches(' ');
         let value = match value.chars().next() {
             Some(quote @ ('"' | '\'' | '`')) => value[1..].split(quote).next(),

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
@@ -92,7 +93,9 @@ impl Decoder {
         if let Err(why) = self.chunk(data, out) {
             match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self.told.fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+                None => self
+                    .told
+                    .fail(self.place.not_understood("no chat completion chunk", data, &why), out),
             }
         }
     }
@@ -112,11 +115,16 @@ impl Decoder {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
-        let bare_error = chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
+        let bare_error =
+            chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            return self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+            return self
+                .told
+                .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
         }
-        let Some(choice) = chunk.choices.first else { return };
+        let Some(choice) = chunk.choices.first else {
+            return;
+        };
         if let Some(delta) = delta.or(choice.message.map(|whole| *whole)) {
             self.delta(delta, out);
         }
@@ -247,10 +255,13 @@ impl Decoder {
                 return self.told.fail(self.place.no_reply(), out);
             }
             "model_context_window_exceeded" => {
-                let failure = Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
+                let failure =
+                    Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
                 return self.told.fail(failure.into_error(&self.place), out);
             }
-            "error" | "network_error" => return self.told.fail(Failure::default().into_error(&self.place), out),
+            "error" | "network_error" => {
+                return self.told.fail(Failure::default().into_error(&self.place), out);
+            }
             "length" | "max_tokens" | "model_length" => StopReason::Length,
             "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
             _ if self.calls.is_empty() => StopReason::Stop,
@@ -304,7 +315,9 @@ mod tests {
             }
         }
         let short = |event| match event {
-            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+                format!("{block}: {id} {name}")
+            }
             ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
             ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
             ModelEvent::BlockEnd { block, .. } => format!("{block}."),
@@ -318,9 +331,11 @@ mod tests {
     fn delta(delta: &str) -> String {
         format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
     }
+
     fn calls(calls: &str) -> String {
         delta(&format!("{{\"tool_calls\":[{calls}]}}"))
     }
+
     fn finish(reason: &str) -> String {
         format!("{{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
     }
@@ -334,37 +349,70 @@ mod tests {
             delta(r#"{"content":[{"type":"text","text":"k"}]}"#),
             finish("stop"),
         ];
-        let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain([": ping", "[DONE]"]).collect();
-        assert_eq!(decode(&payloads), ["0: Thinking", "0+h", "0+m", "0.", "1: Text", "1+o", "1+k", "1.", "Stop"]);
+        let payloads: Vec<&str> =
+            payloads.iter().map(String::as_str).chain([": ping", "[DONE]"]).collect();
+        assert_eq!(
+            decode(&payloads),
+            ["0: Thinking", "0+h", "0+m", "0.", "1: Text", "1+o", "1+k", "1.", "Stop"]
+        );
     }
 
     #[test]
     fn calls_are_told_apart_however_they_are_marked() {
         let one = r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#;
         let cases = [
-            ("by index from 1", [one.replace(":0", ":1"), one.replace(":0", ":2").replace("\"a\"", "\"b\"")]),
+            (
+                "by index from 1",
+                [one.replace(":0", ":1"), one.replace(":0", ":2").replace("\"a\"", "\"b\"")],
+            ),
             ("index always 0", [one.to_owned(), one.replace("\"a\"", "\"b\"")]),
-            ("no index", [one.replace("\"index\":0,", ""), one.replace("\"index\":0,\"id\":\"a\"", "\"id\":\"b\"")]),
+            (
+                "no index",
+                [
+                    one.replace("\"index\":0,", ""),
+                    one.replace("\"index\":0,\"id\":\"a\"", "\"id\":\"b\""),
+                ],
+            ),
         ];
         for (case, [a, b]) in cases {
             let events = decode(&[&calls(&a), &calls(&b), &finish("stop"), "EOF"]);
-            assert_eq!(events, ["0: a f", "0+{}", "1: b f", "1+{}", "0.", "1.", "ToolCalls"], "{case}");
+            assert_eq!(
+                events,
+                ["0: a f", "0+{}", "1: b f", "1+{}", "0.", "1.", "ToolCalls"],
+                "{case}"
+            );
         }
         let bare = r#"{"function":{"name":"f","arguments":{"x":1}}}"#;
         let events = decode(&[&calls(bare), &calls(bare), "[DONE]"]);
-        assert_eq!(events, ["0:  f", "0+{\"x\":1}", "1:  f", "1+{\"x\":1}", "0.", "1.", "ToolCalls"]);
+        assert_eq!(
+            events,
+            ["0:  f", "0+{\"x\":1}", "1:  f", "1+{\"x\":1}", "0.", "1.", "ToolCalls"]
+        );
     }
 
     #[test]
     fn interleaved_pieces_find_their_call() {
-        let piece =
-            |index, arguments: &str| calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#));
-        let begin =
-            |index, id| calls(&format!(r#"{{"index":{index},"id":"{id}","function":{{"name":"f","arguments":""}}}}"#));
-        let payloads =
-            [begin(0, "a"), begin(1, "b"), piece(0, "{"), piece(1, "["), piece(0, "}"), finish("tool_calls")];
+        let piece = |index, arguments: &str| {
+            calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#))
+        };
+        let begin = |index, id| {
+            calls(&format!(
+                r#"{{"index":{index},"id":"{id}","function":{{"name":"f","arguments":""}}}}"#
+            ))
+        };
+        let payloads = [
+            begin(0, "a"),
+            begin(1, "b"),
+            piece(0, "{"),
+            piece(1, "["),
+            piece(0, "}"),
+            finish("tool_calls"),
+        ];
         let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain(["EOF"]).collect();
-        assert_eq!(decode(&payloads), ["0: a f", "1: b f", "0+{", "1+[", "0+}", "0.", "1.", "ToolCalls"]);
+        assert_eq!(
+            decode(&payloads),
+            ["0: a f", "1: b f", "0+{", "1+[", "0+}", "0.", "1.", "ToolCalls"]
+        );
     }
 
     #[test]
@@ -377,7 +425,10 @@ mod tests {
         assert_eq!(decode(&[&call, "EOF"]).last().unwrap(), "Network");
         assert_eq!(decode(&["[DONE]"]), ["Protocol"]);
         assert_eq!(decode(&["{\"choices\":"]), ["Protocol"]);
-        assert_eq!(decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]), ["Overloaded"]);
+        assert_eq!(
+            decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]),
+            ["Overloaded"]
+        );
         assert_eq!(decode(&[r#"{"error":{"message":"no","code":401}}"#]), ["Auth"]);
     }
 
@@ -386,7 +437,10 @@ mod tests {
         let call = |id: usize| format!(r#"{{"index":0,"id":"c{id}","function":{{"name":"f"}}}}"#);
         let most: Vec<String> = (0..MOST_PARTS).map(call).collect();
         let events = decode(&[&calls(&most.join(",")), &finish("stop"), "EOF"]);
-        assert_eq!((events.len(), events.last().unwrap().as_str()), (3 * MOST_PARTS + 1, "ToolCalls"));
+        assert_eq!(
+            (events.len(), events.last().unwrap().as_str()),
+            (3 * MOST_PARTS + 1, "ToolCalls")
+        );
         let many = [most, vec![call(MOST_PARTS), call(0)]].concat();
         let events = decode(&[&calls(&many.join(",")), &finish("stop"), "EOF"]);
         assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
@@ -402,8 +456,12 @@ mod tests {
                 "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
             "[DONE]",
         ];
-        let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p, &mut out)).collect();
-        assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
+        let progress: Vec<Progress> =
+            payloads.iter().map(|p| decoder.decode(p, &mut out)).collect();
+        assert_eq!(
+            progress,
+            [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]
+        );
         let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
         assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
     }

@@ -1,4 +1,5 @@
-//! `reasoning_details`: reasoning that is signed or sealed, as OpenRouter streams it and wants it back.
+//! `reasoning_details`: reasoning that is signed or sealed, as OpenRouter streams it and wants it
+//! back.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ const MARK: &str = "reasoning_details:";
 pub(super) struct Details(Vec<Map<String, Value>>);
 
 impl Details {
-    /// Adds the details of one chunk. Their text is no thought of its own: whoever shows it sends it as `reasoning` too.
+    /// Adds the details of one chunk. Their text is no thought of its own: whoever shows it sends
+    /// it as `reasoning` too.
     pub(super) fn add(&mut self, raw: &str) {
         for detail in serde_json::from_str::<Vec<Map<String, Value>>>(raw).unwrap_or_default() {
             match self.0.last_mut() {
@@ -22,9 +24,12 @@ impl Details {
         }
     }
 
-    /// All details as a signature, if there is more in them than text; they are kept for later where there is not.
+    /// All details as a signature, if there is more in them than text; they are kept for later
+    /// where there is not.
     pub(super) fn take(&mut self) -> Option<Arc<str>> {
-        let sealed = |detail: &Map<String, Value>| ["signature", "data"].iter().any(|key| detail.contains_key(*key));
+        let sealed = |detail: &Map<String, Value>| {
+            ["signature", "data"].iter().any(|key| detail.contains_key(*key))
+        };
         if !self.0.iter().any(sealed) {
             return None;
         }
@@ -35,7 +40,10 @@ impl Details {
 
 /// The details that a signature holds.
 pub(super) fn of_signature(signature: &str) -> Vec<Value> {
-    signature.strip_prefix(MARK).and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
+    signature
+        .strip_prefix(MARK)
+        .and_then(|list| serde_json::from_str(list).ok())
+        .unwrap_or_default()
 }
 
 /// Whether a piece goes on with the last detail. What is sealed comes whole.
@@ -49,13 +57,20 @@ fn goes_on(last: &Map<String, Value>, more: &Map<String, Value>) -> bool {
     };
     let whole = |detail: &Map<String, Value>| detail.contains_key("data");
     let signed = given(last, "signature").is_some();
-    last.get("type") == more.get("type") && agree("index") && agree("id") && !signed && !whole(last) && !whole(more)
+    last.get("type") == more.get("type")
+        && agree("index")
+        && agree("id")
+        && !signed
+        && !whole(last)
+        && !whole(more)
 }
 
 fn join(last: &mut Map<String, Value>, more: Map<String, Value>) {
     for (key, value) in more {
         match (last.get_mut(&key), value) {
-            (Some(Value::String(old)), Value::String(new)) if key == "text" || key == "summary" => old.push_str(&new),
+            (Some(Value::String(old)), Value::String(new)) if key == "text" || key == "summary" => {
+                old.push_str(&new)
+            }
             (Some(old), new) if !new.is_null() => *old = new,
             (None, new) => drop(last.insert(key, new)),
             _ => {}
@@ -97,7 +112,11 @@ mod tests {
         details.add(r#"[{"type":"reasoning.text","text":"a","index":0}]"#);
         assert_eq!(details.take(), None);
         details.add(r#"[{"type":"reasoning.encrypted","data":"d"}]"#);
-        assert_eq!(of_signature(&details.take().unwrap()).len(), 2, "what was only text is still there");
+        assert_eq!(
+            of_signature(&details.take().unwrap()).len(),
+            2,
+            "what was only text is still there"
+        );
         details.add("7");
         assert_eq!(details.take(), None);
     }

@@ -3,10 +3,12 @@
 //! Each message's bytes are made once and then copied; a long conversation costs a copy, not an
 //! encoding.
 
-use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolChoice, ToolList, ToolResult,
-    UserMessage,
+use loopwright_core::Message;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageKind, ToolResult, UserMessage,
 };
+use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
+use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
 use super::profile::{Answers, Asks, Profile, Replay, Temperature};
@@ -17,12 +19,14 @@ use crate::pairs::paired;
 use crate::schema::{in_words, parameters};
 use crate::strict::strict_parameters;
 
-/// Names the bytes that are kept with tools, and with messages in which nothing depends on a setting.
+/// Names the bytes that are kept with tools, and with messages in which nothing depends on a
+/// setting.
 const CODEC: &str = "openai-chat";
 /// Names those that are kept with tools of which some are strict.
 const STRICT: &str = "openai-chat, strict";
 
-/// Stands between results and what the user says, for servers that take no message of the user's there.
+/// Stands between results and what the user says, for servers that take no message of the user's
+/// there.
 const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
 
 /// The body of `request`: JSON.
@@ -41,7 +45,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
             _ if answers_in_words(request, settings) => {}
             Answers::Schema => {
                 let schema = json!({"name": output.name, "schema": output.schema});
-                fields.add("response_format", &json!({"type": "json_schema", "json_schema": schema}));
+                fields
+                    .add("response_format", &json!({"type": "json_schema", "json_schema": schema}));
             }
             Answers::Object => fields.add("response_format", &json!({"type": "json_object"})),
         }
@@ -51,8 +56,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     }
     let level = level(request, settings);
     // The user's own effort is one of which we do not know whether it allows a temperature.
-    let unsure =
-        settings.profile.temperature != Temperature::Always && settings.options.contains_key("reasoning_effort");
+    let unsure = settings.profile.temperature != Temperature::Always
+        && settings.options.contains_key("reasoning_effort");
     let takes = settings.profile.takes_temperature(level) && !unsure;
     if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
@@ -61,7 +66,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if settings.profile.cache_control {
         fields.add("cache_control", &json!({"type": "ephemeral"}));
     }
-    if let Some(name) = settings.profile.cache_key.filter(|_| (1..=64).contains(&request.session.len())) {
+    if let Some(name) =
+        settings.profile.cache_key.filter(|_| (1..=64).contains(&request.session.len()))
+    {
         fields.add(name, &request.session);
     }
     if settings.profile.ask_usage {
@@ -75,7 +82,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
 fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest, settings: &Settings) {
     let strict = settings.profile.strict_tools;
     let codec = if strict { STRICT } else { CODEC };
-    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(codec, || tools(&request.tools, strict)));
+    let ours = (!request.tools.is_empty())
+        .then(|| request.tools.encode_once(codec, || tools(&request.tools, strict)));
     fields.add_list("tools", ours);
     if request.tools.is_empty() {
         return;
@@ -94,8 +102,11 @@ fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest, settings: &S
 fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
     let tools = !request.tools.is_empty() || settings.options.contains_key("tools");
     let forced = tools && matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
-    let forced =
-        forced || settings.options.get("tool_choice").is_some_and(|choice| choice != "auto" && choice != "none");
+    let forced = forced
+        || settings
+            .options
+            .get("tool_choice")
+            .is_some_and(|choice| choice != "auto" && choice != "none");
     let Profile { thinks_when_forced, thinks_beside_tools, .. } = settings.profile;
     let excluded = forced && !thinks_when_forced || tools && !thinks_beside_tools;
     if excluded { ThinkingLevel::Off } else { request.thinking }
@@ -103,7 +114,9 @@ fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
 
 /// How much to think; where there is no word for the level it is left to the server.
 fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
-    let Some(word) = profile.effort(level) else { return };
+    let Some(word) = profile.effort(level) else {
+        return;
+    };
     match profile.asks {
         Asks::Never => {}
         Asks::Effort => fields.add("reasoning_effort", word),
@@ -154,7 +167,7 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
         let (result, way) = (message.as_tool_result(), Way::of(message, settings));
         let encoded = message.encode_once(way.codec(), || encode_message(message, way));
         if result.is_none() {
-            let says = matches!(message.body, Body::User(_)) && !encoded.is_empty();
+            let says = matches!(message.body, MessageKind::User(_)) && !encoded.is_empty();
             if bridges && after_results && (says || !images.is_empty()) {
                 add(AFTER_RESULTS);
             }
@@ -185,11 +198,11 @@ impl Way {
             return Way { call_ids, replay }; // most servers: no message need be looked into
         }
         match &message.body {
-            Body::Assistant(assistant) if assistant.calls().next().is_some() => {
+            MessageKind::Assistant(assistant) if assistant.calls().next().is_some() => {
                 let own = assistant.model == settings.id;
                 Way { call_ids, replay: if own { replay } else { Replay::Never } }
             }
-            Body::ToolResult(_) => Way { call_ids, replay: Replay::Never },
+            MessageKind::ToolResult(_) => Way { call_ids, replay: Replay::Never },
             _ => Way { call_ids: CallIds::Any, replay: Replay::Never },
         }
     }
@@ -217,21 +230,27 @@ impl Way {
 /// One message. Empty for one that says nothing.
 fn encode_message(message: &Message, way: Way) -> Vec<u8> {
     match &message.body {
-        Body::User(user) => user_message(user),
-        Body::Assistant(assistant) => assistant_message(assistant, way),
-        Body::ToolResult(result) => tool_message(result, way.call_ids),
+        MessageKind::User(user) => user_message(user),
+        MessageKind::Assistant(assistant) => assistant_message(assistant, way),
+        MessageKind::ToolResult(result) => tool_message(result, way.call_ids),
         _ => Vec::new(),
     }
 }
 
 fn user_message(user: &UserMessage) -> Vec<u8> {
-    let parts: Vec<&Content> =
-        user.content.iter().filter(|c| !matches!(c, Content::Text { text } if text.is_empty())).collect();
+    let parts: Vec<&Content> = user
+        .content
+        .iter()
+        .filter(|c| !matches!(c, Content::Text { text } if text.is_empty()))
+        .collect();
     let mut message = b"{\"role\":\"user\",\"content\":".to_vec();
     match parts.as_slice() {
         [] => return Vec::new(),
         [Content::Text { text }] => put(&mut message, text),
-        parts => put(&mut message, &parts.iter().filter_map(|part| content_part(part)).collect::<Value>()),
+        parts => put(
+            &mut message,
+            &parts.iter().filter_map(|part| content_part(part)).collect::<Value>(),
+        ),
     }
     message.push(b'}');
     message
@@ -240,9 +259,9 @@ fn user_message(user: &UserMessage) -> Vec<u8> {
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => Some(json!({"type": "text", "text": text})),
-        Content::Image { media_type, data } => {
-            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
-        }
+        Content::Image { media_type, data } => Some(
+            json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}),
+        ),
         _ => None,
     }
 }
@@ -253,12 +272,20 @@ fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
     put(&mut message, &Some(&text).filter(|text| !text.is_empty()));
     let mut calls = 0;
     for call in assistant.calls() {
-        message.extend_from_slice(if calls == 0 { b",\"tool_calls\":[{\"id\":" } else { b",{\"id\":" });
+        message.extend_from_slice(if calls == 0 {
+            b",\"tool_calls\":[{\"id\":"
+        } else {
+            b",{\"id\":"
+        });
         put(&mut message, &way.call_ids.fit(&call.id));
         message.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
         put(&mut message, &*call.name);
         // Strict servers read the arguments; what is no object has an error result to explain it.
-        field(&mut message, "arguments", if is_object(&call.arguments) { &*call.arguments } else { "{}" });
+        field(
+            &mut message,
+            "arguments",
+            if is_object(&call.arguments) { &*call.arguments } else { "{}" },
+        );
         message.extend_from_slice(b"}}");
         calls += 1;
     }
@@ -276,7 +303,11 @@ fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
 fn replay(assistant: &AssistantMessage, replay: Replay, message: &mut Vec<u8>) {
     let thoughts = || {
         assistant.parts.iter().filter_map(|part| {
-            if let Part::Thinking { text, signature } = part { Some((text, signature)) } else { None }
+            if let ContentPart::Thinking { text, signature } = part {
+                Some((text, signature))
+            } else {
+                None
+            }
         })
     };
     let text = || thoughts().map(|(text, _)| text.as_str()).collect::<String>();
@@ -310,7 +341,11 @@ fn tool_message(result: &ToolResult, call_ids: CallIds) -> Vec<u8> {
 }
 
 fn result_images(result: &ToolResult) -> impl Iterator<Item = Value> {
-    result.content.iter().filter(|part| !matches!(part, Content::Text { .. })).filter_map(content_part)
+    result
+        .content
+        .iter()
+        .filter(|part| !matches!(part, Content::Text { .. }))
+        .filter_map(content_part)
 }
 
 fn images_message(images: &mut Vec<Value>) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! What servers that speak Chat Completions do each in its own way: data, not code.
 
-use loopwright::ThinkingLevel;
+use loopwright_core::model::ThinkingLevel;
 
 use crate::call_id::CallIds;
 use crate::codec::KeyHeader;
@@ -24,7 +24,8 @@ pub struct Profile {
     pub call_ids: CallIds,
     /// Whether the thinking before a call goes back to the model.
     pub replay: Replay,
-    /// Whether it refuses a message of the user's directly after results; then a few words of the model's go between.
+    /// Whether it refuses a message of the user's directly after results; then a few words of the
+    /// model's go between.
     pub words_after_results: bool,
     /// How the model is asked to think.
     pub asks: Asks,
@@ -134,7 +135,8 @@ const MISTRAL: Profile = Profile {
     efforts: Efforts::only("high"),
     ..COMPATIBLE
 };
-/// They think unless they are told not to, and while they think they refuse to be told which tool to call.
+/// They think unless they are told not to, and while they think they refuse to be told which tool
+/// to call.
 const THINKS_ON: Profile = Profile {
     replay: Replay::ReasoningContent,
     asks: Asks::Switch,
@@ -154,15 +156,21 @@ const KIMI_3: Profile = Profile {
 };
 const GROQ: Profile = Profile { answers_beside_tools: false, ..COMPATIBLE };
 const GROQ_QWEN: Profile = Profile { efforts: Efforts::only("default").or_off("none"), ..GROQ };
-const OPENROUTER: Profile =
-    Profile { replay: Replay::Reasoning, asks: Asks::Reasoning, efforts: Efforts::MINIMAL_TO_XHIGH, ..COMPATIBLE };
+const OPENROUTER: Profile = Profile {
+    replay: Replay::Reasoning,
+    asks: Asks::Reasoning,
+    efforts: Efforts::MINIMAL_TO_XHIGH,
+    ..COMPATIBLE
+};
 const OPENROUTER_CLAUDE: Profile = Profile { cache_control: true, ..OPENROUTER };
 /// They decide for themselves how much to think, and refuse to be told.
 const SELF_WILLED: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
-const GROK_3_MINI: Profile = Profile { efforts: Efforts::new(["low", "low", "high", "high", "high"]), ..COMPATIBLE };
+const GROK_3_MINI: Profile =
+    Profile { efforts: Efforts::new(["low", "low", "high", "high", "high"]), ..COMPATIBLE };
 /// What it thinks by default, it can be told not to; a model that never thinks takes that too.
 const OFF_BY_NONE: Profile = Profile { efforts: Efforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
-const HYBRID: Profile = Profile { asks: Asks::Enabled, efforts: Efforts::only("true").or_off("false"), ..COMPATIBLE };
+const HYBRID: Profile =
+    Profile { asks: Asks::Enabled, efforts: Efforts::only("true").or_off("false"), ..COMPATIBLE };
 
 const DEEPSEEK: &[&str] = &["deepseek", "api.deepseek.com"];
 const MOONSHOT: &[&str] = &["moonshot", "api.moonshot.ai", "api.moonshot.cn"];
@@ -172,12 +180,16 @@ const XAI: &[&str] = &["xai", "api.x.ai"];
 const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
 const OLLAMA: &[&str] = &["ollama", "ollama.com"];
 
-/// By who serves the model, which is a provider's name, a host, or any host below it, and by how the model's name
-/// begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most servers do: whether a model thinks is
-/// up to the template that it was started with.
+/// By who serves the model, which is a provider's name, a host, or any host below it, and by how
+/// the model's name begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most
+/// servers do: whether a model thinks is up to the template that it was started with.
 const PROFILES: &[(&[&str], &str, Profile)] = &[
     (&["api.openai.com"], "", OPENAI),
-    (&["azure", "openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"], "", AZURE),
+    (
+        &["azure", "openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"],
+        "",
+        AZURE,
+    ),
     (&["mistral", "api.mistral.ai"], "", MISTRAL),
     (DEEPSEEK, "", THINKS_ON),
     (MOONSHOT, "kimi-k2.7-code", KIMI_CODE),
@@ -204,7 +216,8 @@ const PROFILES: &[(&[&str], &str, Profile)] = &[
     (OLLAMA, "", OFF_BY_NONE),
 ];
 
-/// OpenAI's models that refuse an effort beside tools, other than `none`, which some of them have to be told.
+/// OpenAI's models that refuse an effort beside tools, other than `none`, which some of them have
+/// to be told.
 const NO_EFFORT_BESIDE_TOOLS: &[&str] = &["gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"];
 
 impl Default for Profile {
@@ -224,8 +237,8 @@ impl Profile {
         Profile::of_provider("", host, model)
     }
 
-    /// The profile of this model, which the provider of this name serves at `host`. A server on one's own machine is
-    /// known by its provider's name only.
+    /// The profile of this model, which the provider of this name serves at `host`. A server on
+    /// one's own machine is known by its provider's name only.
     pub fn of_provider(provider: &str, host: &str, model: &str) -> Profile {
         let mut profile = row(provider, host, model);
         if profile.max_tokens == OPENAI.max_tokens {
@@ -238,7 +251,8 @@ impl Profile {
                 Reasons::Always => (Asks::Effort, Temperature::Never),
             };
             profile.efforts = known.efforts;
-            profile.thinks_beside_tools = !NO_EFFORT_BESIDE_TOOLS.iter().any(|begin| name.starts_with(begin));
+            profile.thinks_beside_tools =
+                !NO_EFFORT_BESIDE_TOOLS.iter().any(|begin| name.starts_with(begin));
         }
         profile
     }
@@ -259,14 +273,15 @@ impl Profile {
 }
 
 fn row(provider: &str, host: &str, model: &str) -> Profile {
-    let served = |names: &[&str]| names.iter().any(|name| *name == provider || is_below(host, name));
+    let served =
+        |names: &[&str]| names.iter().any(|name| *name == provider || is_below(host, name));
     let row = PROFILES.iter().find(|(names, begin, _)| model.starts_with(begin) && served(names));
     row.map_or(COMPATIBLE, |(_, _, profile)| profile.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use loopwright::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
+    use loopwright_core::model::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -44,7 +44,8 @@ impl Chunk<'_> {
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.usage.is_none() && self.x_groq.is_none();
         let fine = self.error.is_none() && self.message.is_none() && self.detail.is_none();
-        let plain = |choice: &Choice<'_>| choice.message.is_none() && choice.finish_reason.is_none();
+        let plain =
+            |choice: &Choice<'_>| choice.message.is_none() && choice.finish_reason.is_none();
         silent && fine && self.choices.alone && self.choices.first.as_ref().is_some_and(plain)
     }
 }
@@ -112,7 +113,8 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// The arguments' JSON text, or a piece of it: the string that it should be, or else the value itself.
+    /// The arguments' JSON text, or a piece of it: the string that it should be, or else the value
+    /// itself.
     pub(super) fn arguments(&self) -> String {
         json_text(self.arguments)
     }
@@ -142,7 +144,8 @@ impl From<RawUsage> for Usage {
         let cache_write = prompt.cache_write_tokens.0;
         let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
         // Some count reasoning beside the completion; the total gives them away.
-        let beside = raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
+        let beside =
+            raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
         let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
         Usage {
             input: raw.prompt_tokens.0.saturating_sub(cache_read + cache_write),
@@ -213,9 +216,11 @@ lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Tex
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
         Ok(Content::Text(Cow::Borrowed(text)))
     }
+
     fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
         Ok(Content::Text(Cow::Owned(text.to_owned())))
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content<'de>, A::Error> {
         let mut pieces = Vec::new();
         while let Some(piece) = seq.next_element()? {
@@ -229,6 +234,7 @@ lenient!(FirstChoiceVisitor => FirstChoice<'de>, "a list of choices", |_| FirstC
     fn visit_str<E>(self, _: &str) -> Result<FirstChoice<'de>, E> {
         Ok(FirstChoice::default())
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<FirstChoice<'de>, A::Error> {
         let (mut first, mut all) = (None, 0);
         while let Some(choice) = seq.next_element::<Choice<'de>>()? {

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{BlockKind, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelEvent};
 use serde_json::value::RawValue;
 
 use super::PHASE;
@@ -17,12 +18,14 @@ type Out = VecDeque<ModelEvent>;
 
 /// Reads one Responses stream.
 ///
-/// Items are told apart by what they are and by their index; their ids may change on the way. Deltas count more than
-/// what is repeated at the end. A second beginning withdraws the first. What the provider runs itself is no part of the
-/// reply. Whether the model wants tools is decided by the calls.
+/// Items are told apart by what they are and by their index; their ids may change on the way.
+/// Deltas count more than what is repeated at the end. A second beginning withdraws the first. What
+/// the provider runs itself is no part of the reply. Whether the model wants tools is decided by
+/// the calls.
 ///
-/// The signature of a thought is its whole item, byte for byte, if there is more in it than a summary. There is none
-/// before what the provider runs itself: that will not be sent back, and the thought cannot be without it.
+/// The signature of a thought is its whole item, byte for byte, if there is more in it than a
+/// summary. There is none before what the provider runs itself: that will not be sent back, and the
+/// thought cannot be without it.
 #[derive(Debug)]
 pub struct Decoder {
     place: Arc<Place>,
@@ -76,11 +79,15 @@ impl Decode for Decoder {
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ => match serde_json::from_str::<Event<'_>>(data) {
-                Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => return Progress::Waiting,
+                Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => {
+                    return Progress::Waiting;
+                }
                 Ok(event) => self.event(&event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.told.fail(self.place.not_understood("no event of a response", data, &why), out),
+                    None => self
+                        .told
+                        .fail(self.place.not_understood("no event of a response", data, &why), out),
                 },
             },
         }
@@ -95,12 +102,19 @@ impl Decode for Decoder {
 impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(place: impl Into<Arc<Place>>) -> Self {
-        Decoder { place: place.into(), told: Told::default(), items: Vec::new(), usage: Usage::default() }
+        Decoder {
+            place: place.into(),
+            told: Told::default(),
+            items: Vec::new(),
+            usage: Usage::default(),
+        }
     }
 
     fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Out) {
         match &*event.kind.0 {
-            "error" => self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out),
+            "error" => {
+                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out)
+            }
             _ if event.error.is_some() && event.object.0.is_empty() => {
                 self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
             }
@@ -117,7 +131,9 @@ impl Decoder {
                     self.complete(event, raw, out);
                 }
             }
-            "response.output_text.delta" | "response.refusal.delta" => self.delta(event, What::Text, out),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.delta(event, What::Text, out)
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.delta(event, What::Thought, out);
             }
@@ -176,7 +192,9 @@ impl Decoder {
             signature: None,
             stage: Stage::Open,
         });
-        if let Some(before) = at.checked_sub(1).filter(|before| self.items[*before].stage == Stage::Held) {
+        if let Some(before) =
+            at.checked_sub(1).filter(|before| self.items[*before].stage == Stage::Held)
+        {
             self.end_item(before, out);
         }
         at
@@ -197,7 +215,8 @@ impl Decoder {
         let text = &*event.delta.0;
         let at = match self.find(event, &event.item_id.0, what) {
             Some(at) if self.items[at].stage == Stage::Open => at,
-            // Some servers do not announce what they say. A call without a name has to wait for its end.
+            // Some servers do not announce what they say. A call without a name has to wait for its
+            // end.
             None if what == What::Text || what == What::Thought => {
                 self.push(event.output_index.map(|index| index.0), &event.item_id.0, what, out)
             }
@@ -317,11 +336,18 @@ impl Decoder {
         let reason = response.incomplete_details.as_ref().map_or("", |details| &*details.reason.0);
         let failed = response.error.is_some() || matches!(status, "failed" | "cancelled");
         if failed {
-            let failure = response.error.map(|error| Failure::read(None, error.get().as_bytes())).unwrap_or_default();
+            let failure = response
+                .error
+                .map(|error| Failure::read(None, error.get().as_bytes()))
+                .unwrap_or_default();
             return self.told.fail(failure.into_error(&self.place), out);
         }
         if self.items.is_empty() {
-            response.items().into_iter().take(MOST_PARTS + 1).for_each(|item| self.complete(event, item, out));
+            response
+                .items()
+                .into_iter()
+                .take(MOST_PARTS + 1)
+                .for_each(|item| self.complete(event, item, out));
         }
         if self.items.len() > MOST_PARTS {
             return; // which `event` tells

@@ -1,14 +1,16 @@
 //! Encoding: a request, made the body of a Responses request.
 //!
-//! Nothing is kept on the server: the whole conversation is sent each time, the model's reasoning included. Each
-//! message's items are made once and then copied.
+//! Nothing is kept on the server: the whole conversation is sent each time, the model's reasoning
+//! included. Each message's items are made once and then copied.
 
 use std::borrow::Cow;
 
-use loopwright::{
-    AssistantMessage, Body, ChatRequest, Content, Message, Part, ThinkingLevel, ToolCall, ToolChoice, ToolList,
-    ToolResult,
+use loopwright_core::Message;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageKind, ToolCall, ToolResult,
 };
+use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
+use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
 use super::profile::Reasons;
@@ -43,7 +45,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let mut fields = Fields::new(&mut body, &settings.options);
     tools(&mut fields, request);
     match profile.effort(request.thinking) {
-        Some(effort) if request.thinking == ThinkingLevel::Off => fields.add("reasoning", &json!({"effort": effort})),
+        Some(effort) if request.thinking == ThinkingLevel::Off => {
+            fields.add("reasoning", &json!({"effort": effort}))
+        }
         Some(effort) => fields.add("reasoning", &json!({"effort": effort, "summary": "auto"})),
         None => {}
     }
@@ -58,7 +62,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("max_output_tokens", &max.max(LEAST));
     }
     // The user's own effort is one of which we do not know whether it allows a temperature.
-    let takes = profile.takes_temperature(request.thinking) && !settings.options.contains_key("reasoning");
+    let takes =
+        profile.takes_temperature(request.thinking) && !settings.options.contains_key("reasoning");
     if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
@@ -75,8 +80,11 @@ fn input(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let begin = body.len();
     let conversation = paired(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
-        let own = message.as_assistant().is_some_and(|said| said.model == settings.id && said.parts.iter().any(signed));
-        let items = message.encode_once(if own { OWN } else { CODEC }, || encode_message(message, own));
+        let own = message
+            .as_assistant()
+            .is_some_and(|said| said.model == settings.id && said.parts.iter().any(signed));
+        let items =
+            message.encode_once(if own { OWN } else { CODEC }, || encode_message(message, own));
         if !items.is_empty() && body.len() > begin {
             body.push(b',');
         }
@@ -84,29 +92,35 @@ fn input(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     }
 }
 
-fn signed(part: &Part) -> bool {
-    matches!(part, Part::Text { signature: Some(_), .. } | Part::Thinking { signature: Some(_), .. })
+fn signed(part: &ContentPart) -> bool {
+    matches!(
+        part,
+        ContentPart::Text { signature: Some(_), .. }
+            | ContentPart::Thinking { signature: Some(_), .. }
+    )
 }
 
 /// The items of one message, separated by commas. Empty for one that says nothing.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
-        Body::User(user) => match content(&user.content) {
+        MessageKind::User(user) => match content(&user.content) {
             content if content.is_empty() => Vec::new(),
             content => bytes(&json!({"type": "message", "role": "user", "content": content})),
         },
-        Body::Assistant(said) => assistant_items(said, own).join(&b','),
-        Body::ToolResult(result) => bytes(&call_output(result)),
+        MessageKind::Assistant(said) => assistant_items(said, own).join(&b','),
+        MessageKind::ToolResult(result) => bytes(&call_output(result)),
         _ => Vec::new(),
     }
 }
 
 fn content(content: &[Content]) -> Vec<Value> {
     let parts = content.iter().filter_map(|part| match part {
-        Content::Text { text } => (!text.is_empty()).then(|| json!({"type": "input_text", "text": text})),
-        Content::Image { media_type, data } => {
-            Some(json!({"type": "input_image", "image_url": format!("data:{media_type};base64,{data}")}))
+        Content::Text { text } => {
+            (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}))
         }
+        Content::Image { media_type, data } => Some(
+            json!({"type": "input_image", "image_url": format!("data:{media_type};base64,{data}")}),
+        ),
         _ => None,
     });
     parts.collect()
@@ -117,21 +131,22 @@ fn assistant_items(said: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
     let (mut items, mut thoughts) = (Vec::new(), Vec::new());
     for part in &said.parts {
         match part {
-            Part::Thinking { signature: Some(item), .. } if own && is_reasoning(item) => {
+            ContentPart::Thinking { signature: Some(item), .. } if own && is_reasoning(item) => {
                 thoughts.push(item.as_bytes().to_vec());
             }
-            Part::Text { text, .. } if text.trim().is_empty() => thoughts.clear(),
-            Part::Text { text, signature } => {
+            ContentPart::Text { text, .. } if text.trim().is_empty() => thoughts.clear(),
+            ContentPart::Text { text, signature } => {
                 items.append(&mut thoughts);
                 let content = [json!({"type": "output_text", "text": text})];
-                let mut message = json!({"type": "message", "role": "assistant", "content": content});
+                let mut message =
+                    json!({"type": "message", "role": "assistant", "content": content});
                 let signature = signature.as_deref().filter(|_| own);
                 if let Some(phase) = signature.and_then(|signature| signature.strip_prefix(PHASE)) {
                     message["phase"] = phase.into();
                 }
                 items.push(bytes(&message));
             }
-            Part::ToolCall(call) => {
+            ContentPart::ToolCall(call) => {
                 items.append(&mut thoughts);
                 items.push(bytes(&function_call(call)));
             }
@@ -142,7 +157,8 @@ fn assistant_items(said: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
 }
 
 fn is_reasoning(item: &str) -> bool {
-    is_object(item) && serde_json::from_str::<Item<'_>>(item).is_ok_and(|item| item.kind.0 == "reasoning")
+    is_object(item)
+        && serde_json::from_str::<Item<'_>>(item).is_ok_and(|item| item.kind.0 == "reasoning")
 }
 
 /// A call, its arguments as they came. What is no object has an error result to explain it.
@@ -166,7 +182,8 @@ fn call_output(result: &ToolResult) -> Value {
 
 /// The tools, and after them what the user's options add: tools that the provider runs itself.
 fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
-    let ours = (!request.tools.is_empty()).then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
+    let ours = (!request.tools.is_empty())
+        .then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
     fields.add_list("tools", ours);
     if request.tools.is_empty() {
         return;
@@ -174,7 +191,9 @@ fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     match &request.tool_choice {
         ToolChoice::None => fields.add("tool_choice", "none"),
         ToolChoice::Required => fields.add("tool_choice", "required"),
-        ToolChoice::Tool(name) => fields.add("tool_choice", &json!({"type": "function", "name": name})),
+        ToolChoice::Tool(name) => {
+            fields.add("tool_choice", &json!({"type": "function", "name": name}))
+        }
         _ => {}
     }
 }

@@ -1,6 +1,6 @@
 //! What models and servers that speak Responses do each in its own way: data, not code.
 
-use loopwright::ThinkingLevel;
+use loopwright_core::model::ThinkingLevel;
 
 use crate::codec::KeyHeader;
 use crate::effort::Efforts;
@@ -24,17 +24,22 @@ pub struct Profile {
 pub enum Reasons {
     /// Never: it takes no effort and has no reasoning to hand out.
     Never,
-    /// When it is told an effort, or is not told that there be none; it takes a temperature only when it does not.
+    /// When it is told an effort, or is not told that there be none; it takes a temperature only
+    /// when it does not.
     #[default]
     IfAsked,
     /// Always: it takes no temperature.
     Always,
 }
 
-const UNKNOWN: Profile =
-    Profile { key_header: KeyHeader::Bearer, reasons: Reasons::IfAsked, efforts: Efforts::MINIMAL_TO_XHIGH };
+const UNKNOWN: Profile = Profile {
+    key_header: KeyHeader::Bearer,
+    reasons: Reasons::IfAsked,
+    efforts: Efforts::MINIMAL_TO_XHIGH,
+};
 const PLAIN: Profile = Profile { reasons: Reasons::Never, ..UNKNOWN };
-const ALWAYS: Profile = Profile { reasons: Reasons::Always, efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN };
+const ALWAYS: Profile =
+    Profile { reasons: Reasons::Always, efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN };
 const ALWAYS_TO_XHIGH: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH, ..ALWAYS };
 const PRO: Profile = Profile { efforts: Efforts::MEDIUM_TO_XHIGH, ..ALWAYS };
 const CHAT: Profile = Profile { efforts: Efforts::only("medium"), ..ALWAYS };
@@ -76,7 +81,8 @@ const PROFILES: &[(&str, Profile)] = &[
     ("codex", ALWAYS),
 ];
 
-/// By host, and any host below it: the header that the key goes into, where it is not the usual one.
+/// By host, and any host below it: the header that the key goes into, where it is not the usual
+/// one.
 const KEY_HEADERS: &[(&str, KeyHeader)] = &[
     ("openai.azure.com", KeyHeader::Named("api-key")),
     ("services.ai.azure.com", KeyHeader::Named("api-key")),
@@ -90,7 +96,8 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of this model, with or without what a gateway puts before its name, at this host.
+    /// The profile of this model, with or without what a gateway puts before its name, at this
+    /// host.
     pub fn of(host: &str, model: &str) -> Profile {
         let name = model.rsplit('/').next().unwrap_or(model);
         let known = PROFILES.iter().find(|(begin, _)| name.starts_with(begin));
@@ -118,7 +125,7 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
+    use loopwright_core::model::ThinkingLevel::{High, Low, Minimal, Off, XHigh};
 
     use super::*;
 
@@ -150,7 +157,11 @@ mod tests {
         ] {
             let profile = Profile::of("api.openai.com", name);
             assert_eq!(profile.effort(Off), off, "{name}");
-            assert_eq!([Off, Low].map(|level| profile.takes_temperature(level)), temperature, "{name}");
+            assert_eq!(
+                [Off, Low].map(|level| profile.takes_temperature(level)),
+                temperature,
+                "{name}"
+            );
         }
     }
 

@@ -1,9 +1,9 @@
 //! The events of a Responses stream as they come, read leniently and without copies.
 //!
-//! What only some events need is read in a second step: most responses in a stream are of no interest, and an item of
-//! a kind that we do not know may have any shape.
+//! What only some events need is read in a second step: most responses in a stream are of no
+//! interest, and an item of a kind that we do not know may have any shape.
 
-use loopwright::Usage;
+use loopwright_core::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -99,6 +99,7 @@ impl<'a> Item<'a> {
     pub(super) fn content(&self) -> Vec<Piece<'a>> {
         read_or_default(self.content)
     }
+
     /// The parts of a summary of some reasoning.
     pub(super) fn summary(&self) -> Vec<Piece<'a>> {
         read_or_default(self.summary)
@@ -153,7 +154,8 @@ impl From<RawUsage> for Usage {
         let input = raw.input_tokens_details.unwrap_or_default();
         let (cache_read, cache_write) = (input.cached_tokens.0, input.cache_write_tokens.0);
         let output = raw.output_tokens.0;
-        let reasoning = raw.output_tokens_details.unwrap_or_default().reasoning_tokens.0.min(output);
+        let reasoning =
+            raw.output_tokens_details.unwrap_or_default().reasoning_tokens.0.min(output);
         let input = raw.input_tokens.0.saturating_sub(cache_read.saturating_add(cache_write));
         Usage { input, output, cache_read, cache_write, reasoning }
     }

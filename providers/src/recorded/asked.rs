@@ -1,6 +1,8 @@
 //! What a request asks for, as it is recorded and compared.
 
-use loopwright::{Body, ChatRequest, Message};
+use loopwright_core::Message;
+use loopwright_core::message::MessageKind;
+use loopwright_core::model::ChatRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -31,7 +33,8 @@ fn is_zero(number: &usize) -> bool {
 impl From<&ChatRequest> for Asked {
     fn from(request: &ChatRequest) -> Self {
         let tools = request.tools.iter();
-        let tools = tools.map(|t| json!({"name": t.name, "description": t.description, "schema": t.schema}));
+        let tools = tools
+            .map(|t| json!({"name": t.name, "description": t.description, "schema": t.schema}));
         let settings = json!({
             "system": request.system,
             "tools": tools.collect::<Vec<_>>(),
@@ -41,14 +44,20 @@ impl From<&ChatRequest> for Asked {
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
         });
-        Asked { settings, messages: request.messages.iter().map(|message| meaning(message)).collect() }
+        Asked {
+            settings,
+            messages: request.messages.iter().map(|message| meaning(message)).collect(),
+        }
     }
 }
 
-/// What a model is told by a message: not how many tokens it took, nor what is for a user interface.
+/// What a model is told by a message: not how many tokens it took, nor what is for a user
+/// interface.
 fn meaning(message: &Message) -> Value {
     let mut value = serde_json::to_value(&message.body).unwrap_or_default();
-    if let (Some(map), Body::Assistant(_) | Body::ToolResult(_)) = (value.as_object_mut(), &message.body) {
+    if let (Some(map), MessageKind::Assistant(_) | MessageKind::ToolResult(_)) =
+        (value.as_object_mut(), &message.body)
+    {
         ["usage", "stop", "details", "terminate"].iter().for_each(|key| drop(map.remove(*key)));
     }
     value
@@ -78,8 +87,10 @@ impl Asked {
     /// The first thing in which `other` differs, as part of a sentence.
     pub(super) fn difference(&self, other: &Asked) -> Option<String> {
         let (none, empty) = (Value::Null, Map::new());
-        let (ours, theirs) =
-            (self.settings.as_object().unwrap_or(&empty), other.settings.as_object().unwrap_or(&empty));
+        let (ours, theirs) = (
+            self.settings.as_object().unwrap_or(&empty),
+            other.settings.as_object().unwrap_or(&empty),
+        );
         for key in theirs.keys().chain(ours.keys()) {
             let (a, b) = (ours.get(key).unwrap_or(&none), theirs.get(key).unwrap_or(&none));
             if a != b {
@@ -91,7 +102,8 @@ impl Asked {
             return Some(format!("its message {} {}", at + 1, apart(&ours[at], &theirs[at])));
         }
         let lengths = (ours.len(), theirs.len());
-        (lengths.0 != lengths.1).then(|| format!("it has {} messages, and {} were recorded", lengths.1, lengths.0))
+        (lengths.0 != lengths.1)
+            .then(|| format!("it has {} messages, and {} were recorded", lengths.1, lengths.0))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use loopwright::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use serde::{Deserialize, Serialize};
 
 use super::asked::Change;
@@ -57,7 +57,8 @@ impl Tape {
             )),
             _ => unwritten(path, &why),
         })?;
-        let mut tape = Tape { path: path.to_owned(), file, length: 0, asked: Asked::default(), exchanges: 0 };
+        let mut tape =
+            Tape { path: path.to_owned(), file, length: 0, asked: Asked::default(), exchanges: 0 };
         tape.line(&Head { loopwright_recording: VERSION, model: info.clone() })?;
         Ok(tape)
     }
@@ -96,7 +97,10 @@ impl Tape {
 }
 
 fn unwritten(path: &Path, why: &io::Error) -> ModelError {
-    refused(format!("The recording {} cannot be written: {why}. Check the folder and the space on it.", path.display()))
+    refused(format!(
+        "The recording {} cannot be written: {why}. Check the folder and the space on it.",
+        path.display()
+    ))
 }
 
 /// A file that is being played back.
@@ -112,39 +116,53 @@ impl Recording {
     pub(super) fn read(path: &Path) -> Result<(ModelInfo, Self), ModelError> {
         let shown = path.display();
         let bytes = fs::read(path).map_err(|why| {
-            refused(format!("The recording {shown} cannot be read: {why}. Check the path, or record it first."))
+            refused(format!(
+                "The recording {shown} cannot be read: {why}. Check the path, or record it first."
+            ))
         })?;
         let text = String::from_utf8_lossy(&bytes); // a line that was cut off may end within a character
         let mut lines = text.split_inclusive('\n');
-        let head = lines.next().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let head =
+            lines.next().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let version = head.as_ref().and_then(|head| head.get("loopwright_recording")?.as_u64());
         match version {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
-                let why =
-                    format!("{shown} is a recording of version {version}, and this program reads version {VERSION}");
+                let why = format!(
+                    "{shown} is a recording of version {version}, and this program reads version {VERSION}"
+                );
                 return Err(refused(format!("{why}. Delete it and record it anew.")));
             }
             None => {
                 let why = "does not begin with the line that a recording begins with";
-                return Err(refused(format!("{shown} {why}. Check the path, or delete the file and record it anew.")));
+                return Err(refused(format!(
+                    "{shown} {why}. Check the path, or delete the file and record it anew."
+                )));
             }
         }
-        let head: Head = serde_json::from_value(head.unwrap_or_default())
-            .map_err(|why| refused(format!("Line 1 of the recording {shown} says nothing of its model: {why}.")))?;
+        let head: Head = serde_json::from_value(head.unwrap_or_default()).map_err(|why| {
+            refused(format!("Line 1 of the recording {shown} says nothing of its model: {why}."))
+        })?;
         let mut exchanges = BTreeMap::new();
         for (line, number) in lines.zip(2..) {
             if !line.ends_with('\n') {
                 let why = "is cut off: the program ended while it was written";
-                let advice = "Delete the file to record it anew, or that line to keep what comes before it";
-                return Err(refused(format!("Line {number} of the recording {shown} {why}. {advice}.")));
+                let advice =
+                    "Delete the file to record it anew, or that line to keep what comes before it";
+                return Err(refused(format!(
+                    "Line {number} of the recording {shown} {why}. {advice}."
+                )));
             }
             let exchange: Exchange = serde_json::from_str(line).map_err(|why| {
-                refused(format!("Line {number} of the recording {shown} is no exchange: {why}. Record it anew."))
+                refused(format!(
+                    "Line {number} of the recording {shown} is no exchange: {why}. Record it anew."
+                ))
             })?;
             if exchanges.contains_key(&exchange.exchange) {
                 let twice = format!("has exchange {} a second time", exchange.exchange);
-                return Err(refused(format!("Line {number} of the recording {shown} {twice}. Record it anew.")));
+                return Err(refused(format!(
+                    "Line {number} of the recording {shown} {twice}. Record it anew."
+                )));
             }
             exchanges.insert(exchange.exchange, exchange);
         }
@@ -162,7 +180,9 @@ impl Recording {
         let (number, shown) = (self.made, self.path.display().to_string());
         self.events(request).unwrap_or_else(|why| {
             let advice = "Change the test, or delete the file to record it anew";
-            vec![ModelEvent::Error(refused(format!("Request {number} to the recording {shown}: {why}. {advice}.")))]
+            vec![ModelEvent::Error(refused(format!(
+                "Request {number} to the recording {shown}: {why}. {advice}."
+            )))]
         })
     }
 
@@ -177,7 +197,10 @@ impl Recording {
             return Err("the exchange goes on from one that is missing".to_owned());
         }
         match self.recorded.difference(&request.into()) {
-            Some(difference) => Err(format!("the request differs from exchange {}: {difference}", exchange.exchange)),
+            Some(difference) => Err(format!(
+                "the request differs from exchange {}: {difference}",
+                exchange.exchange
+            )),
             None => {
                 let mut events = exchange.events;
                 if exchange.left {

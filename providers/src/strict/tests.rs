@@ -8,7 +8,8 @@ fn object(properties: Value, required: &[&str]) -> Value {
 
 /// The strict form of a schema that is an optional property's.
 fn property(schema: Value) -> Option<Value> {
-    strict_parameters(&object(json!({"p": schema}), &[])).map(|mut strict| strict["properties"]["p"].take())
+    strict_parameters(&object(json!({"p": schema}), &[]))
+        .map(|mut strict| strict["properties"]["p"].take())
 }
 
 #[test]
@@ -20,11 +21,23 @@ fn what_was_optional_may_be_null() {
         (json!({"type": "string", "title": "P"}), json!({"type": ["string", "null"]})),
         (json!({"type": ["null", "number"]}), json!({"type": ["number", "null"]})),
         (json!({"type": "null"}), json!({"type": "null"})),
-        (json!({"type": "string", "enum": ["a", "b"]}), either(json!({"type": "string", "enum": ["a", "b"]}))),
-        (json!({"type": "boolean", "const": true}), either(json!({"type": "boolean", "enum": [true]}))),
-        (json!({"type": ["integer", "null"], "enum": [1, null]}), either(json!({"type": "integer", "enum": [1]}))),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            either(json!({"type": "string", "enum": ["a", "b"]})),
+        ),
+        (
+            json!({"type": "boolean", "const": true}),
+            either(json!({"type": "boolean", "enum": [true]})),
+        ),
+        (
+            json!({"type": ["integer", "null"], "enum": [1, null]}),
+            either(json!({"type": "integer", "enum": [1]})),
+        ),
         (inner.clone(), either(strict.clone())),
-        (json!({"type": ["array", "null"], "items": inner}), either(json!({"type": "array", "items": strict}))),
+        (
+            json!({"type": ["array", "null"], "items": inner}),
+            either(json!({"type": "array", "items": strict})),
+        ),
         (json!({"anyOf": [inner, {"type": "null"}]}), either(strict.clone())),
         (
             json!({"oneOf": [inner, {"type": "string"}]}),
@@ -74,7 +87,8 @@ fn a_reference_is_what_it_means() {
 
 #[test]
 fn constraints_are_told_in_words() {
-    let schema = json!({"type": "integer", "minimum": 1, "format": "uint8", "description": "How many."});
+    let schema =
+        json!({"type": "integer", "minimum": 1, "format": "uint8", "description": "How many."});
     let told = "How many. (format: \"uint8\", minimum: 1)";
     assert_eq!(property(schema), Some(json!({"type": ["integer", "null"], "description": told})));
     let told = "(maxItems: 3)";
@@ -146,17 +160,21 @@ fn what_is_not_certain_has_no_strict_form() {
 #[test]
 fn what_is_too_large_has_no_strict_form() {
     let deep = |levels: usize| {
-        (1..levels).fold(json!({"type": "object", "properties": {}}), |inner, _| object(json!({"p": inner}), &[]))
+        (1..levels).fold(json!({"type": "object", "properties": {}}), |inner, _| {
+            object(json!({"p": inner}), &[])
+        })
     };
     let wide = |many: usize| {
-        let all: Map<String, Value> = (0..many).map(|at| (format!("p{at}"), json!({"type": "string"}))).collect();
+        let all: Map<String, Value> =
+            (0..many).map(|at| (format!("p{at}"), json!({"type": "string"}))).collect();
         object(all.into(), &[])
     };
     let values = |many: usize| {
         let values: Vec<String> = (0..many).map(|at| format!("v{at}")).collect();
         object(json!({"p": {"type": "string", "enum": values}}), &[])
     };
-    let long = |bytes: usize| object(json!({"p": {"type": "string", "enum": ["x".repeat(bytes)]}}), &[]);
+    let long =
+        |bytes: usize| object(json!({"p": {"type": "string", "enum": ["x".repeat(bytes)]}}), &[]);
     for (fits, too_large) in [
         (deep(DEEPEST), deep(DEEPEST + 1)),
         (wide(SCHEMAS - 1), wide(SCHEMAS)),
@@ -173,7 +191,11 @@ fn a_schema_that_contains_itself_often_is_soon_given_up() {
     let again = json!({"$ref": "#/$defs/A"});
     let branches = vec![again.clone(); 100];
     let all: Map<String, Value> = (0..100).map(|at| (format!("p{at}"), again.clone())).collect();
-    for a in [json!({"anyOf": branches}), object(all.into(), &[]), json!({"type": "array", "items": again})] {
+    for a in [
+        json!({"anyOf": branches}),
+        object(all.into(), &[]),
+        json!({"type": "array", "items": again}),
+    ] {
         let schema = json!({"type": "object", "properties": {"p": again}, "$defs": {"A": a}});
         assert_eq!(strict_parameters(&schema), None);
     }

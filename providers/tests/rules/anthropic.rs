@@ -26,13 +26,19 @@ pub(crate) fn check(body: &[u8]) -> Result<(), String> {
 }
 
 fn request(wrong: &mut Wrong, body: &Value) {
-    let Some(fields) = wrong.object("the body", body, &["model", "max_tokens", "messages"], OPTIONAL) else { return };
+    let Some(fields) =
+        wrong.object("the body", body, &["model", "max_tokens", "messages"], OPTIONAL)
+    else {
+        return;
+    };
     wrong.text("model", &body["model"]);
     wrong.whole_number("max_tokens", &body["max_tokens"], 1);
     match &body["system"] {
         Value::Null => wrong.unless(!fields.contains_key("system"), "system", "is null"),
         Value::String(_) => wrong.text("system", &body["system"]),
-        blocks => wrong.list("system", blocks).iter().for_each(|block| text_block(wrong, "system", block)),
+        blocks => {
+            wrong.list("system", blocks).iter().for_each(|block| text_block(wrong, "system", block))
+        }
     }
     let model = claude(body["model"].as_str().unwrap_or_default());
     let thinks = thinking(wrong, body, &model);
@@ -40,12 +46,20 @@ fn request(wrong: &mut Wrong, body: &Value) {
     if fields.contains_key("temperature") {
         wrong.unless(model.temperature, "temperature", "is refused by this model");
         wrong.within("temperature", &body["temperature"], 0.0, 1.0);
-        wrong.unless(!thinks || body["temperature"] == 1.0, "temperature", "is set though the model thinks");
+        wrong.unless(
+            !thinks || body["temperature"] == 1.0,
+            "temperature",
+            "is set though the model thinks",
+        );
     }
     if let Some(config) = fields.get("output_config") {
         wrong.object("output_config", config, &[], &["effort", "format"]);
         if !config["effort"].is_null() {
-            wrong.one_of("output_config.effort", &config["effort"], &["low", "medium", "high", "xhigh", "max"]);
+            wrong.one_of(
+                "output_config.effort",
+                &config["effort"],
+                &["low", "medium", "high", "xhigh", "max"],
+            );
         }
         if !config["format"].is_null() {
             wrong.object("output_config.format", &config["format"], &["type", "schema"], &[]);
@@ -69,7 +83,11 @@ fn thinking(wrong: &mut Wrong, body: &Value, model: &Claude) -> bool {
         Some("disabled" | "between_tools") => {
             wrong.object("thinking", thinking, &["type"], &[]);
             let effort = body["output_config"]["effort"].as_str().unwrap_or_default();
-            wrong.unless(!matches!(effort, "xhigh" | "max"), "thinking", "is off, with an effort above high");
+            wrong.unless(
+                !matches!(effort, "xhigh" | "max"),
+                "thinking",
+                "is off, with an effort above high",
+            );
             return false;
         }
         Some("enabled") => {
@@ -130,9 +148,15 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
             }
             blocks => wrong.list(&place, blocks),
         };
-        blocks.iter().for_each(|block| content_block(wrong, &format!("{place}.{}", block["type"]), block, role));
+        blocks.iter().for_each(|block| {
+            content_block(wrong, &format!("{place}.{}", block["type"]), block, role)
+        });
         let of = |kind: &str, id: &str| -> Vec<Value> {
-            blocks.iter().filter(|block| block["type"] == kind).map(|block| block[id].clone()).collect()
+            blocks
+                .iter()
+                .filter(|block| block["type"] == kind)
+                .map(|block| block[id].clone())
+                .collect()
         };
         if role == "user" {
             let results = of("tool_result", "tool_use_id");
@@ -146,10 +170,19 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
     }
     wrong.different("messages", &ids);
     let last = messages.last().map_or(&Value::Null, |last| last);
-    let paused = last["content"].as_array().is_some_and(|blocks| blocks.iter().any(|b| b["type"] == "server_tool_use"));
-    wrong.unless(last["role"] == "user" || paused, "messages", "end with the assistant, so there is nothing to answer");
+    let paused = last["content"]
+        .as_array()
+        .is_some_and(|blocks| blocks.iter().any(|b| b["type"] == "server_tool_use"));
+    wrong.unless(
+        last["role"] == "user" || paused,
+        "messages",
+        "end with the assistant, so there is nothing to answer",
+    );
     if by_budget && !open_turn_begins_with_a_thought(messages) {
-        wrong.at("messages", "go on with a turn that does not begin with a thought, though thinking is enabled");
+        wrong.at(
+            "messages",
+            "go on with a turn that does not begin with a thought, though thinking is enabled",
+        );
     }
 }
 
@@ -163,7 +196,9 @@ fn open_turn_begins_with_a_thought(messages: &[Value]) -> bool {
             _ => break,
         }
     }
-    first.is_none_or(|said| said["content"][0]["type"].as_str().is_some_and(|kind| kind.contains("thinking")))
+    first.is_none_or(|said| {
+        said["content"][0]["type"].as_str().is_some_and(|kind| kind.contains("thinking"))
+    })
 }
 
 fn content_block(wrong: &mut Wrong, place: &str, block: &Value, role: &str) {
@@ -190,7 +225,12 @@ fn content_block(wrong: &mut Wrong, place: &str, block: &Value, role: &str) {
             wrong.unless(block["input"].is_object(), place, "has an input that is no object");
         }
         "tool_result" => {
-            wrong.object(place, block, &["type", "tool_use_id", "content"], &["is_error", "cache_control"]);
+            wrong.object(
+                place,
+                block,
+                &["type", "tool_use_id", "content"],
+                &["is_error", "cache_control"],
+            );
             let content = wrong.list(place, &block["content"]);
             let legal = |part: &Value| part["type"] == "text" || part["type"] == "image";
             wrong.unless(content.iter().all(legal), place, "holds what is neither text nor image");
@@ -227,15 +267,27 @@ fn cache_control(wrong: &mut Wrong, place: &str, block: &Value) {
 /// A schema of which a grammar can be made.
 fn closed(wrong: &mut Wrong, place: &str, schema: &Value) {
     if schema["type"] == "object" || !schema["properties"].is_null() {
-        wrong.unless(schema["additionalProperties"] == false, place, "does not set additionalProperties to false");
+        wrong.unless(
+            schema["additionalProperties"] == false,
+            place,
+            "does not set additionalProperties to false",
+        );
     }
-    for name in ["minimum", "maximum", "minLength", "maxLength", "pattern", "oneOf", "not", "multipleOf"] {
-        wrong.unless(schema[name].is_null(), place, format!("has `{name}`, which is not supported"));
+    for name in
+        ["minimum", "maximum", "minLength", "maxLength", "pattern", "oneOf", "not", "multipleOf"]
+    {
+        wrong.unless(
+            schema[name].is_null(),
+            place,
+            format!("has `{name}`, which is not supported"),
+        );
     }
     let inner = ["properties", "$defs"].into_iter().filter_map(|key| schema[key].as_object());
     inner.flatten().for_each(|(_, schema)| closed(wrong, place, schema));
     let items = schema.get("items").into_iter();
-    items.chain(schema["anyOf"].as_array().into_iter().flatten()).for_each(|schema| closed(wrong, place, schema));
+    items
+        .chain(schema["anyOf"].as_array().into_iter().flatten())
+        .for_each(|schema| closed(wrong, place, schema));
 }
 
 #[test]
@@ -285,20 +337,36 @@ fn malformed_requests_are_refused() {
             ("no word of", |b| b["messages"][1]["content"][1]["id"] = "a".repeat(65).into()),
             ("no object", |b| b["messages"][1]["content"][1]["input"] = "{}".into()),
             ("has \"b\" twice", |b| b["messages"][1]["content"][1]["id"] = "b".into()),
-            ("and what follows answers", |b| b["messages"][2]["content"][0]["tool_use_id"] = "c".into()),
-            ("and what follows answers", |b| drop(b["messages"][2]["content"].as_array_mut().unwrap().remove(1))),
-            ("and what follows answers", |b| b["messages"][2]["content"].as_array_mut().unwrap().swap(0, 1)),
-            ("something before a tool_result", |b| b["messages"][2]["content"].as_array_mut().unwrap().rotate_right(1)),
+            ("and what follows answers", |b| {
+                b["messages"][2]["content"][0]["tool_use_id"] = "c".into()
+            }),
+            ("and what follows answers", |b| {
+                drop(b["messages"][2]["content"].as_array_mut().unwrap().remove(1))
+            }),
+            ("and what follows answers", |b| {
+                b["messages"][2]["content"].as_array_mut().unwrap().swap(0, 1)
+            }),
+            ("something before a tool_result", |b| {
+                b["messages"][2]["content"].as_array_mut().unwrap().rotate_right(1)
+            }),
             ("is no text, or blank", |b| b["messages"][1]["content"][0]["signature"] = "".into()),
-            ("has no `signature`", |b| drop_field(&mut b["messages"][1]["content"][0], "signature")),
-            ("does not begin with a thought", |b| b["messages"][1]["content"].as_array_mut().unwrap().rotate_left(1)),
+            ("has no `signature`", |b| {
+                drop_field(&mut b["messages"][1]["content"][0], "signature")
+            }),
+            ("does not begin with a thought", |b| {
+                b["messages"][1]["content"].as_array_mut().unwrap().rotate_left(1)
+            }),
             ("is said by the user", |b| b["messages"][0]["content"][0]["type"] = "thinking".into()),
             ("unknown type", |b| b["messages"][0]["content"][0]["type"] = "input_text".into()),
             ("forced though the model thinks", |b| b["tool_choice"]["type"] = "any".into()),
-            ("which is no tool", |b| b["tool_choice"] = serde_json::json!({"type": "tool", "name": "g"})),
+            ("which is no tool", |b| {
+                b["tool_choice"] = serde_json::json!({"type": "tool", "name": "g"})
+            }),
             ("without tools", |b| drop_field(b, "tools")),
             ("no schema of an object", |b| b["tools"][0]["input_schema"]["type"] = "string".into()),
-            ("has no `properties`", |b| drop_field(&mut b["tools"][0]["input_schema"], "properties")),
+            ("has no `properties`", |b| {
+                drop_field(&mut b["tools"][0]["input_schema"], "properties")
+            }),
             ("which is no property", |b| b["tools"][0]["input_schema"]["required"][0] = "z".into()),
             ("has \"f\" twice", |b| b["tools"] = serde_json::json!([b["tools"][0], b["tools"][0]])),
             ("not below max_tokens", |b| b["max_tokens"] = 1024.into()),
@@ -308,7 +376,9 @@ fn malformed_requests_are_refused() {
             ("additionalProperties", |b| {
                 drop_field(&mut b["output_config"]["format"]["schema"], "additionalProperties")
             }),
-            ("not supported", |b| b["output_config"]["format"]["schema"]["properties"]["a"]["minLength"] = 1.into()),
+            ("not supported", |b| {
+                b["output_config"]["format"]["schema"]["properties"]["a"]["minLength"] = 1.into()
+            }),
             ("more than 4", |b| {
                 let block = b["system"][0].clone();
                 b["system"] = vec![block; 5].into();
@@ -330,7 +400,8 @@ fn a_model_has_rules_of_its_own() {
     let thinking = |kind: &str| serde_json::json!({"thinking": {"type": kind}});
     let budget = || serde_json::json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
     let forced = || serde_json::json!({"tool_choice": {"type": "any"}});
-    let forced_off = || serde_json::json!({"tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}});
+    let forced_off =
+        || serde_json::json!({"tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}});
     let warm = || serde_json::json!({"temperature": 0.5});
     for (model, more, taken) in [
         ("claude-sonnet-4-5", forced(), true),

@@ -4,8 +4,14 @@ use serde_json::Value;
 
 use super::Wrong;
 
-const OPTIONAL: &[&str] =
-    &["systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings", "cachedContent"];
+const OPTIONAL: &[&str] = &[
+    "systemInstruction",
+    "tools",
+    "toolConfig",
+    "generationConfig",
+    "safetySettings",
+    "cachedContent",
+];
 const CONFIG: &[&str] = &[
     "candidateCount",
     "maxOutputTokens",
@@ -26,7 +32,9 @@ pub(crate) fn check(body: &[u8], model: &str) -> Result<(), String> {
 }
 
 fn request(wrong: &mut Wrong, body: &Value, model: &str) {
-    let Some(fields) = wrong.object("the body", body, &["contents"], OPTIONAL) else { return };
+    let Some(fields) = wrong.object("the body", body, &["contents"], OPTIONAL) else {
+        return;
+    };
     if let Some(system) = fields.get("systemInstruction") {
         wrong.object("systemInstruction", system, &["parts"], &["role"]);
         wrong
@@ -49,23 +57,39 @@ fn newer(model: &str) -> bool {
 fn tools(wrong: &mut Wrong, body: &Value) {
     let mut names = Vec::new();
     for tool in body["tools"].as_array().into_iter().flatten() {
-        wrong.object("a tool", tool, &[], &["functionDeclarations", "googleSearch", "codeExecution", "urlContext"]);
+        wrong.object(
+            "a tool",
+            tool,
+            &[],
+            &["functionDeclarations", "googleSearch", "codeExecution", "urlContext"],
+        );
         for function in tool["functionDeclarations"].as_array().into_iter().flatten() {
-            wrong.object("a function", function, &["name", "description"], &["parameters", "parametersJsonSchema"]);
+            wrong.object(
+                "a function",
+                function,
+                &["name", "description"],
+                &["parameters", "parametersJsonSchema"],
+            );
             wrong.word("a function's name", &function["name"], 64);
             let begins = function["name"]
                 .as_str()
                 .is_some_and(|name| !name.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
             wrong.unless(begins, "a function's name", "does not begin with a letter");
-            let both = !function["parameters"].is_null() && !function["parametersJsonSchema"].is_null();
+            let both =
+                !function["parameters"].is_null() && !function["parametersJsonSchema"].is_null();
             wrong.unless(!both, "a function", "has two schemas");
             if !function["parametersJsonSchema"].is_null() {
                 wrong.arguments_schema("parametersJsonSchema", &function["parametersJsonSchema"]);
             }
             if let Some(open) = function["parameters"].as_object() {
-                let known =
-                    open.keys().all(|key| matches!(key.as_str(), "type" | "properties" | "required" | "description"));
-                wrong.unless(known, "parameters", "has fields that this kind of schema does not know");
+                let known = open.keys().all(|key| {
+                    matches!(key.as_str(), "type" | "properties" | "required" | "description")
+                });
+                wrong.unless(
+                    known,
+                    "parameters",
+                    "has fields that this kind of schema does not know",
+                );
             }
             names.push(function["name"].clone());
         }
@@ -77,15 +101,25 @@ fn tools(wrong: &mut Wrong, body: &Value) {
         wrong.object("functionCallingConfig", config, &["mode"], &["allowedFunctionNames"]);
         wrong.one_of("mode", &config["mode"], &["AUTO", "ANY", "NONE", "VALIDATED"]);
         for name in config["allowedFunctionNames"].as_array().into_iter().flatten() {
-            wrong.unless(names.contains(name), "allowedFunctionNames", format!("names {name}, which is no function"));
-            wrong.unless(config["mode"] == "ANY", "allowedFunctionNames", "is there without the mode ANY");
+            wrong.unless(
+                names.contains(name),
+                "allowedFunctionNames",
+                format!("names {name}, which is no function"),
+            );
+            wrong.unless(
+                config["mode"] == "ANY",
+                "allowedFunctionNames",
+                "is there without the mode ANY",
+            );
         }
         wrong.unless(!names.is_empty(), "toolConfig", "is there without functions");
     }
 }
 
 fn generation(wrong: &mut Wrong, config: &Value, model: &str, tools: bool) {
-    let Some(fields) = wrong.object("generationConfig", config, &[], CONFIG) else { return };
+    let Some(fields) = wrong.object("generationConfig", config, &[], CONFIG) else {
+        return;
+    };
     if let Some(most) = fields.get("maxOutputTokens") {
         wrong.whole_number("maxOutputTokens", most, 1);
     }
@@ -101,9 +135,18 @@ fn generation(wrong: &mut Wrong, config: &Value, model: &str, tools: bool) {
         wrong.unless(!tools || newer(model), "responseJsonSchema", "is there beside tools");
     }
     if let Some(thinking) = fields.get("thinkingConfig") {
-        wrong.object("thinkingConfig", thinking, &[], &["thinkingBudget", "thinkingLevel", "includeThoughts"]);
+        wrong.object(
+            "thinkingConfig",
+            thinking,
+            &[],
+            &["thinkingBudget", "thinkingLevel", "includeThoughts"],
+        );
         if !thinking["thinkingLevel"].is_null() {
-            wrong.one_of("thinkingLevel", &thinking["thinkingLevel"], &["minimal", "low", "medium", "high"]);
+            wrong.one_of(
+                "thinkingLevel",
+                &thinking["thinkingLevel"],
+                &["minimal", "low", "medium", "high"],
+            );
             wrong.unless(newer(model), "thinkingLevel", format!("is not known to {model}"));
         }
         let both = !thinking["thinkingLevel"].is_null() && !thinking["thinkingBudget"].is_null();
@@ -156,7 +199,9 @@ fn part(wrong: &mut Wrong, place: &str, part: &Value, role: &str) {
         &["text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"],
     );
     let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| part.get(*kind).is_some()).collect();
-    let [kind] = kinds[..] else { return wrong.at(place, format!("has a part of {} kinds", kinds.len())) };
+    let [kind] = kinds[..] else {
+        return wrong.at(place, format!("has a part of {} kinds", kinds.len()));
+    };
     if let Some(signature) = part.get("thoughtSignature") {
         wrong.unless(role == "model", place, "has a signature of the user's");
         let placeholder = signature == "skip_thought_signature_validator";
@@ -172,7 +217,9 @@ fn part(wrong: &mut Wrong, place: &str, part: &Value, role: &str) {
     wrong.unless(role == says, place, format!("has a {kind} of the {role}'s"));
     let value = &part[kind];
     match kind {
-        "text" if part.get("thoughtSignature").is_some() => wrong.unless(value.is_string(), place, "has no text"),
+        "text" if part.get("thoughtSignature").is_some() => {
+            wrong.unless(value.is_string(), place, "has no text")
+        }
         "text" => wrong.text(place, value),
         "inlineData" => image(wrong, place, value),
         "functionCall" => {
@@ -241,27 +288,56 @@ fn malformed_requests_are_refused() {
             ("an empty one", |b| b["contents"][0]["parts"] = Value::Array(vec![])),
             ("of 2 kinds", |b| b["contents"][0]["parts"][1]["text"] = "x".into()),
             ("is no base64", |b| b["contents"][0]["parts"][1]["inlineData"]["data"] = "!".into()),
-            ("args that are no object", |b| b["contents"][1]["parts"][1]["functionCall"]["args"] = "{}".into()),
-            ("without a thoughtSignature", |b| drop_field(&mut b["contents"][1]["parts"][1], "thoughtSignature")),
-            ("is no base64", |b| b["contents"][1]["parts"][1]["thoughtSignature"] = "made up".into()),
-            ("and what follows answers", |b| b["contents"][2]["parts"].as_array_mut().unwrap().swap(0, 1)),
-            ("and what follows answers", |b| drop(b["contents"][2]["parts"].as_array_mut().unwrap().pop())),
-            ("and what follows answers", |b| b["contents"][2]["parts"][0]["functionResponse"]["name"] = "g".into()),
+            ("args that are no object", |b| {
+                b["contents"][1]["parts"][1]["functionCall"]["args"] = "{}".into()
+            }),
+            ("without a thoughtSignature", |b| {
+                drop_field(&mut b["contents"][1]["parts"][1], "thoughtSignature")
+            }),
+            ("is no base64", |b| {
+                b["contents"][1]["parts"][1]["thoughtSignature"] = "made up".into()
+            }),
+            ("and what follows answers", |b| {
+                b["contents"][2]["parts"].as_array_mut().unwrap().swap(0, 1)
+            }),
+            ("and what follows answers", |b| {
+                drop(b["contents"][2]["parts"].as_array_mut().unwrap().pop())
+            }),
+            ("and what follows answers", |b| {
+                b["contents"][2]["parts"][0]["functionResponse"]["name"] = "g".into()
+            }),
             ("twice", |b| b["contents"][1]["parts"][2]["functionCall"]["id"] = "1".into()),
-            ("no object", |b| b["contents"][2]["parts"][0]["functionResponse"]["response"] = "x".into()),
+            ("no object", |b| {
+                b["contents"][2]["parts"][0]["functionResponse"]["response"] = "x".into()
+            }),
             ("no word of", |b| b["contents"][1]["parts"][1]["functionCall"]["id"] = "a b".into()),
             ("which is no function", |b| {
                 b["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"][0] = "g".into()
             }),
-            ("without the mode ANY", |b| b["toolConfig"]["functionCallingConfig"]["mode"] = "AUTO".into()),
-            ("has no `properties`", |b| {
-                drop_field(&mut b["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"], "properties");
+            ("without the mode ANY", |b| {
+                b["toolConfig"]["functionCallingConfig"]["mode"] = "AUTO".into()
             }),
-            ("begin with a letter", |b| b["tools"][0]["functionDeclarations"][0]["name"] = "1f".into()),
-            ("two schemas", |b| b["tools"][0]["functionDeclarations"][0]["parameters"] = serde_json::json!({})),
-            ("without JSON's media type", |b| b["generationConfig"]["responseJsonSchema"] = serde_json::json!({})),
-            ("a level and a budget", |b| b["generationConfig"]["thinkingConfig"]["thinkingBudget"] = 5.into()),
-            ("none of [\"minimal\"", |b| b["generationConfig"]["thinkingConfig"]["thinkingLevel"] = "max".into()),
+            ("has no `properties`", |b| {
+                drop_field(
+                    &mut b["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"],
+                    "properties",
+                );
+            }),
+            ("begin with a letter", |b| {
+                b["tools"][0]["functionDeclarations"][0]["name"] = "1f".into()
+            }),
+            ("two schemas", |b| {
+                b["tools"][0]["functionDeclarations"][0]["parameters"] = serde_json::json!({})
+            }),
+            ("without JSON's media type", |b| {
+                b["generationConfig"]["responseJsonSchema"] = serde_json::json!({})
+            }),
+            ("a level and a budget", |b| {
+                b["generationConfig"]["thinkingConfig"]["thinkingBudget"] = 5.into()
+            }),
+            ("none of [\"minimal\"", |b| {
+                b["generationConfig"]["thinkingConfig"]["thinkingLevel"] = "max".into()
+            }),
         ],
     );
 }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 /// The value, if it is JSON and nothing in it is there twice.
 pub(super) fn without_doubles(bytes: &[u8]) -> Result<Value, String> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value = Single.deserialize(&mut json).map_err(|why| format!("is not as it should be: {why}"))?;
+    let value =
+        Single.deserialize(&mut json).map_err(|why| format!("is not as it should be: {why}"))?;
     json.end().map_err(|why| format!("goes on after its end: {why}"))?;
     Ok(value)
 }
@@ -27,24 +28,31 @@ impl<'de> Visitor<'de> for Single {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
+
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
+
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
         Ok(value.into())
     }
+
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
         Ok(value.into())
     }
+
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
         Ok(value.into())
     }
+
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
         Ok(value.into())
     }
+
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(value.into())
     }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = seq.next_element_seed(Single)? {
@@ -52,6 +60,7 @@ impl<'de> Visitor<'de> for Single {
         }
         Ok(list.into())
     }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = map.next_key::<String>()? {

@@ -1,5 +1,5 @@
-//! What models refuse, as their documentation and their servers' answers have it: written down apart from the tables
-//! that the encoders go by.
+//! What models refuse, as their documentation and their servers' answers have it: written down
+//! apart from the tables that the encoders go by.
 
 /// What one of OpenAI's models takes.
 pub(crate) struct OpenAi {
@@ -21,7 +21,9 @@ pub(crate) fn openai(name: &str) -> OpenAi {
     let name = name.rsplit('/').next().unwrap();
     let (efforts, usual): (&[&str], _) = match name {
         "gpt-6-astra" => (TO_XHIGH, "medium"),
-        _ if name.contains("-pro") && name.starts_with("gpt-5.") => (&["medium", "high", "xhigh"], "medium"),
+        _ if name.contains("-pro") && name.starts_with("gpt-5.") => {
+            (&["medium", "high", "xhigh"], "medium")
+        }
         "gpt-5-pro" => (&["high"], "high"),
         "gpt-5-chat-latest" => (&[], "none"),
         _ if name.contains("-chat") => (&["medium"], "medium"),
@@ -31,7 +33,9 @@ pub(crate) fn openai(name: &str) -> OpenAi {
         _ if name.starts_with("gpt-5.2") || name.starts_with("gpt-5.4") => (NONE_TO_XHIGH, "none"),
         _ if name.starts_with("gpt-5.") || name.starts_with("gpt-6") => (NONE_TO_XHIGH, "medium"),
         _ if name.starts_with("gpt-5") => (&["minimal", "low", "medium", "high"], "medium"),
-        _ if name.starts_with("o1") || name.starts_with("o3") || name.starts_with("o4") => (TO_HIGH, "medium"),
+        _ if name.starts_with("o1") || name.starts_with("o3") || name.starts_with("o4") => {
+            (TO_HIGH, "medium")
+        }
         _ if name.starts_with("gpt-4") || name.starts_with("gpt-3") => (&[], "none"),
         _ => (ALL, "none"),
     };
@@ -45,22 +49,35 @@ pub(crate) struct Claude {
     pub(crate) thinking: &'static [&'static str],
     /// Whether it thinks when it is told nothing.
     pub(crate) thinks: bool,
-    /// Whether it can be forced to call a tool, as far as it does not think; the one that thinks all the same can too.
+    /// Whether it can be forced to call a tool, as far as it does not think; the one that thinks
+    /// all the same can too.
     pub(crate) forced: bool,
     pub(crate) temperature: bool,
 }
 
 /// What Anthropic says of the model called `name`; anything goes for others' models.
 pub(crate) fn claude(name: &str) -> Claude {
-    let any = Claude { thinking: &["enabled", "adaptive", "disabled"], thinks: false, forced: true, temperature: true };
-    let Some((_, name)) = name.split_once("claude-") else { return any };
+    let any = Claude {
+        thinking: &["enabled", "adaptive", "disabled"],
+        thinks: false,
+        forced: true,
+        temperature: true,
+    };
+    let Some((_, name)) = name.split_once("claude-") else {
+        return any;
+    };
     let name = name.replace('.', "-");
     let is = |begin: &[&str]| begin.iter().any(|begin| name.starts_with(begin));
     let adaptive = Claude { thinking: &["adaptive", "disabled"], ..any };
     if is(&["opus-5-5", "fable-5-1"]) {
         Claude { thinking: &["adaptive"], thinks: true, forced: false, temperature: false }
     } else if is(&["sonnet-5-5"]) {
-        Claude { thinking: &["adaptive", "between_tools"], thinks: true, forced: false, temperature: false }
+        Claude {
+            thinking: &["adaptive", "between_tools"],
+            thinks: true,
+            forced: false,
+            temperature: false,
+        }
     } else if is(&["fable-5"]) {
         Claude { thinking: &["adaptive"], thinks: false, forced: true, temperature: false }
     } else if is(&["opus-5", "sonnet-5", "haiku-5"]) {

@@ -47,7 +47,9 @@ impl Server {
             Server::Groq if is("qwen/") => &["none", "default"],
             Server::Xai if is("grok-3-mini") => &["low", "high"],
             Server::Xai if is("grok-4.3") => &["none", "low", "medium", "high"],
-            Server::Xai if is("grok-4.5") || is("grok-4.6") || is("grok-4.7") => &["low", "medium", "high"],
+            Server::Xai if is("grok-4.5") || is("grok-4.6") || is("grok-4.7") => {
+                &["low", "medium", "high"]
+            }
             Server::Xai | Server::DeepSeek => &[],
             Server::Moonshot if is("kimi-k3") => &["low", "high", "max"],
             Server::Moonshot => &[],
@@ -84,7 +86,9 @@ pub(crate) fn check(body: &[u8], server: Server) -> Result<(), String> {
 fn request(wrong: &mut Wrong, body: &Value, server: Server) {
     let own: &[&str] = match server {
         Server::OpenAi => &["max_completion_tokens", "prompt_cache_key", "store"],
-        Server::OpenRouter if body["model"].as_str().is_some_and(|model| model.starts_with("anthropic/")) => {
+        Server::OpenRouter
+            if body["model"].as_str().is_some_and(|model| model.starts_with("anthropic/")) =>
+        {
             &["reasoning", "provider", "transforms", "cache_control"]
         }
         Server::OpenRouter => &["reasoning", "provider", "transforms"],
@@ -93,18 +97,26 @@ fn request(wrong: &mut Wrong, body: &Value, server: Server) {
         _ => &[],
     };
     let optional = [OPTIONAL, own].concat();
-    let Some(fields) = wrong.object("the body", body, &["model", "messages"], &optional) else { return };
+    let Some(fields) = wrong.object("the body", body, &["model", "messages"], &optional) else {
+        return;
+    };
     wrong.text("model", &body["model"]);
     if let Some(temperature) = fields.get("temperature") {
         wrong.within("temperature", temperature, 0.0, 2.0);
     }
-    for most in ["max_tokens", "max_completion_tokens"].into_iter().filter_map(|name| fields.get(name)) {
+    for most in
+        ["max_tokens", "max_completion_tokens"].into_iter().filter_map(|name| fields.get(name))
+    {
         wrong.whole_number("max_tokens", most, 1);
     }
     let both = fields.contains_key("max_tokens") && fields.contains_key("max_completion_tokens");
     wrong.unless(!both, "max_tokens", "is there in two fields");
     if server == Server::Mistral {
-        wrong.unless(!fields.contains_key("stream_options"), "stream_options", "is refused by Mistral");
+        wrong.unless(
+            !fields.contains_key("stream_options"),
+            "stream_options",
+            "is refused by Mistral",
+        );
     }
     let model = body["model"].as_str().unwrap_or_default();
     if let Some(effort) = fields.get("reasoning_effort") {
@@ -124,11 +136,16 @@ fn request(wrong: &mut Wrong, body: &Value, server: Server) {
         wrong.one_of("thinking.type", &switch["type"], &["enabled", "disabled"]);
         wrong.unless(!model.starts_with("kimi-k3"), "thinking", "is unknown to this model");
     }
-    let forced = !matches!(body["tool_choice"].as_str(), Some("auto" | "none")) && !body["tool_choice"].is_null();
-    let thinks = server == Server::DeepSeek || model.starts_with("kimi-k2.5") || model.starts_with("kimi-k2.6");
+    let forced = !matches!(body["tool_choice"].as_str(), Some("auto" | "none"))
+        && !body["tool_choice"].is_null();
+    let thinks = server == Server::DeepSeek
+        || model.starts_with("kimi-k2.5")
+        || model.starts_with("kimi-k2.6");
     let refused = forced && thinks && switch["type"] != "disabled";
     wrong.unless(!refused, "tool_choice", "is forced though the model thinks");
-    let fixed = server == Server::Moonshot && model.starts_with("kimi") && fields.contains_key("temperature");
+    let fixed = server == Server::Moonshot
+        && model.starts_with("kimi")
+        && fields.contains_key("temperature");
     wrong.unless(!fixed, "temperature", "is fixed for this model");
     if let Some(key) = fields.get("prompt_cache_key") {
         wrong.unless(
@@ -150,12 +167,24 @@ fn response_format(wrong: &mut Wrong, format: &Value, server: Server) {
         return;
     }
     wrong.object("response_format", format, &["type", "json_schema"], &[]);
-    let kinds: &[&str] =
-        if matches!(server, Server::DeepSeek | Server::Moonshot) { &["json_object"] } else { &["json_schema"] };
+    let kinds: &[&str] = if matches!(server, Server::DeepSeek | Server::Moonshot) {
+        &["json_object"]
+    } else {
+        &["json_schema"]
+    };
     wrong.one_of("response_format.type", &format["type"], kinds);
-    wrong.object("json_schema", &format["json_schema"], &["name", "schema"], &["strict", "description"]);
+    wrong.object(
+        "json_schema",
+        &format["json_schema"],
+        &["name", "schema"],
+        &["strict", "description"],
+    );
     wrong.word("json_schema.name", &format["json_schema"]["name"], 64);
-    wrong.unless(format["json_schema"]["schema"].is_object(), "json_schema", "has a schema that is no object");
+    wrong.unless(
+        format["json_schema"]["schema"].is_object(),
+        "json_schema",
+        "has a schema that is no object",
+    );
 }
 
 fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
@@ -165,7 +194,8 @@ fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
         wrong.one_of("a tool's type", &tool["type"], &["function"]);
         let function = &tool["function"];
         // Others may take it, by rules that are not known.
-        let own: &[&str] = if server == Server::OpenAi { &["description", "strict"] } else { &["description"] };
+        let own: &[&str] =
+            if server == Server::OpenAi { &["description", "strict"] } else { &["description"] };
         wrong.object("a function", function, &["name", "parameters"], own);
         wrong.word("a function's name", &function["name"], 64);
         wrong.arguments_schema("parameters", &function["parameters"]);
@@ -180,10 +210,14 @@ fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
         choice => {
             wrong.unless(!tools.is_empty(), "tool_choice", "is there without tools");
             match choice {
-                Value::String(_) => wrong.one_of("tool_choice", choice, &["auto", "none", "required"]),
+                Value::String(_) => {
+                    wrong.one_of("tool_choice", choice, &["auto", "none", "required"])
+                }
                 _ => {
                     wrong.object("tool_choice", choice, &["type", "function"], &[]);
-                    let known = tools.iter().any(|tool| tool["function"]["name"] == choice["function"]["name"]);
+                    let known = tools
+                        .iter()
+                        .any(|tool| tool["function"]["name"] == choice["function"]["name"]);
                     wrong.unless(known, "tool_choice", "names what is no function");
                 }
             }
@@ -210,17 +244,23 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
             "assistant" => {
                 let calls = assistant(wrong, &place, message, server);
                 let mut results = Vec::new();
-                while let Some((at, result)) = rest.next_if(|(_, message)| message["role"] == "tool") {
+                while let Some((at, result)) =
+                    rest.next_if(|(_, message)| message["role"] == "tool")
+                {
                     let place = format!("messages[{at}]");
                     wrong.object(&place, result, &["role", "tool_call_id", "content"], &[]);
                     wrong.text(&place, &result["content"]);
                     results.push(result["tool_call_id"].clone());
                 }
                 wrong.answered(&place, &calls, &results);
-                let user_next =
-                    !results.is_empty() && rest.peek().is_some_and(|(_, message)| message["role"] == "user");
+                let user_next = !results.is_empty()
+                    && rest.peek().is_some_and(|(_, message)| message["role"] == "user");
                 let refused = user_next && server == Server::Mistral;
-                wrong.unless(!refused, &place, "is followed by results and the user at once, which Mistral refuses");
+                wrong.unless(
+                    !refused,
+                    &place,
+                    "is followed by results and the user at once, which Mistral refuses",
+                );
                 ids.extend(calls);
             }
             "tool" => wrong.at(&place, "is a result that follows no call"),
@@ -229,7 +269,11 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
     }
     wrong.different("messages", &ids);
     let last = messages.last().map_or(&Value::Null, |last| &last["role"]);
-    wrong.unless(last == "user" || last == "tool", "messages", "end with the assistant, so there is nothing to answer");
+    wrong.unless(
+        last == "user" || last == "tool",
+        "messages",
+        "end with the assistant, so there is nothing to answer",
+    );
 }
 
 /// The ids of its calls.
@@ -242,10 +286,18 @@ fn assistant(wrong: &mut Wrong, place: &str, message: &Value, server: Server) ->
     let optional = [&["content", "tool_calls"], own].concat();
     wrong.object(place, message, &["role"], &optional);
     let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-    wrong.unless(message.get("tool_calls").is_none() || !calls.is_empty(), place, "has an empty list of calls");
+    wrong.unless(
+        message.get("tool_calls").is_none() || !calls.is_empty(),
+        place,
+        "has an empty list of calls",
+    );
     match &message["content"] {
         Value::Null => wrong.unless(!calls.is_empty(), place, "says nothing and calls nothing"),
-        said => wrong.unless(said.as_str().is_some_and(|text| !text.is_empty()), place, format!("says {said}")),
+        said => wrong.unless(
+            said.as_str().is_some_and(|text| !text.is_empty()),
+            place,
+            format!("says {said}"),
+        ),
     }
     for detail in message["reasoning_details"].as_array().into_iter().flatten() {
         let known = ["reasoning.text", "reasoning.summary", "reasoning.encrypted"];
@@ -261,7 +313,11 @@ fn assistant(wrong: &mut Wrong, place: &str, message: &Value, server: Server) ->
             (Server::OpenAi, _) => wrong.word(place, &call["id"], 40),
             (Server::Mistral, id) => {
                 let nine = id.len() == 9 && id.bytes().all(|c| c.is_ascii_alphanumeric());
-                wrong.unless(nine, place, format!("has the id {id:?}, which is not nine letters and digits"));
+                wrong.unless(
+                    nine,
+                    place,
+                    format!("has the id {id:?}, which is not nine letters and digits"),
+                );
             }
             (_, id) => wrong.unless(!id.is_empty(), place, "has a call without an id"),
         }

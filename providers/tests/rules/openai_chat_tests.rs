@@ -47,22 +47,34 @@ fn malformed_requests_are_refused() {
             ("no word of", |b| b["response_format"]["json_schema"]["name"] = "a b".into()),
             ("no word of", |b| b["tools"][0]["function"]["name"] = "a.b".into()),
             ("leave things open", |b| b["tools"][0]["function"]["strict"] = true.into()),
-            ("no schema of an object", |b| b["tools"][0]["function"]["parameters"]["type"] = Value::Null),
+            ("no schema of an object", |b| {
+                b["tools"][0]["function"]["parameters"]["type"] = Value::Null
+            }),
             ("names what is no function", |b| b["tool_choice"]["function"]["name"] = "g".into()),
             ("without tools", |b| drop_field(b, "tools")),
             ("an empty list", |b| b["tools"] = Value::Array(vec![])),
             ("not the first message", |b| b["messages"].as_array_mut().unwrap().swap(0, 1)),
             ("unknown role", |b| b["messages"][1]["role"] = "human".into()),
             ("is no text, or blank", |b| b["messages"][1]["content"][0]["text"] = "".into()),
-            ("is no data URL", |b| b["messages"][1]["content"][1]["image_url"]["url"] = "file:x".into()),
+            ("is no data URL", |b| {
+                b["messages"][1]["content"][1]["image_url"]["url"] = "file:x".into()
+            }),
             ("unknown type", |b| b["messages"][1]["content"][0]["type"] = "input_text".into()),
-            ("unknown field `reasoning_content`", |b| b["messages"][2]["reasoning_content"] = "hm".into()),
+            ("unknown field `reasoning_content`", |b| {
+                b["messages"][2]["reasoning_content"] = "hm".into()
+            }),
             ("says \"\"", |b| b["messages"][2]["content"] = "".into()),
             ("says nothing and calls nothing", |b| drop_field(&mut b["messages"][2], "tool_calls")),
             ("follows no call", |b| drop(b["messages"].as_array_mut().unwrap().remove(2))),
-            ("is no JSON object", |b| b["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{\"a\":".into()),
-            ("is no JSON object", |b| b["messages"][2]["tool_calls"][0]["function"]["arguments"] = json!({})),
-            ("no word of at most 40", |b| b["messages"][2]["tool_calls"][0]["id"] = "x".repeat(41).into()),
+            ("is no JSON object", |b| {
+                b["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{\"a\":".into()
+            }),
+            ("is no JSON object", |b| {
+                b["messages"][2]["tool_calls"][0]["function"]["arguments"] = json!({})
+            }),
+            ("no word of at most 40", |b| {
+                b["messages"][2]["tool_calls"][0]["id"] = "x".repeat(41).into()
+            }),
             ("and what follows answers", |b| drop(b["messages"].as_array_mut().unwrap().pop())),
             ("and what follows answers", |b| b["messages"].as_array_mut().unwrap().swap(3, 4)),
             ("twice", |b| {
@@ -70,7 +82,10 @@ fn malformed_requests_are_refused() {
                 b["messages"][4]["tool_call_id"] = "abcdefgh1".into();
             }),
             ("nothing to answer", |b| {
-                b["messages"].as_array_mut().unwrap().push(json!({"role": "assistant", "content": "x"}));
+                b["messages"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"role": "assistant", "content": "x"}));
             }),
         ],
     );
@@ -80,7 +95,8 @@ fn malformed_requests_are_refused() {
 fn a_server_has_rules_of_its_own() {
     let checked = |server, change: fn(&mut Value)| {
         let mut body = good();
-        for name in ["max_completion_tokens", "prompt_cache_key", "reasoning_effort", "tool_choice"] {
+        for name in ["max_completion_tokens", "prompt_cache_key", "reasoning_effort", "tool_choice"]
+        {
             super::super::drop_field(&mut body, name);
         }
         body["response_format"] = json!({"type": "json_object"});
@@ -108,7 +124,11 @@ fn a_server_has_rules_of_its_own() {
         (Server::Compatible, |b| b["tools"][0]["function"]["strict"] = false.into(), false),
         (Server::Mistral, |b| b["stream_options"] = json!({"include_usage": true}), false),
         (Server::DeepSeek, |b| b["response_format"] = good()["response_format"].clone(), false),
-        (Server::OpenRouter, |b| b["messages"][2]["reasoning_details"] = json!([{"type": "other"}]), false),
+        (
+            Server::OpenRouter,
+            |b| b["messages"][2]["reasoning_details"] = json!([{"type": "other"}]),
+            false,
+        ),
     ];
     for (at, (server, change, taken)) in cases.into_iter().enumerate() {
         assert_eq!(checked(server, change).is_ok(), taken, "case {at}, {server:?}");
@@ -148,7 +168,12 @@ fn a_model_has_rules_of_its_own() {
         ("ollama", "qwen3:8b", json!({"reasoning_effort": "none"}), true),
         ("ollama", "gemma3:4b", json!({"reasoning_effort": "low"}), false),
         ("moonshot", "kimi-k3", json!({"thinking": {"type": "disabled"}}), false),
-        ("openrouter", "anthropic/claude-opus-5.5", json!({"cache_control": {"type": "ephemeral"}}), true),
+        (
+            "openrouter",
+            "anthropic/claude-opus-5.5",
+            json!({"cache_control": {"type": "ephemeral"}}),
+            true,
+        ),
         ("openrouter", "openai/gpt-6-luna", json!({"cache_control": {"type": "ephemeral"}}), false),
     ] {
         assert_eq!(checked(server, model, &more), taken, "{server} {model} {more}");

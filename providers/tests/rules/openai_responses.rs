@@ -30,9 +30,15 @@ pub(crate) fn check(body: &[u8]) -> Result<(), String> {
 }
 
 fn request(wrong: &mut Wrong, body: &Value) {
-    let Some(fields) = wrong.object("the body", body, &["model", "input"], OPTIONAL) else { return };
+    let Some(fields) = wrong.object("the body", body, &["model", "input"], OPTIONAL) else {
+        return;
+    };
     wrong.text("model", &body["model"]);
-    wrong.unless(body["store"] == false, "store", "is not false, so the server would keep the conversation");
+    wrong.unless(
+        body["store"] == false,
+        "store",
+        "is not false, so the server would keep the conversation",
+    );
     if let Some(instructions) = fields.get("instructions") {
         wrong.text("instructions", instructions);
     }
@@ -64,7 +70,11 @@ fn request(wrong: &mut Wrong, body: &Value) {
         wrong.object("text.format", &text["format"], &["type", "name", "schema"], &["strict"]);
         wrong.one_of("text.format.type", &text["format"]["type"], &["json_schema"]);
         wrong.word("text.format.name", &text["format"]["name"], 64);
-        wrong.unless(text["format"]["schema"].is_object(), "text.format", "has a schema that is no object");
+        wrong.unless(
+            text["format"]["schema"].is_object(),
+            "text.format",
+            "has a schema that is no object",
+        );
     }
     tools(wrong, body);
     input(wrong, &body["input"]);
@@ -86,7 +96,9 @@ fn tools(wrong: &mut Wrong, body: &Value) {
         choice => {
             wrong.unless(!tools.is_empty(), "tool_choice", "is there without tools");
             match choice {
-                Value::String(_) => wrong.one_of("tool_choice", choice, &["auto", "none", "required"]),
+                Value::String(_) => {
+                    wrong.one_of("tool_choice", choice, &["auto", "none", "required"])
+                }
                 _ => {
                     wrong.object("tool_choice", choice, &["type", "name"], &[]);
                     let known = tools.iter().any(|tool| tool["name"] == choice["name"]);
@@ -103,28 +115,46 @@ fn input(wrong: &mut Wrong, input: &Value) {
     for (at, item) in items.iter().enumerate() {
         let place = format!("input[{at}]");
         let kind = item["type"].as_str().unwrap_or_default();
-        // Calls of a batch come in a row, perhaps with reasoning between them, and their results after them in a row.
-        let results_begin =
-            kind == "function_call_output" && (at == 0 || items[at - 1]["type"] != "function_call_output");
+        // Calls of a batch come in a row, perhaps with reasoning between them, and their results
+        // after them in a row.
+        let results_begin = kind == "function_call_output"
+            && (at == 0 || items[at - 1]["type"] != "function_call_output");
         if results_begin {
-            let after = items[at..].iter().take_while(|item| item["type"] == "function_call_output");
+            let after =
+                items[at..].iter().take_while(|item| item["type"] == "function_call_output");
             let results: Vec<Value> = after.map(|item| item["call_id"].clone()).collect();
             wrong.answered(&place, &std::mem::take(&mut open), &results);
         }
         match kind {
             "message" => message(wrong, &place, item),
             "reasoning" => {
-                wrong.object(&place, item, &["type", "id", "summary"], &["encrypted_content", "content", "status"]);
+                wrong.object(
+                    &place,
+                    item,
+                    &["type", "id", "summary"],
+                    &["encrypted_content", "content", "status"],
+                );
                 wrong.unless(item["summary"].is_array(), &place, "has a summary that is no list");
                 let sealed = item["encrypted_content"].is_string() || item["content"].is_array();
-                wrong.unless(sealed, &place, "is reasoning of which nothing is there, and nothing is stored");
+                wrong.unless(
+                    sealed,
+                    &place,
+                    "is reasoning of which nothing is there, and nothing is stored",
+                );
                 let followed = items.get(at + 1).is_some_and(|next| {
-                    next["type"] == "function_call" || next["type"] == "reasoning" || next["role"] == "assistant"
+                    next["type"] == "function_call"
+                        || next["type"] == "reasoning"
+                        || next["role"] == "assistant"
                 });
                 wrong.unless(followed, &place, "is reasoning without the item that followed it");
             }
             "function_call" => {
-                wrong.object(&place, item, &["type", "call_id", "name", "arguments"], &["id", "status"]);
+                wrong.object(
+                    &place,
+                    item,
+                    &["type", "call_id", "name", "arguments"],
+                    &["id", "status"],
+                );
                 wrong.word(&place, &item["call_id"], 64);
                 wrong.word(&place, &item["name"], 64);
                 wrong.object_text(&place, &item["arguments"]);
@@ -135,13 +165,20 @@ fn input(wrong: &mut Wrong, input: &Value) {
                 wrong.object(&place, item, &["type", "call_id", "output"], &[]);
                 match &item["output"] {
                     text @ Value::String(_) => wrong.text(&place, text),
-                    parts => wrong.list(&place, parts).iter().for_each(|one| part(wrong, &place, one, "input_text")),
+                    parts => wrong
+                        .list(&place, parts)
+                        .iter()
+                        .for_each(|one| part(wrong, &place, one, "input_text")),
                 }
             }
             _ => wrong.at(&place, format!("is of the unknown type {}", item["type"])),
         }
         let user = kind == "message" && item["role"] == "user";
-        wrong.unless(open.is_empty() || !user, &place, format!("comes before the results of {open:?}"));
+        wrong.unless(
+            open.is_empty() || !user,
+            &place,
+            format!("comes before the results of {open:?}"),
+        );
     }
     wrong.unless(open.is_empty(), "input", format!("has calls without a result: {open:?}"));
     wrong.different("input", &ids);
@@ -215,7 +252,9 @@ fn malformed_requests_are_refused() {
             ("part of type", |b| b["input"][2]["content"][0]["type"] = "input_text".into()),
             ("is no data URL", |b| b["input"][0]["content"][1]["image_url"] = "x".into()),
             ("nothing is stored", |b| drop_field(&mut b["input"][1], "encrypted_content")),
-            ("without the item that followed it", |b| b["input"].as_array_mut().unwrap().swap(0, 1)),
+            ("without the item that followed it", |b| {
+                b["input"].as_array_mut().unwrap().swap(0, 1)
+            }),
             ("is no JSON object", |b| b["input"][3]["arguments"] = "".into()),
             ("no word of", |b| b["input"][3]["call_id"] = "a|b".into()),
             ("twice", |b| b["input"][4]["call_id"] = "a".into()),

@@ -1,4 +1,5 @@
-//! Strict checkers of requests, one for each API: what its documentation demands and its server refuses otherwise.
+//! Strict checkers of requests, one for each API: what its documentation demands and its server
+//! refuses otherwise.
 //!
 //! Each has tests of its own, which show that it refuses what is malformed.
 
@@ -55,8 +56,9 @@ impl Wrong {
         for name in required.iter().filter(|name| !object.contains_key(**name)) {
             self.at(place, format!("has no `{name}`"));
         }
-        for name in
-            object.keys().filter(|name| !required.contains(&name.as_str()) && !optional.contains(&name.as_str()))
+        for name in object
+            .keys()
+            .filter(|name| !required.contains(&name.as_str()) && !optional.contains(&name.as_str()))
         {
             self.at(place, format!("has an unknown field `{name}`"));
         }
@@ -106,7 +108,11 @@ impl Wrong {
             (1..=most).contains(&word.len())
                 && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-')
         };
-        self.unless(value.as_str().is_some_and(legal), place, format!("is {value}: no word of at most {most} letters"));
+        self.unless(
+            value.as_str().is_some_and(legal),
+            place,
+            format!("is {value}: no word of at most {most} letters"),
+        );
     }
 
     /// Bytes in base64, in either alphabet.
@@ -123,8 +129,11 @@ impl Wrong {
 
     /// An image as a `data:` URL.
     fn data_url(&mut self, place: &str, value: &Value) {
-        let parts = value.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
-        let Some((media_type, data)) = parts else { return self.at(place, format!("is no data URL: {value}")) };
+        let parts =
+            value.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
+        let Some((media_type, data)) = parts else {
+            return self.at(place, format!("is no data URL: {value}"));
+        };
         self.media_type(place, &media_type.into());
         self.base64(place, &data.into());
     }
@@ -135,7 +144,9 @@ impl Wrong {
         let properties = schema["properties"].as_object();
         self.unless(properties.is_some(), place, "has no `properties`");
         for name in schema["required"].as_array().into_iter().flatten() {
-            let known = name.as_str().is_some_and(|name| properties.is_some_and(|all| all.contains_key(name)));
+            let known = name
+                .as_str()
+                .is_some_and(|name| properties.is_some_and(|all| all.contains_key(name)));
             self.unless(known, place, format!("requires {name}, which is no property"));
         }
     }
@@ -157,7 +168,8 @@ impl Wrong {
 
     /// The calls of a reply and the results after it: as many, of the same ids, in the same order.
     fn answered(&mut self, place: &str, calls: &[Value], results: &[Value]) {
-        let ids = |list: &[Value]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let ids =
+            |list: &[Value]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         self.unless(
             calls == results,
             place,
@@ -170,7 +182,8 @@ impl Wrong {
 #[cfg(test)]
 type Change = fn(&mut Value);
 
-/// What a checker's tests do: the good body passes, and each change makes it one that is refused for that reason.
+/// What a checker's tests do: the good body passes, and each change makes it one that is refused
+/// for that reason.
 #[cfg(test)]
 fn refuses(check: impl Fn(&[u8]) -> Result<(), String>, good: &Value, changes: &[(&str, Change)]) {
     let bytes = |body: &Value| serde_json::to_vec(body).unwrap();
@@ -179,7 +192,8 @@ fn refuses(check: impl Fn(&[u8]) -> Result<(), String>, good: &Value, changes: &
         let mut body = good.clone();
         change(&mut body);
         assert_ne!(body, *good, "{reason}: nothing was changed");
-        let refused = check(&bytes(&body)).err().unwrap_or_else(|| panic!("not refused: {reason}\n{body}"));
+        let refused =
+            check(&bytes(&body)).err().unwrap_or_else(|| panic!("not refused: {reason}\n{body}"));
         assert!(refused.contains(reason), "refused, but not because `{reason}`:\n{refused}");
     }
 }

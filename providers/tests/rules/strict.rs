@@ -1,5 +1,5 @@
-//! What the schema of a strict tool has to be: "Supported schemas" of OpenAI's guide to structured outputs, and of
-//! Azure's, which knows fewer words.
+//! What the schema of a strict tool has to be: "Supported schemas" of OpenAI's guide to structured
+//! outputs, and of Azure's, which knows fewer words.
 
 use serde_json::Value;
 
@@ -56,11 +56,16 @@ fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted:
     if let Some(branches) = fields.get("anyOf") {
         let branches = wrong.list(place, branches);
         branches.iter().for_each(|one| self::schema(wrong, place, one, depth, counted));
-        let first = |one: &Value| one["properties"].as_object().and_then(|all| all.keys().next().cloned());
-        wrong.different(place, &branches.iter().filter_map(first).map(Value::String).collect::<Vec<_>>());
+        let first =
+            |one: &Value| one["properties"].as_object().and_then(|all| all.keys().next().cloned());
+        wrong.different(
+            place,
+            &branches.iter().filter_map(first).map(Value::String).collect::<Vec<_>>(),
+        );
         return;
     }
-    let types: Vec<&Value> = schema["type"].as_array().map_or(vec![&schema["type"]], |types| types.iter().collect());
+    let types: Vec<&Value> =
+        schema["type"].as_array().map_or(vec![&schema["type"]], |types| types.iter().collect());
     for one in &types {
         wrong.one_of(place, one, TYPES);
     }
@@ -81,7 +86,11 @@ fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted:
             wrong.unless(fits, place, format!("have the value {value}, which is not of its type"));
         }
     }
-    wrong.unless(depth < 10 || !(is("object") || is("array")), place, "are more than 10 levels deep");
+    wrong.unless(
+        depth < 10 || !(is("object") || is("array")),
+        place,
+        "are more than 10 levels deep",
+    );
     if is("array") {
         self::schema(wrong, place, &schema["items"], depth + 1, counted);
     }
@@ -92,12 +101,20 @@ fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted:
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
         wrong.different(place, required);
         for (name, one) in properties.into_iter().flatten() {
-            wrong.unless(required.iter().any(|it| it == name), place, format!("leave `{name}` open"));
+            wrong.unless(
+                required.iter().any(|it| it == name),
+                place,
+                format!("leave `{name}` open"),
+            );
             counted.properties += 1;
             counted.letters += name.len();
             self::schema(wrong, place, one, depth + 1, counted);
         }
-        wrong.unless(required.len() == properties.map_or(0, |all| all.len()), place, "require what is no property");
+        wrong.unless(
+            required.len() == properties.map_or(0, |all| all.len()),
+            place,
+            "require what is no property",
+        );
     }
 }
 
@@ -106,7 +123,8 @@ fn what_is_not_strict_is_refused() {
     use serde_json::json;
 
     use super::{drop_field, refuses};
-    let check = |body: &[u8]| super::check(body, |wrong, body| parameters(wrong, "parameters", body));
+    let check =
+        |body: &[u8]| super::check(body, |wrong, body| parameters(wrong, "parameters", body));
     let good = json!({
         "type": "object", "additionalProperties": false, "required": ["list", "text"], "properties": {
             "text": {"type": ["string", "null"], "description": "What."},
@@ -130,17 +148,25 @@ fn what_is_not_strict_is_refused() {
             ("none of", |b| drop_field(&mut b["properties"]["text"], "type")),
             ("a schema that is none", |b| drop_field(&mut b["properties"]["list"], "items")),
             ("beside a reference", |b| b["properties"]["text"]["$ref"] = "#/$defs/A".into()),
-            ("not of its type", |b| b["properties"]["list"]["items"]["anyOf"][0]["enum"][0] = 1.into()),
-            ("leave things open", |b| {
-                drop_field(&mut b["properties"]["list"]["items"]["anyOf"][2], "additionalProperties")
+            ("not of its type", |b| {
+                b["properties"]["list"]["items"]["anyOf"][0]["enum"][0] = 1.into()
             }),
-            ("without `properties`", |b| drop_field(&mut b["properties"]["list"]["items"]["anyOf"][2], "properties")),
+            ("leave things open", |b| {
+                drop_field(
+                    &mut b["properties"]["list"]["items"]["anyOf"][2],
+                    "additionalProperties",
+                )
+            }),
+            ("without `properties`", |b| {
+                drop_field(&mut b["properties"]["list"]["items"]["anyOf"][2], "properties")
+            }),
             ("10 levels", |b| {
                 let list = |inner, _| json!({"type": "array", "items": inner});
                 b["properties"]["list"] = (0..10).fold(json!({"type": "string"}), list);
             }),
             ("1000 values", |b| {
-                b["properties"]["text"]["enum"] = (0..1_001).map(|at| json!(at.to_string())).collect();
+                b["properties"]["text"]["enum"] =
+                    (0..1_001).map(|at| json!(at.to_string())).collect();
             }),
             ("120000 letters", |b| b["properties"]["text"]["enum"] = json!(["x".repeat(120_001)])),
             ("5000 properties", |b| {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use loopwright::{
-    BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, ToolChoice, ToolList, ToolSpec,
-    Usage, UserMessage,
-};
+use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent, ToolChoice};
+use loopwright_core::tool::{ToolList, ToolSpec};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::Anthropic;
 use serde_json::json;
 
@@ -15,13 +15,17 @@ use crate::server::Server;
 #[tokio::test]
 async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
     let server = Server::start().await;
-    let model = Anthropic::builder("m").base_url(server.url()).api_key("sk-very-secret").build().unwrap();
+    let model =
+        Anthropic::builder("m").base_url(server.url()).api_key("sk-very-secret").build().unwrap();
     let mut request = ChatRequest::default();
     request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
     let serve = async {
         let mut http = server.accept().await;
         assert!(http.head.starts_with("post /v1/messages http/1.1"), "{}", http.head);
-        assert!(http.head.contains("x-api-key: sk-very-secret") && http.head.contains("anthropic-version: 2023-06-01"));
+        assert!(
+            http.head.contains("x-api-key: sk-very-secret")
+                && http.head.contains("anthropic-version: 2023-06-01")
+        );
         assert!(!http.head.contains("authorization"));
         assert_eq!(http.body["messages"][0]["content"][0]["text"], "Hi");
         http.begin().await;
@@ -44,12 +48,16 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
         ModelEvent::Delta { block: 0, delta: "Hello".into() },
         ModelEvent::BlockEnd { block: 0, signature: None },
-        ModelEvent::Done { stop: StopReason::Stop, usage: Usage { input: 5, output: 2, ..Usage::default() } },
+        ModelEvent::Done {
+            stop: StopReason::Stop,
+            usage: Usage { input: 5, output: 2, ..Usage::default() },
+        },
     ];
     assert_eq!(events, expected);
 }
 
-/// A tool that is asked for in words stands in one request only, and a thought after it would be refused in the next.
+/// A tool that is asked for in words stands in one request only, and a thought after it would be
+/// refused in the next.
 #[tokio::test]
 async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
     let signatures = async |choice: ToolChoice| {
@@ -57,8 +65,11 @@ async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
         let model = Anthropic::builder("claude-opus-5-5").base_url(server.url()).build().unwrap();
         let mut request = ChatRequest::default();
         request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
-        request.tools =
-            Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("f", "", json!({"type": "object"})))]));
+        request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema(
+            "f",
+            "",
+            json!({"type": "object"}),
+        ))]));
         request.tool_choice = choice;
         let serve = async {
             let mut http = server.accept().await;
@@ -70,11 +81,22 @@ async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
                 r#"{"type":"message_stop"}"#,
             ];
             let body: String = events.map(|event| format!("data: {event}\n\n")).concat();
-            http.answer("200 OK", "content-type: text/event-stream\r\nconnection: close\r\n", &body).await;
+            http.answer(
+                "200 OK",
+                "content-type: text/event-stream\r\nconnection: close\r\n",
+                &body,
+            )
+            .await;
         };
         let (events, ()) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
         assert!(matches!(events.last(), Some(ModelEvent::Done { .. })), "{events:?}");
-        events.iter().filter(|event| matches!(event, ModelEvent::BlockEnd { signature: Some(_), .. })).count()
+        events
+            .iter()
+            .filter(|event| matches!(event, ModelEvent::BlockEnd { signature: Some(_), .. }))
+            .count()
     };
-    assert_eq!([signatures(ToolChoice::Auto).await, signatures(ToolChoice::Required).await], [1, 0]);
+    assert_eq!(
+        [signatures(ToolChoice::Auto).await, signatures(ToolChoice::Required).await],
+        [1, 0]
+    );
 }

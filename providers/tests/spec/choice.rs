@@ -1,7 +1,9 @@
 //! Models chosen by `provider/name`, against a server.
 
 use futures::StreamExt;
-use loopwright::{ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, UserMessage};
+use loopwright_core::message::{MessageId, StopReason, UserMessage};
+use loopwright_core::model::{ChatRequest, ModelEvent};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::{Catalogue, Http, first_model, resolve_with};
 use serde_json::Value;
 
@@ -29,11 +31,12 @@ const GEMINI: &[&str] = &[
     r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10000,"candidatesTokenCount":500}}"#,
 ];
 
-/// Asks the model called `id` at a server that answers with `payloads`: the head and the body of what it was sent, and
-/// what the reply cost.
+/// Asks the model called `id` at a server that answers with `payloads`: the head and the body of
+/// what it was sent, and what the reply cost.
 async fn asked(id: &str, payloads: &[&str], catalogue: &Catalogue) -> (String, Value, Option<f64>) {
     let server = Server::start().await;
-    let model = resolve_with(id, Some(&server.url()), catalogue, |_| Some("sk-of-the-test".into())).unwrap();
+    let model = resolve_with(id, Some(&server.url()), catalogue, |_| Some("sk-of-the-test".into()))
+        .unwrap();
     let model = model.build().unwrap();
     let mut request = ChatRequest::default();
     request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
@@ -47,7 +50,9 @@ async fn asked(id: &str, payloads: &[&str], catalogue: &Catalogue) -> (String, V
         http
     };
     let (events, http) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
-    let Some(ModelEvent::Done { stop: StopReason::Stop, usage }) = events.last() else { panic!("{id}: {events:?}") };
+    let Some(ModelEvent::Done { stop: StopReason::Stop, usage }) = events.last() else {
+        panic!("{id}: {events:?}")
+    };
     assert_eq!((usage.input, usage.output), (10_000, 500), "{id}");
     (http.head, http.body, model.info().prices.map(|prices| prices.cost(usage)))
 }
@@ -56,8 +61,20 @@ async fn asked(id: &str, payloads: &[&str], catalogue: &Catalogue) -> (String, V
 async fn each_format_is_spoken_by_the_models_that_want_it_and_costs_what_they_cost() {
     let catalogue = Catalogue::built_in();
     for (id, payloads, path, key, cost) in [
-        ("openai/gpt-4o-mini", CHAT, "/v1/chat/completions", "authorization: bearer sk-of-the-test", 0.0018),
-        ("openai-responses/gpt-6-sol", RESPONSES, "/v1/responses", "authorization: bearer sk-of-the-test", 0.025),
+        (
+            "openai/gpt-4o-mini",
+            CHAT,
+            "/v1/chat/completions",
+            "authorization: bearer sk-of-the-test",
+            0.0018,
+        ),
+        (
+            "openai-responses/gpt-6-sol",
+            RESPONSES,
+            "/v1/responses",
+            "authorization: bearer sk-of-the-test",
+            0.025,
+        ),
         ("anthropic/claude-opus-5-5", MESSAGES, "/v1/messages", "x-api-key: sk-of-the-test", 0.05),
         (
             "gemini/gemini-2.5-pro",
@@ -70,14 +87,19 @@ async fn each_format_is_spoken_by_the_models_that_want_it_and_costs_what_they_co
         let (head, _, told) = asked(id, payloads, &catalogue).await;
         assert!(head.starts_with(&format!("post {path} http/1.1")), "{head}");
         assert!(head.contains(key), "{head}");
-        assert!(told.is_some_and(|told| (told - cost).abs() < 1e-9), "{id}: {told:?} instead of {cost}");
+        assert!(
+            told.is_some_and(|told| (told - cost).abs() < 1e-9),
+            "{id}: {told:?} instead of {cost}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_anthropic_model_may_say_as_much_as_it_can() {
     let mut catalogue = Catalogue::built_in();
-    let limit = async |id: &str, catalogue: &Catalogue| asked(id, MESSAGES, catalogue).await.1["max_tokens"].clone();
+    let limit = async |id: &str, catalogue: &Catalogue| {
+        asked(id, MESSAGES, catalogue).await.1["max_tokens"].clone()
+    };
     assert_eq!(limit("anthropic/claude-haiku-4-5", &catalogue).await, 64_000);
     assert_eq!(limit("anthropic/unheard-of", &catalogue).await, 8192);
     catalogue.add("[\"anthropic/unheard-of\"]\nmax_output = 5000", "mine").unwrap();
@@ -94,12 +116,17 @@ async fn a_server_that_wants_a_key_before_it_lists_its_models_gets_it() {
         assert_eq!(sent, key);
         let body = r#"{"data":[{"id":"mine"}]}"#;
         let status = if sent.is_some() { "200 OK" } else { "401 Unauthorized" };
-        let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes()).await.unwrap();
     };
-    for (key, sent, found) in
-        [(None, None, None), (Some(" "), None, None), (Some("a-key\n"), Some("a-key"), Some("mine".to_owned()))]
-    {
+    for (key, sent, found) in [
+        (None, None, None),
+        (Some(" "), None, None),
+        (Some("a-key\n"), Some("a-key"), Some("mine".to_owned())),
+    ] {
         let (http, url) = (Http::new(), server.url());
         assert_eq!(tokio::join!(first_model(&http, &url, key), serve(sent)).0, found);
     }

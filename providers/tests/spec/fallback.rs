@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use loopwright::testing::{Gate, Script};
-use loopwright::{ChatModel, ModelError, ModelErrorKind, ModelEvent, ModelInfo, Prices};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent, ModelInfo, Prices};
+use loopwright_core::testing::{Gate, Script};
 use loopwright_providers::{Fallback, Retry};
 
 use crate::kit::{events, request, said, scripted};
@@ -31,14 +32,20 @@ async fn the_first_model_answers_if_it_can() {
 #[tokio::test]
 async fn the_next_model_is_asked_after_what_it_may_do_better() {
     use ModelErrorKind::*;
-    for kind in [Auth, RateLimited, QuotaExhausted, Overloaded, Network, Timeout, Protocol, Malformed] {
-        let model = Fallback::new(scripted("a/1", [fails(kind)])).or(scripted("b/2", [Script::text("yes")]));
+    for kind in
+        [Auth, RateLimited, QuotaExhausted, Overloaded, Network, Timeout, Protocol, Malformed]
+    {
+        let model = Fallback::new(scripted("a/1", [fails(kind)]))
+            .or(scripted("b/2", [Script::text("yes")]));
         assert_eq!(said(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
     }
     for kind in [ContextOverflow, InvalidRequest, ContentFiltered] {
-        let model = Fallback::new(scripted("a/1", [fails(kind)])).or(scripted("b/2", [Script::text("no")]));
+        let model =
+            Fallback::new(scripted("a/1", [fails(kind)])).or(scripted("b/2", [Script::text("no")]));
         assert_eq!(last_error(&model).await, ModelError::new(kind, format!("{kind:?}.")));
-        let model = Fallback::new(scripted("a/1", [fails(kind)])).or(scripted("b/2", [Script::text("yes")])).on([kind]);
+        let model = Fallback::new(scripted("a/1", [fails(kind)]))
+            .or(scripted("b/2", [Script::text("yes")]))
+            .on([kind]);
         assert_eq!(said(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
     }
 }
@@ -46,13 +53,15 @@ async fn the_next_model_is_asked_after_what_it_may_do_better() {
 #[tokio::test]
 async fn a_half_streamed_attempt_is_withdrawn() {
     let broken = Script::text("half").fail(ModelErrorKind::Network, "cut");
-    let model = Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
+    let model =
+        Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
     assert_eq!(said(&model).await, "@a/1 +half.<@b/2 +whole.$");
 }
 
 #[tokio::test]
 async fn a_stream_that_just_ends_is_a_failure() {
-    let model = Fallback::new(scripted("a/1", [Script::text("half").cut()])).or(scripted("b/2", [Script::new().cut()]));
+    let model = Fallback::new(scripted("a/1", [Script::text("half").cut()]))
+        .or(scripted("b/2", [Script::new().cut()]));
     let error = last_error(&model).await;
     assert_eq!(error.kind, ModelErrorKind::Network);
     assert!(error.message.contains("`b/2` ended before it was complete"), "{error}");
@@ -61,11 +70,13 @@ async fn a_stream_that_just_ends_is_a_failure() {
 #[tokio::test]
 async fn after_the_last_model_the_error_says_what_each_said() {
     use ModelErrorKind::*;
-    let model = Fallback::new(scripted("a/1", [fails(Overloaded)])).or(scripted("b/2", [fails(Auth)]));
+    let model =
+        Fallback::new(scripted("a/1", [fails(Overloaded)])).or(scripted("b/2", [fails(Auth)]));
     let error = last_error(&model).await;
     assert_eq!(error.message, "None of 2 models could answer. `a/1`: Overloaded. `b/2`: Auth.");
     assert_eq!(error.kind, Overloaded, "which may pass");
-    let model = Fallback::new(scripted("a/1", [fails(Overloaded)])).or(scripted("b/2", [fails(InvalidRequest)]));
+    let model = Fallback::new(scripted("a/1", [fails(Overloaded)]))
+        .or(scripted("b/2", [fails(InvalidRequest)]));
     let error = last_error(&model).await;
     assert_eq!((error.kind, error.message.contains("`a/1`: Overloaded.")), (InvalidRequest, true));
     let model = Fallback::new(scripted("a/1", [fails(Auth)]));
@@ -92,11 +103,13 @@ async fn all_may_be_asked_in_turn_before_any_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn only_what_was_said_is_withdrawn_and_only_once() {
     let broken = Script::text("half").fail(ModelErrorKind::Network, "cut");
-    let first = Retry::new(scripted("a/1", [broken, fails(ModelErrorKind::Overloaded)])).attempts(2);
+    let first =
+        Retry::new(scripted("a/1", [broken, fails(ModelErrorKind::Overloaded)])).attempts(2);
     let model = Fallback::new(first).or(scripted("b/2", [Script::text("yes")]));
     assert_eq!(said(&model).await, "@a/1 +half.<@b/2 +yes.$");
     let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
-    let model = Retry::new(Fallback::new(first).or(scripted("b/2", [fails(ModelErrorKind::Timeout)])));
+    let model =
+        Retry::new(Fallback::new(first).or(scripted("b/2", [fails(ModelErrorKind::Timeout)])));
     assert_eq!(said(&model).await, "@a/1 @b/2 @a/1 +yes.$", "who answers is nothing that was said");
 }
 
@@ -109,15 +122,19 @@ async fn the_second_model_is_not_asked_before_the_first_has_failed() {
     assert!(matches!(stream.next().await, Some(ModelEvent::AnsweredBy(_))));
     assert!(futures::poll!(stream.next()).is_pending() && second.requests().is_empty());
     gate.open();
-    assert!(matches!(stream.next().await, Some(ModelEvent::AnsweredBy(info)) if &*info.id == "b/2"));
+    assert!(
+        matches!(stream.next().await, Some(ModelEvent::AnsweredBy(info)) if &*info.id == "b/2")
+    );
     assert_eq!(second.requests().len(), 1);
 }
 
 #[test]
 fn what_is_known_of_it_holds_for_each_of_its_models() {
     let prices = Prices { input: 1.0, ..Prices::default() };
-    let known =
-        |window| scripted("b/2", []).info(ModelInfo::new("b/2").with_prices(prices).with_context_window(window));
+    let known = |window| {
+        scripted("b/2", [])
+            .info(ModelInfo::new("b/2").with_prices(prices).with_context_window(window))
+    };
     let info = Fallback::new(known(100)).or(known(50)).info().clone();
     assert_eq!((&*info.id, info.prices, info.context_window), ("b/2", Some(prices), Some(50)));
     let info = Fallback::new(known(100)).or(scripted("a/1", [])).info().clone();
@@ -127,9 +144,11 @@ fn what_is_known_of_it_holds_for_each_of_its_models() {
         (info.thinking, info.images) = (thinking, images);
         scripted("b/2", []).info(info)
     };
-    let info = Fallback::new(able(9, Some(true), Some(true))).or(able(7, Some(true), None)).info().clone();
+    let info =
+        Fallback::new(able(9, Some(true), Some(true))).or(able(7, Some(true), None)).info().clone();
     assert_eq!((info.max_output, info.thinking, info.images), (Some(7), Some(true), None));
-    let info = Fallback::new(able(7, None, Some(true))).or(able(9, None, Some(false))).info().clone();
+    let info =
+        Fallback::new(able(7, None, Some(true))).or(able(9, None, Some(false))).info().clone();
     assert_eq!((info.max_output, info.thinking, info.images), (Some(7), None, Some(false)));
 }
 

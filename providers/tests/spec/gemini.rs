@@ -1,7 +1,9 @@
 //! `Gemini` against a server.
 
 use futures::StreamExt;
-use loopwright::{BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, Usage, UserMessage};
+use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::Gemini;
 
 use crate::server::Server;
@@ -18,19 +20,31 @@ async fn a_connection_that_breaks_after_the_finish_has_lost_nothing() {
         )
         .await;
     };
-    let (events, ()) = tokio::join!(model.stream(ChatRequest::default()).collect::<Vec<_>>(), serve);
-    assert!(matches!(events.last(), Some(ModelEvent::Done { stop: StopReason::Stop, .. })), "{events:?}");
+    let (events, ()) =
+        tokio::join!(model.stream(ChatRequest::default()).collect::<Vec<_>>(), serve);
+    assert!(
+        matches!(events.last(), Some(ModelEvent::Done { stop: StopReason::Stop, .. })),
+        "{events:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_reply_is_streamed_to_its_end_and_the_key_is_where_it_belongs() {
     let server = Server::start().await;
-    let model = Gemini::builder("models/m").base_url(server.url()).api_key("AI-very-secret").build().unwrap();
+    let model = Gemini::builder("models/m")
+        .base_url(server.url())
+        .api_key("AI-very-secret")
+        .build()
+        .unwrap();
     let mut request = ChatRequest::default();
     request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
     let serve = async {
         let mut http = server.accept().await;
-        assert!(http.head.starts_with("post /v1/models/m:streamgeneratecontent?alt=sse http/1.1"), "{}", http.head);
+        assert!(
+            http.head.starts_with("post /v1/models/m:streamgeneratecontent?alt=sse http/1.1"),
+            "{}",
+            http.head
+        );
         assert!(http.head.contains("x-goog-api-key: ai-very-secret"), "{}", http.head);
         assert!(!http.head.contains("authorization"));
         assert_eq!(http.body["contents"][0]["parts"][0]["text"], "Hi");
@@ -46,7 +60,9 @@ async fn a_reply_is_streamed_to_its_end_and_the_key_is_where_it_belongs() {
         http
     };
     let (events, _http) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
-    let deltas = events.iter().map(|event| if let ModelEvent::Delta { delta, .. } = event { delta } else { "" });
+    let deltas = events
+        .iter()
+        .map(|event| if let ModelEvent::Delta { delta, .. } = event { delta } else { "" });
     let said: String = deltas.collect();
     assert_eq!(said, "Hello");
     assert_eq!(events[0], ModelEvent::BlockStart { block: 0, kind: BlockKind::Text });

@@ -1,7 +1,8 @@
-//! A conversation that goes on with another provider in the middle, and back again: for every ordered pair of APIs.
+//! A conversation that goes on with another provider in the middle, and back again: for every
+//! ordered pair of APIs.
 //!
-//! Every request keeps the rules of its API. What one provider signed goes to it alone, and byte for byte; what was said
-//! goes to all.
+//! Every request keeps the rules of its API. What one provider signed goes to it alone, and byte
+//! for byte; what was said goes to all.
 
 mod apis;
 
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
-use loopwright::{
-    ChatModel, ChatRequest, Effect, EndKind, GenericAgent, ModelEvent, ModelInfo, RunContext, ThinkingLevel, ToolError,
-    tool_fn,
-};
+use loopwright_core::event::RunStatus;
+use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo, ThinkingLevel};
+use loopwright_core::tool::Effect;
+use loopwright_core::{ChatModel, GenericAgent, RunContext, ToolError, tool_fn};
 use loopwright_patterns::PiPattern;
 
 use self::apis::{APIS, Api};
@@ -28,6 +29,7 @@ impl ChatModel for Either {
     fn info(&self) -> &ModelInfo {
         self.models[self.now.load(Ordering::Relaxed)].info()
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         self.models[self.now.load(Ordering::Relaxed)].stream(request)
     }
@@ -38,8 +40,8 @@ struct City {
     city: String,
 }
 
-/// Three prompts, to the first model, the second and the first again; each is answered by calls and then by words.
-/// Gives the six requests.
+/// Three prompts, to the first model, the second and the first again; each is answered by calls and
+/// then by words. Gives the six requests.
 async fn talk(first: &Api, second: &Api) -> Vec<String> {
     let server = Server::start().await;
     let now = Arc::new(AtomicUsize::new(0));
@@ -69,7 +71,14 @@ async fn talk(first: &Api, second: &Api) -> Vec<String> {
         let prompt = format!("question {visit}");
         let (outcome, seen) = tokio::join!(handle.prompt(prompt.as_str()), serve);
         let outcome = outcome.unwrap();
-        assert_eq!(outcome.end, EndKind::Done, "{} then {}: {:?}", first.name, second.name, outcome.error);
+        assert_eq!(
+            outcome.end,
+            RunStatus::Done,
+            "{} then {}: {:?}",
+            first.name,
+            second.name,
+            outcome.error
+        );
         requests.extend(seen);
     }
     requests
@@ -83,25 +92,40 @@ async fn every_request_keeps_the_rules_of_its_api_whoever_spoke_before() {
             let requests = talk(first, second).await;
             for (at, request) in requests.iter().enumerate() {
                 let (visit, api) = (at / 2, [first, second, first][at / 2]);
-                let what = format!("request {at} of {} then {}:\n{request}\n", first.name, second.name);
+                let what =
+                    format!("request {at} of {} then {}:\n{request}\n", first.name, second.name);
                 (api.check)(request.as_bytes()).unwrap_or_else(|why| panic!("{what}{why}"));
                 for said in (0..=visit).map(|visit| format!("question {visit}")) {
                     assert!(request.contains(&said), "{what} does not ask {said}");
                 }
                 // The words of each earlier visit are there, and its results.
                 for visit in 0..visit {
-                    assert!(request.contains(&format!("It is dry in town {visit}.")), "{what} lost the words");
+                    assert!(
+                        request.contains(&format!("It is dry in town {visit}.")),
+                        "{what} lost the words"
+                    );
                     assert!(request.contains(&format!("Lima{visit}: dry")), "{what} lost a result");
                 }
                 let before = |visit: usize| visit * 2 < at;
-                for (visit, speaker) in [first, second, first].into_iter().enumerate().filter(|(v, _)| before(*v)) {
+                for (visit, speaker) in
+                    [first, second, first].into_iter().enumerate().filter(|(v, _)| before(*v))
+                {
                     for signature in (speaker.signatures)(visit) {
                         let own = speaker.name == api.name;
-                        assert_eq!(request.contains(&signature), own, "{what}{signature} of {}", speaker.name);
+                        assert_eq!(
+                            request.contains(&signature),
+                            own,
+                            "{what}{signature} of {}",
+                            speaker.name
+                        );
                     }
                     let thought = format!("I have to look, {visit}");
                     let foreign = speaker.name != api.name;
-                    assert!(!(foreign && request.contains(&thought)), "{what} has the thought of {}", speaker.name);
+                    assert!(
+                        !(foreign && request.contains(&thought)),
+                        "{what} has the thought of {}",
+                        speaker.name
+                    );
                 }
             }
             pairs += 1;
@@ -115,7 +139,8 @@ async fn ids_are_mapped_alike_each_time() {
     for second in APIS {
         let first = APIS.iter().find(|api| api.name != second.name).unwrap();
         let (once, again) = (talk(first, second).await, talk(first, second).await);
-        let ids = |requests: &[String]| requests.iter().map(|r| without_session(r)).collect::<Vec<_>>();
+        let ids =
+            |requests: &[String]| requests.iter().map(|r| without_session(r)).collect::<Vec<_>>();
         assert_eq!(ids(&once), ids(&again), "{} then {}", first.name, second.name);
     }
 }

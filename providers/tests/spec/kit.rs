@@ -1,8 +1,10 @@
 //! What the tests of decorators share.
 
 use futures::StreamExt;
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{ChatModel, ChatRequest, Message, MessageId, ModelEvent, ModelInfo, UserMessage};
+use loopwright_core::message::{MessageId, UserMessage};
+use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{ChatModel, Message};
 use std::sync::Arc;
 
 /// A model of this id with these replies.
@@ -13,7 +15,8 @@ pub(crate) fn scripted(id: &str, replies: impl IntoIterator<Item = Script>) -> S
 /// A request of one message.
 pub(crate) fn request(text: &str) -> ChatRequest {
     let mut request = ChatRequest::default();
-    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), UserMessage::from(text)))]);
+    request.messages =
+        Arc::new(vec![Arc::new(Message::new(MessageId(1), UserMessage::from(text)))]);
     request
 }
 
@@ -22,7 +25,8 @@ pub(crate) async fn events(model: &impl ChatModel) -> Vec<ModelEvent> {
     model.stream(request("Hello")).collect().await
 }
 
-/// Events in short: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` who answers, `!` an error, `$` done.
+/// Events in short: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` who answers, `!` an
+/// error, `$` done.
 pub(crate) async fn said(model: &impl ChatModel) -> String {
     let short = |event: &ModelEvent| match event {
         ModelEvent::BlockStart { .. } => "+".to_owned(),

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use loopwright::{
-    BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, StopReason, Usage,
-    UserMessage,
-};
+use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelError, ModelErrorKind, ModelEvent};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::{Http, OpenAiChat, Retry, Timeouts};
 
 use crate::server::Server;
@@ -14,7 +13,12 @@ use crate::server::Server;
 const KEY: &str = "sk-very-secret";
 
 fn model(server: &Server) -> OpenAiChat {
-    OpenAiChat::builder("m").base_url(server.url()).api_key(KEY).key_var("TEST_KEY").build().unwrap()
+    OpenAiChat::builder("m")
+        .base_url(server.url())
+        .api_key(KEY)
+        .key_var("TEST_KEY")
+        .build()
+        .unwrap()
 }
 
 fn request() -> ChatRequest {
@@ -49,12 +53,20 @@ async fn a_reply_with_a_call_is_streamed() {
         http.begin().await;
         http.chunk(&chunk(r#"{"content":"Hel"}"#)).await;
         let two = chunk(r#"{"content":"lo"}"#)
-            + &chunk(r#"{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}"#);
+            + &chunk(
+                r#"{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}"#,
+            );
         let (a, b) = two.split_at(40);
         http.chunk(a).await;
         http.chunk(b).await;
-        http.chunk("data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n").await;
-        http.chunk("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\n").await;
+        http.chunk(
+            "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
+        )
+        .await;
+        http.chunk(
+            "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\n",
+        )
+        .await;
         http.chunk("data: [DONE]\n\n").await;
         http.end().await;
         http
@@ -66,10 +78,16 @@ async fn a_reply_with_a_call_is_streamed() {
         delta(0, "Hel"),
         delta(0, "lo"),
         ModelEvent::BlockEnd { block: 0, signature: None },
-        ModelEvent::BlockStart { block: 1, kind: BlockKind::ToolCall { id: "c".into(), name: "f".into() } },
+        ModelEvent::BlockStart {
+            block: 1,
+            kind: BlockKind::ToolCall { id: "c".into(), name: "f".into() },
+        },
         delta(1, "{}"),
         ModelEvent::BlockEnd { block: 1, signature: None },
-        ModelEvent::Done { stop: StopReason::ToolCalls, usage: Usage { input: 5, output: 2, ..Usage::default() } },
+        ModelEvent::Done {
+            stop: StopReason::ToolCalls,
+            usage: Usage { input: 5, output: 2, ..Usage::default() },
+        },
     ];
     assert_eq!(events, expected);
 }
@@ -109,7 +127,8 @@ async fn an_error_status_tells_its_kind_and_its_wait_and_hides_the_key() {
         let mut http = server.accept().await;
         http.answer(status, &format!("connection: close\r\n{headers}"), body).await;
     };
-    let (limited, ()) = tokio::join!(error(&model), serve("429 Too Many", "retry-after: 7\r\n", "slow down"));
+    let (limited, ()) =
+        tokio::join!(error(&model), serve("429 Too Many", "retry-after: 7\r\n", "slow down"));
     assert_eq!((limited.kind, limited.status), (ModelErrorKind::RateLimited, Some(429)));
     assert_eq!(limited.retry_after, Some(Duration::from_secs(7)));
     let body = format!("{{\"error\":{{\"message\":\"Incorrect API key provided: {KEY}.\"}}}}");
@@ -191,7 +210,11 @@ async fn a_retried_attempt_is_withdrawn() {
 async fn silence_is_a_timeout_unless_everything_was_said() {
     let server = Server::start().await;
     let timeouts = Timeouts { between_events: Duration::from_millis(50), ..Timeouts::default() };
-    let model = OpenAiChat::builder("m").base_url(server.url()).http(Http::with_timeouts(timeouts)).build().unwrap();
+    let model = OpenAiChat::builder("m")
+        .base_url(server.url())
+        .http(Http::with_timeouts(timeouts))
+        .build()
+        .unwrap();
     let last = async || model.stream(request()).collect::<Vec<_>>().await.pop();
     let serve = async |text: &str| {
         let mut http = server.accept().await;
@@ -201,7 +224,9 @@ async fn silence_is_a_timeout_unless_everything_was_said() {
         http
     };
     let (silent, _http) = tokio::join!(last(), serve(": still here\n\n"));
-    assert!(matches!(silent, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::Timeout));
+    assert!(
+        matches!(silent, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::Timeout)
+    );
     let said = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     let (open, _http) = tokio::join!(last(), serve(said));
     assert!(matches!(open, Some(ModelEvent::Done { .. })), "{open:?}");

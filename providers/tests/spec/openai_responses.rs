@@ -1,7 +1,9 @@
 //! `OpenAiResponses` against a server.
 
 use futures::StreamExt;
-use loopwright::{BlockKind, ChatModel, ChatRequest, Message, MessageId, ModelEvent, StopReason, Usage, UserMessage};
+use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::OpenAiResponses;
 
 use crate::server::Server;
@@ -9,7 +11,11 @@ use crate::server::Server;
 #[tokio::test]
 async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open() {
     let server = Server::start().await;
-    let model = OpenAiResponses::builder("m").base_url(server.url()).api_key("sk-very-secret").build().unwrap();
+    let model = OpenAiResponses::builder("m")
+        .base_url(server.url())
+        .api_key("sk-very-secret")
+        .build()
+        .unwrap();
     let mut request = ChatRequest::default();
     request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hi")).into()].into();
     let serve = async {

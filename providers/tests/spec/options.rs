@@ -1,14 +1,18 @@
-//! What a request can ask for, in every format: each combination keeps the rules of its API, and each wish arrives.
+//! What a request can ask for, in every format: each combination keeps the rules of its API, and
+//! each wish arrives.
 
 mod models;
 
 use std::sync::Arc;
 
-use loopwright::ThinkingLevel::{self, High, Low, Medium, Minimal, Off, XHigh};
-use loopwright::{
-    Body, ChatRequest, Content, Message, MessageId, OutputSchema, Part, ResultStatus, StopReason, ToolCall, ToolChoice,
-    ToolList, ToolResult, ToolSpec, Usage, UserMessage,
+use loopwright_core::Message;
+use loopwright_core::message::{
+    Content, ContentPart, MessageId, MessageKind, ResultStatus, StopReason, ToolCall, ToolResult,
+    Usage, UserMessage,
 };
+use loopwright_core::model::ThinkingLevel::{self, High, Low, Medium, Minimal, Off, XHigh};
+use loopwright_core::model::{ChatRequest, OutputSchema, ToolChoice};
+use loopwright_core::tool::{ToolList, ToolSpec};
 use loopwright_providers::anthropic::{Answers, Messages};
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
@@ -23,7 +27,7 @@ use crate::rules::openai_chat::Server;
 
 const LEVELS: [ThinkingLevel; 6] = [Off, Minimal, Low, Medium, High, XHigh];
 
-fn asks(bodies: Vec<Body>) -> ChatRequest {
+fn asks(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
     request.messages = Arc::new(messages.collect());
@@ -39,7 +43,8 @@ fn hi() -> ChatRequest {
 fn with_tools(mut request: ChatRequest) -> ChatRequest {
     let tool = |name: &str, schema| Arc::new(ToolSpec::with_schema(name, "", schema));
     let ns = json!({"type": "object", "properties": {"ns": {"type": "array", "items": schema()}}});
-    request.tools = Arc::new(ToolList::new(vec![tool("f", ns), tool("g", json!({"type": "object"}))]));
+    request.tools =
+        Arc::new(ToolList::new(vec![tool("f", ns), tool("g", json!({"type": "object"}))]));
     request
 }
 
@@ -54,9 +59,12 @@ fn with_output(mut request: ChatRequest) -> ChatRequest {
 
 /// Every combination of what can be asked for.
 fn combinations() -> Vec<ChatRequest> {
-    let choices = [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("g".into())];
+    let choices =
+        [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("g".into())];
     let mut all = Vec::new();
-    for (level, choice) in LEVELS.iter().flat_map(|level| choices.iter().map(move |choice| (level, choice))) {
+    for (level, choice) in
+        LEVELS.iter().flat_map(|level| choices.iter().map(move |choice| (level, choice)))
+    {
         for wishes in 0..16 {
             let wishes = |bit: u8| wishes & (1 << bit) != 0;
             let request = if wishes(0) { with_tools(hi()) } else { hi() };
@@ -91,13 +99,21 @@ fn a_level_of_thinking_is_told_as_the_model_knows_it() {
         json!(told)
     };
     let cases = [
-        (("chat", "api.openai.com", "gpt-4o"), "/reasoning_effort", json!([null, null, null, null, null, null])),
+        (
+            ("chat", "api.openai.com", "gpt-4o"),
+            "/reasoning_effort",
+            json!([null, null, null, null, null, null]),
+        ),
         (
             ("chat", "api.openai.com", "gpt-5"),
             "/reasoning_effort",
             json!([null, "minimal", "low", "medium", "high", "high"]),
         ),
-        (("chat", "localhost", "qwen3"), "/reasoning_effort", json!([null, "low", "low", "medium", "high", "high"])),
+        (
+            ("chat", "localhost", "qwen3"),
+            "/reasoning_effort",
+            json!([null, "low", "low", "medium", "high", "high"]),
+        ),
         (
             ("chat", "openrouter.ai", "x"),
             "/reasoning/effort",
@@ -108,7 +124,11 @@ fn a_level_of_thinking_is_told_as_the_model_knows_it() {
             "/thinking/type",
             json!(["disabled", "enabled", "enabled", "enabled", "enabled", "enabled"]),
         ),
-        (("responses", "", "gpt-5.1"), "/reasoning/effort", json!([null, "low", "low", "medium", "high", "high"])),
+        (
+            ("responses", "", "gpt-5.1"),
+            "/reasoning/effort",
+            json!([null, "low", "low", "medium", "high", "high"]),
+        ),
         (
             ("anthropic", "", "claude-sonnet-4-5"),
             "/thinking/budget_tokens",
@@ -119,8 +139,16 @@ fn a_level_of_thinking_is_told_as_the_model_knows_it() {
             "/output_config/effort",
             json!([null, "low", "low", "medium", "high", "max"]),
         ),
-        (("responses", "", "gpt-5.6"), "/reasoning/effort", json!(["none", "low", "low", "medium", "high", "xhigh"])),
-        (("chat", "ollama", "qwen3:8b"), "/reasoning_effort", json!(["none", "low", "low", "medium", "high", "high"])),
+        (
+            ("responses", "", "gpt-5.6"),
+            "/reasoning/effort",
+            json!(["none", "low", "low", "medium", "high", "xhigh"]),
+        ),
+        (
+            ("chat", "ollama", "qwen3:8b"),
+            "/reasoning_effort",
+            json!(["none", "low", "low", "medium", "high", "high"]),
+        ),
         (
             ("chat", "api.together.xyz", "zai-org/GLM-5.3"),
             "/reasoning/enabled",
@@ -146,10 +174,15 @@ fn a_level_of_thinking_is_told_as_the_model_knows_it() {
 fn images_of_the_user_and_of_results_arrive_at_every_model() {
     let image = |data: &str| Content::image("image/png", data);
     let call = |id: &str| {
-        Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None })
+        ContentPart::ToolCall(ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments: "{}".into(),
+            signature: None,
+        })
     };
     let result = |id: &str, content| {
-        Body::ToolResult(ToolResult {
+        MessageKind::ToolResult(ToolResult {
             call: id.into(),
             name: "f".into(),
             status: ResultStatus::Ok,
@@ -158,7 +191,10 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
             terminate: false,
         })
     };
-    let said = loopwright::AssistantMessage { parts: vec![call("a"), call("b")], ..Default::default() };
+    let said = loopwright_core::message::AssistantMessage {
+        parts: vec![call("a"), call("b")],
+        ..Default::default()
+    };
     let request = with_tools(asks(vec![
         UserMessage { content: vec![Content::text("look"), image("AAAA")] }.into(),
         said.into(),
@@ -175,35 +211,57 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
 
 #[test]
 fn the_user_may_speak_directly_after_results_at_every_model() {
-    let call = ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), signature: None };
-    let said = loopwright::AssistantMessage { parts: vec![Part::ToolCall(call)], ..Default::default() };
+    let call =
+        ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), signature: None };
+    let said = loopwright_core::message::AssistantMessage {
+        parts: vec![ContentPart::ToolCall(call)],
+        ..Default::default()
+    };
     let content = vec![Content::text("seen"), Content::image("image/png", "AAAA")];
     let (call, name, status) = ("a".into(), "f".into(), ResultStatus::Ok);
-    let result = Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false });
-    let user = |text: &str| Body::from(UserMessage::from(text));
+    let result = MessageKind::ToolResult(ToolResult {
+        call,
+        name,
+        status,
+        content,
+        details: None,
+        terminate: false,
+    });
+    let user = |text: &str| MessageKind::from(UserMessage::from(text));
     let steered = with_tools(asks(vec![user("q"), said.into(), result, user("stop"), user("now")]));
     for model in models() {
         let body = body(&steered, model).to_string();
-        assert_eq!(body.matches("results are there").count(), usize::from(model.1 == "api.mistral.ai"), "{model:?}");
+        assert_eq!(
+            body.matches("results are there").count(),
+            usize::from(model.1 == "api.mistral.ai"),
+            "{model:?}"
+        );
     }
 }
 
 #[test]
 fn the_prompt_cache_is_hinted_at_where_hints_are_taken() {
     let request = with_tools(hi());
-    assert_eq!(body(&request, ("chat", "api.openai.com", "gpt-4o"))["prompt_cache_key"], "session-1");
+    assert_eq!(
+        body(&request, ("chat", "api.openai.com", "gpt-4o"))["prompt_cache_key"],
+        "session-1"
+    );
     assert_eq!(body(&request, ("responses", "", "gpt-5.1"))["prompt_cache_key"], "session-1");
     assert!(body(&request, ("chat", "localhost", "m")).get("prompt_cache_key").is_none());
     let anthropic = body(&request, ("anthropic", "", "claude-sonnet-4-5"));
     let mark = json!({"type": "ephemeral"});
     assert_eq!(
-        (&anthropic["system"][0]["cache_control"], &anthropic["messages"][0]["content"][0]["cache_control"]),
+        (
+            &anthropic["system"][0]["cache_control"],
+            &anthropic["messages"][0]["content"][0]["cache_control"]
+        ),
         (&mark, &mark)
     );
 }
 
 #[test]
-fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_words_where_there_is_none() {
+fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_words_where_there_is_none()
+ {
     let (alone, beside) = (with_output(hi()), with_output(with_tools(hi())));
     for request in [&alone, &beside] {
         let chat = body(request, ("chat", "api.openai.com", "gpt-4o"));
@@ -211,19 +269,31 @@ fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_w
         let deepseek = body(request, ("chat", "api.deepseek.com", "m"));
         assert_eq!(deepseek["response_format"]["type"], "json_object");
         assert!(deepseek["messages"][0]["content"].as_str().unwrap().contains("\"minimum\":1"));
-        assert_eq!(body(request, ("responses", "", "gpt-5.1"))["text"]["format"]["schema"], schema());
+        assert_eq!(
+            body(request, ("responses", "", "gpt-5.1"))["text"]["format"]["schema"],
+            schema()
+        );
         let anthropic = body(request, ("anthropic", "", "claude-sonnet-4-5"));
         let closed = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
         assert_eq!(anthropic["output_config"]["format"]["schema"], closed);
-        assert_eq!(body(request, ("gemini", "", "gemini-3-pro"))["generationConfig"]["responseJsonSchema"], schema());
+        assert_eq!(
+            body(request, ("gemini", "", "gemini-3-pro"))["generationConfig"]["responseJsonSchema"],
+            schema()
+        );
     }
-    assert_eq!(body(&alone, ("chat", "api.groq.com", "m"))["response_format"]["type"], "json_schema");
+    assert_eq!(
+        body(&alone, ("chat", "api.groq.com", "m"))["response_format"]["type"],
+        "json_schema"
+    );
     let groq = body(&beside, ("chat", "api.groq.com", "m"));
     assert!(
         groq.get("response_format").is_none()
             && groq["messages"][0]["content"].as_str().unwrap().contains("JSON Schema")
     );
-    assert_eq!(body(&alone, ("gemini", "", "gemini-2.5-pro"))["generationConfig"]["responseJsonSchema"], schema());
+    assert_eq!(
+        body(&alone, ("gemini", "", "gemini-2.5-pro"))["generationConfig"]["responseJsonSchema"],
+        schema()
+    );
     let gemini = body(&beside, ("gemini", "", "gemini-2.5-pro"));
     let tool = &gemini["tools"][0]["functionDeclarations"][2];
     assert_eq!(
@@ -231,13 +301,19 @@ fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_w
         (&schema(), &json!("ANY"))
     );
     let call = json!({"functionCall": {"name": tool["name"], "args": {"n": 3}}});
-    let reply = json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}]}).to_string();
+    let reply =
+        json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}]}).to_string();
     let answer = events::<GenerateContent>(&[&reply]);
-    assert_eq!((answer.text.as_str(), answer.stop, answer.calls().len()), ("{\"n\":3}", Some(StopReason::Stop), 0));
+    assert_eq!(
+        (answer.text.as_str(), answer.stop, answer.calls().len()),
+        ("{\"n\":3}", Some(StopReason::Stop), 0)
+    );
     let mut forced = beside.clone();
     forced.tool_choice = ToolChoice::Required;
     let gemini = body(&forced, ("gemini", "", "gemini-2.5-pro"));
-    assert!(gemini["systemInstruction"]["parts"][1]["text"].as_str().unwrap().contains("JSON Schema"));
+    assert!(
+        gemini["systemInstruction"]["parts"][1]["text"].as_str().unwrap().contains("JSON Schema")
+    );
     let mut map = beside.clone();
     map.output = Some(Arc::new(OutputSchema {
         name: "Out".into(),
@@ -262,9 +338,18 @@ fn a_model_without_a_field_for_schemas_answers_by_a_tool_whose_call_is_text() {
             .to_string()
     };
     let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}).to_string();
-    let payloads = [block.to_string(), delta("{\"n\":"), delta(" 3}"), end, r#"{"type":"message_stop"}"#.into()];
+    let payloads = [
+        block.to_string(),
+        delta("{\"n\":"),
+        delta(" 3}"),
+        end,
+        r#"{"type":"message_stop"}"#.into(),
+    ];
     let answer = events::<Messages>(&payloads.each_ref().map(String::as_str));
-    assert_eq!((answer.text.as_str(), answer.stop, answer.calls().len()), ("{\"n\": 3}", Some(StopReason::Stop), 0));
+    assert_eq!(
+        (answer.text.as_str(), answer.stop, answer.calls().len()),
+        ("{\"n\": 3}", Some(StopReason::Stop), 0)
+    );
     let mut thinks = with_output(hi());
     thinks.thinking = High;
     let asked = body(&thinks, older);
@@ -280,7 +365,10 @@ fn a_forced_tool_is_forced_and_goes_before_thinking_where_they_exclude_each_othe
     let mut request = with_tools(hi());
     (request.tool_choice, request.thinking) = (ToolChoice::Tool("g".into()), High);
     assert_eq!(body(&request, ("chat", "localhost", "m"))["tool_choice"]["function"]["name"], "g");
-    assert_eq!(body(&request, ("responses", "", "gpt-5.1"))["tool_choice"], json!({"type": "function", "name": "g"}));
+    assert_eq!(
+        body(&request, ("responses", "", "gpt-5.1"))["tool_choice"],
+        json!({"type": "function", "name": "g"})
+    );
     let gemini = body(&request, ("gemini", "", "gemini-2.5-pro"));
     assert_eq!(gemini["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"], json!(["g"]));
     let deepseek = body(&request, ("chat", "api.deepseek.com", "deepseek-flash"));
@@ -301,11 +389,16 @@ fn the_users_own_options_replace_ours_and_join_our_lists() {
     request.temperature = Some(0.5);
     let mut settings = Settings::new("m");
     settings.options.insert("temperature".into(), json!(0.25));
-    settings.options.insert("tools".into(), json!([{"type": "web_search_20250305", "name": "web_search"}]));
+    settings
+        .options
+        .insert("tools".into(), json!([{"type": "web_search_20250305", "name": "web_search"}]));
     let bytes = loopwright_providers::anthropic::encode(&request, &settings);
     rules::anthropic::check(&bytes).unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!((&body["temperature"], &body["tools"][2]["name"]), (&json!(0.25), &json!("web_search")));
+    assert_eq!(
+        (&body["temperature"], &body["tools"][2]["name"]),
+        (&json!(0.25), &json!("web_search"))
+    );
     let mut settings = Settings::new("m");
     settings.options.insert("temperature".into(), json!(0.25));
     settings.options.insert("stream_options".into(), json!({"include_usage": false}));
@@ -342,10 +435,15 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
         "promptTokenCount": 100, "cachedContentTokenCount": 70, "candidatesTokenCount": 18, "thoughtsTokenCount": 12}});
     let body = format!("data: {gemini}\n\n");
     let expected = Usage { input: 30, cache_write: 0, ..expected };
-    assert_eq!(said::<GenerateContent>(&[body.as_bytes()]).usage, expected, "it does not tell what it wrote");
+    assert_eq!(
+        said::<GenerateContent>(&[body.as_bytes()]).usage,
+        expected,
+        "it does not tell what it wrote"
+    );
 }
 
-/// A request with tools at Azure, whose default is Responses, and what Chat Completions says where it is asked for.
+/// A request with tools at Azure, whose default is Responses, and what Chat Completions says where
+/// it is asked for.
 #[test]
 fn azure_speaks_responses_and_in_chat_completions_tools_go_before_an_effort() {
     assert_eq!(Provider::named("azure").unwrap().wire, Wire::OpenAiResponses);
@@ -353,7 +451,11 @@ fn azure_speaks_responses_and_in_chat_completions_tools_go_before_an_effort() {
     request.thinking = High;
     for model in ["gpt-5.5", "gpt-5.6-terra", "gpt-6-sol"] {
         assert_eq!(body(&request, ("chat", "azure", model))["reasoning_effort"], "none", "{model}");
-        assert_eq!(body(&request, ("responses", "azure", model))["reasoning"]["effort"], "high", "{model}");
+        assert_eq!(
+            body(&request, ("responses", "azure", model))["reasoning"]["effort"],
+            "high",
+            "{model}"
+        );
     }
     let mut alone = hi();
     alone.thinking = High;
@@ -376,7 +478,8 @@ fn a_temperature_stays_behind_where_chat_completions_is_told_an_effort() {
 
 #[test]
 fn openrouter_is_asked_to_cache_for_the_models_that_do_not_cache_unasked() {
-    let marked = |model| body(&hi(), ("chat", "openrouter.ai", model)).get("cache_control").cloned();
+    let marked =
+        |model| body(&hi(), ("chat", "openrouter.ai", model)).get("cache_control").cloned();
     assert_eq!(marked("anthropic/claude-opus-5.5"), Some(json!({"type": "ephemeral"})));
     assert_eq!(marked("openai/gpt-6-luna"), None);
 }

@@ -1,13 +1,19 @@
 //! Servers that are reached through a proxy.
 
 use futures::StreamExt;
-use loopwright::{ChatModel, ChatRequest, ModelErrorKind, ModelEvent};
+use loopwright_core::ChatModel;
+use loopwright_core::model::{ChatRequest, ModelErrorKind, ModelEvent};
 use loopwright_providers::{Http, OpenAiChat};
 
 use crate::server::Server;
 
 fn model(base: &str, http: &Http) -> OpenAiChat {
-    OpenAiChat::builder("m").base_url(base).api_key("secret-token").http(http.clone()).build().unwrap()
+    OpenAiChat::builder("m")
+        .base_url(base)
+        .api_key("secret-token")
+        .http(http.clone())
+        .build()
+        .unwrap()
 }
 
 async fn last(model: &OpenAiChat) -> Option<ModelEvent> {
@@ -44,7 +50,9 @@ async fn a_secure_server_is_asked_through_a_tunnel_that_sees_no_key() {
         let (head, mut stream) = proxy.accept_head().await;
         assert!(head.starts_with("connect model.invalid:443 http/1.1"), "{head}");
         assert!(!head.contains("secret-token"), "{head}");
-        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 403 Forbidden\r\n\r\n")
+            .await
+            .unwrap();
     };
     let (last, ()) = tokio::join!(last(&model), serve);
     let Some(ModelEvent::Error(error)) = last else { panic!("{last:?}") };
@@ -62,11 +70,16 @@ async fn a_server_on_this_machine_is_asked_directly() {
         exchange
     };
     let (last, _exchange) = tokio::join!(last(&model), serve);
-    assert!(matches!(last, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::InvalidRequest));
+    assert!(
+        matches!(last, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::InvalidRequest)
+    );
 }
 
 #[test]
 fn what_is_no_address_is_refused_without_being_repeated() {
     let error = Http::new().proxy("http://user:pass word@").unwrap_err();
-    assert!(error.kind == ModelErrorKind::InvalidRequest && !error.message.contains("pass"), "{error}");
+    assert!(
+        error.kind == ModelErrorKind::InvalidRequest && !error.message.contains("pass"),
+        "{error}"
+    );
 }

@@ -1,4 +1,5 @@
-//! What servers do otherwise than documented: each row of the project's list of quirks has a test named after its number.
+//! What servers do otherwise than documented: each row of the project's list of quirks has a test
+//! named after its number.
 //!
 //! Rows 33 to 35, 38 and 42 have more beside the code that minds them.
 

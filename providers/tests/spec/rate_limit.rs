@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{ChatModel, ModelErrorKind, Usage};
+use loopwright_core::ChatModel;
+use loopwright_core::message::Usage;
+use loopwright_core::model::ModelErrorKind;
+use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_providers::{RateLimit, RateLimiter, Retry};
 use tokio::time::Instant;
 
@@ -17,7 +19,10 @@ type Limited = RateLimit<ScriptedModel>;
 /// A model with as many replies as are needed, each of which tells that it took so many tokens.
 fn limited(limiter: &RateLimiter, tokens: u64) -> Limited {
     let usage = Usage { input: tokens, ..Usage::default() };
-    RateLimit::new(scripted("a/1", (0..500).map(|_| Script::text("yes").usage(usage))), limiter.clone())
+    RateLimit::new(
+        scripted("a/1", (0..500).map(|_| Script::text("yes").usage(usage))),
+        limiter.clone(),
+    )
 }
 
 /// When the reply to a request of so many tokens was over, in seconds.
@@ -41,14 +46,18 @@ async fn a_minutes_worth_of_requests_goes_at_once_and_the_next_evenly() {
 #[tokio::test(start_paused = true)]
 async fn tokens_are_guessed_by_what_is_sent() {
     let (model, begin) = (limited(&RateLimiter::new().tokens_per_minute(600), 0), Instant::now());
-    let times = join_all([over(&model, begin, 400), over(&model, begin, 400), over(&model, begin, 100)]).await;
+    let times =
+        join_all([over(&model, begin, 400), over(&model, begin, 400), over(&model, begin, 100)])
+            .await;
     assert_eq!(times, [0.0, 20.0, 30.0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_overtaken() {
     let (model, begin) = (limited(&RateLimiter::new().tokens_per_minute(600), 0), Instant::now());
-    let times = join_all([over(&model, begin, 500), over(&model, begin, 600), over(&model, begin, 50)]).await;
+    let times =
+        join_all([over(&model, begin, 500), over(&model, begin, 600), over(&model, begin, 50)])
+            .await;
     assert_eq!(times, [0.0, 50.0, 55.0], "the last one would have fitted at once");
 }
 
@@ -57,17 +66,28 @@ async fn the_guess_is_put_right_by_what_the_reply_tells() {
     let limiter = RateLimiter::new().tokens_per_minute(600);
     let (dear, begin) = (limited(&limiter, 660), Instant::now());
     assert_eq!(over(&dear, begin, 100).await, 0.0);
-    assert_eq!(over(&dear, begin, 100).await, 16.0, "60 tokens of debt and 100 of its own, ten a second");
+    assert_eq!(
+        over(&dear, begin, 100).await,
+        16.0,
+        "60 tokens of debt and 100 of its own, ten a second"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_guessed_too_high_helps_whoever_waits_already() {
     let limiter = RateLimiter::new().tokens_per_minute(600);
-    let slow = Script::new().wait(Duration::from_secs(5)).say("yes").usage(Usage { input: 100, ..Usage::default() });
+    let slow = Script::new()
+        .wait(Duration::from_secs(5))
+        .say("yes")
+        .usage(Usage { input: 100, ..Usage::default() });
     let model = RateLimit::new(scripted("a/1", [slow.clone(), slow]), limiter);
     let begin = Instant::now();
     let times = join_all([over(&model, begin, 600), over(&model, begin, 500)]).await;
-    assert_eq!(times, [5.0, 10.0], "the second one goes when the first is over, not after 50 seconds");
+    assert_eq!(
+        times,
+        [5.0, 10.0],
+        "the second one goes when the first is over, not after 50 seconds"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +104,9 @@ async fn who_stops_waiting_gives_the_place_up() {
     assert_eq!(over(&model, begin, 1).await, 0.0);
     let mut first = Box::pin(over(&model, begin, 1));
     let mut second = Box::pin(over(&model, begin, 1));
-    assert!(futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending());
+    assert!(
+        futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending()
+    );
     tokio::time::advance(Duration::from_secs(30)).await;
     drop(first);
     assert_eq!(second.await, 60.0, "the turn of the one that left");
@@ -95,7 +117,8 @@ async fn who_stops_waiting_gives_the_place_up() {
 async fn models_and_agents_share_a_limit_by_its_clones() {
     let limiter = RateLimiter::new().requests_per_minute(1);
     let (one, other, begin) = (limited(&limiter, 0), limited(&limiter.clone(), 0), Instant::now());
-    let times = join_all([over(&one, begin, 1), over(&other, begin, 1), over(&one, begin, 1)]).await;
+    let times =
+        join_all([over(&one, begin, 1), over(&other, begin, 1), over(&one, begin, 1)]).await;
     assert_eq!(times, [0.0, 60.0, 120.0]);
     let alone = limited(&RateLimiter::new(), 0);
     assert_eq!(over(&alone, begin, 1 << 20).await, 120.0, "without limits nobody waits");
@@ -105,7 +128,9 @@ async fn models_and_agents_share_a_limit_by_its_clones() {
 async fn each_attempt_counts_within_a_retry() {
     let broken = || Script::error(ModelErrorKind::Overloaded, "busy");
     let limiter = RateLimiter::new().requests_per_minute(1);
-    let model = Retry::new(RateLimit::new(scripted("a/1", [broken(), Script::text("yes")]), limiter)).seed(7);
+    let model =
+        Retry::new(RateLimit::new(scripted("a/1", [broken(), Script::text("yes")]), limiter))
+            .seed(7);
     let begin = Instant::now();
     assert_eq!(said(&model).await, "+yes.$");
     assert_eq!(begin.elapsed().as_secs(), 60);

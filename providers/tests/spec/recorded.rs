@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{
-    AssistantMessage, ChatModel, ChatRequest, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelInfo,
-    Part, Prices, StopReason, ToolList, ToolSpec, Usage, UserMessage,
+use loopwright_core::message::{
+    AssistantMessage, ContentPart, MessageId, StopReason, Usage, UserMessage,
 };
+use loopwright_core::model::{
+    ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo, Prices,
+};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::{ToolList, ToolSpec};
+use loopwright_core::{ChatModel, Message};
 use loopwright_providers::{Fallback, OpenAiChat, Recorded, Retry};
 use serde_json::json;
 use tempfile::TempDir;
@@ -43,17 +47,19 @@ fn refused(path: &PathBuf) -> String {
     Recorded::replay(path).unwrap_err().message
 }
 
-/// A conversation that goes on: its requests are `hello`, and the same with a reply and another message.
+/// A conversation that goes on: its requests are `hello`, and the same with a reply and another
+/// message.
 fn conversation() -> [ChatRequest; 2] {
     let reply = AssistantMessage {
-        parts: vec![Part::Text { text: "Hi".into(), signature: None }],
+        parts: vec![ContentPart::Text { text: "Hi".into(), signature: None }],
         model: "a/1".into(),
         ..AssistantMessage::default()
     };
     let (first, mut second) = (request("Hello"), request("Hello"));
     let more = UserMessage::from("And now?");
     let messages = [Message::new(MessageId(2), reply), Message::new(MessageId(3), more)];
-    second.messages = Arc::new(second.messages.iter().cloned().chain(messages.map(Arc::new)).collect());
+    second.messages =
+        Arc::new(second.messages.iter().cloned().chain(messages.map(Arc::new)).collect());
     [first, second]
 }
 
@@ -77,11 +83,16 @@ async fn a_session_is_played_back_event_by_event() {
     let usage = Usage { input: 7, output: 5, cache_read: 3, cache_write: 2, reasoning: 1 };
     let mut limited = ModelError::new(ModelErrorKind::RateLimited, "Wait.");
     (limited.status, limited.retry_after) = (Some(429), Some(Duration::from_millis(1500)));
-    let rich = Script::new().think("hm", Some("signed")).call("c1", "add", r#"{"a": 1}"#).withdraw().say("Hi");
+    let rich = Script::new()
+        .think("hm", Some("signed"))
+        .call("c1", "add", r#"{"a": 1}"#)
+        .withdraw()
+        .say("Hi");
     let prices = Prices { input: 0.1, output: 0.7, ..Prices::default() };
     let info = ModelInfo::new("a/1").with_prices(prices).with_context_window(9000);
     let second = Script::text("half").event(ModelEvent::Error(limited)).cut();
-    let model = ScriptedModel::new([rich.usage(usage).stop(StopReason::Length), second]).info(info.clone());
+    let model =
+        ScriptedModel::new([rich.usage(usage).stop(StopReason::Length), second]).info(info.clone());
     let said = record(&path, model).await;
     let replayed = Recorded::replay(&path).unwrap();
     assert_eq!((replayed.info(), replayed.remaining()), (&info, 2));
@@ -113,9 +124,18 @@ async fn a_request_that_differs_is_told_where_and_how() {
         (|r| r.messages = request("Hello there").messages, "its message 1 is `"),
         (|r| r.system = "Be brief.".into(), "its `system` is `Be brief.`, and `` was recorded"),
         (|r| r.max_tokens = Some(9), "its `max_tokens` is `9`, and `null` was recorded"),
-        (|r| r.messages = conversation()[1].messages.clone(), "it has 3 messages, and 1 were recorded"),
         (
-            |r| r.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("t", "d", json!({})))])),
+            |r| r.messages = conversation()[1].messages.clone(),
+            "it has 3 messages, and 1 were recorded",
+        ),
+        (
+            |r| {
+                r.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema(
+                    "t",
+                    "d",
+                    json!({}),
+                ))]))
+            },
             r#"its `tools` is `[{"description":"d","name":"t","schema":{}}]`, and `[]` was recorded"#,
         ),
     ];
@@ -124,13 +144,23 @@ async fn a_request_that_differs_is_told_where_and_how() {
         change(&mut request);
         let events = answer(&Recorded::replay(&path).unwrap(), request).await;
         assert!(why(&events).contains(told), "{told}\n{events:?}");
-        assert!(why(&events).contains("session.jsonl: the request differs from exchange 1"), "{events:?}");
+        assert!(
+            why(&events).contains("session.jsonl: the request differs from exchange 1"),
+            "{events:?}"
+        );
     }
     let replayed = Recorded::replay(&path).unwrap();
     let [first, mut second] = conversation();
     answer(&replayed, first).await;
-    second.messages =
-        Arc::new(second.messages.iter().take(2).cloned().chain(request("And then?").messages.to_vec()).collect());
+    second.messages = Arc::new(
+        second
+            .messages
+            .iter()
+            .take(2)
+            .cloned()
+            .chain(request("And then?").messages.to_vec())
+            .collect(),
+    );
     let events = answer(&replayed, second).await;
     assert!(why(&events).contains("exchange 2: its message 3"), "{events:?}");
 }
@@ -159,7 +189,10 @@ async fn after_the_last_exchange_requests_fail() {
         answer(&replayed, request).await;
     }
     let events = events(&Retry::new(replayed)).await;
-    assert!(why(&events).contains("Request 3 to the recording") && why(&events).contains("it has only 2 exchanges"));
+    assert!(
+        why(&events).contains("Request 3 to the recording")
+            && why(&events).contains("it has only 2 exchanges")
+    );
 }
 
 #[tokio::test]
@@ -173,12 +206,18 @@ async fn a_file_that_was_cut_anywhere_is_refused_or_says_less() {
         let lines = ends.iter().filter(|end| **end < cut).count();
         if cut <= ends[0] {
             // In the first line, which says what the file is.
-            assert!(cut == ends[0] || refused(&path).contains("does not begin with the line"), "at {cut}");
+            assert!(
+                cut == ends[0] || refused(&path).contains("does not begin with the line"),
+                "at {cut}"
+            );
         } else if ends.iter().any(|end| end + 1 == cut) {
             assert_eq!(Recorded::replay(&path).unwrap().remaining(), lines - 1);
         } else {
             let told = format!("Line {} of the recording", lines + 1);
-            assert!(refused(&path).contains(&told) && refused(&path).contains("is cut off"), "at {cut}");
+            assert!(
+                refused(&path).contains(&told) && refused(&path).contains("is cut off"),
+                "at {cut}"
+            );
         }
         assert_eq!(fs::read(&path).unwrap(), whole[..cut], "nothing is changed");
     }
@@ -192,7 +231,10 @@ async fn what_is_no_recording_is_refused() {
     let text = fs::read_to_string(&path).unwrap();
     let first = text.lines().nth(1).unwrap();
     let cases = [
-        (text.replace("recording\":1", "recording\":2"), "of version 2, and this program reads version 1"),
+        (
+            text.replace("recording\":1", "recording\":2"),
+            "of version 2, and this program reads version 1",
+        ),
         (text.replace(first, "{}"), "Line 2 of the recording"),
         (format!("{text}{first}\n"), "Line 4 of the recording"),
         ("# Title\n".to_owned(), "does not begin with the line"),
@@ -226,7 +268,9 @@ async fn the_model_is_made_only_to_record() {
 #[tokio::test]
 async fn requests_that_overlap_keep_their_order() {
     let (_folder, path) = folder();
-    let recorded = Recorded::record(scripted("a/1", [Script::text("one"), Script::text("two")]), &path).unwrap();
+    let recorded =
+        Recorded::record(scripted("a/1", [Script::text("one"), Script::text("two")]), &path)
+            .unwrap();
     let (first, second) = (recorded.stream(request("1")), recorded.stream(request("2")));
     let (second, first): (Vec<_>, Vec<_>) = (second.collect().await, first.collect().await);
     let replayed = Recorded::replay(&path).unwrap();
@@ -237,8 +281,11 @@ async fn requests_that_overlap_keep_their_order() {
 #[tokio::test]
 async fn a_reply_that_was_left_ends_where_it_was_left() {
     let (_folder, path) = folder();
-    let recorded =
-        Recorded::record(scripted("a/1", [Script::text("half").hang(), Script::text("whole")]), &path).unwrap();
+    let recorded = Recorded::record(
+        scripted("a/1", [Script::text("half").hang(), Script::text("whole")]),
+        &path,
+    )
+    .unwrap();
     let mut left = recorded.stream(request("Hello"));
     while left.next().now_or_never().is_some() {}
     drop(left);
@@ -252,7 +299,8 @@ async fn a_reply_that_was_left_ends_where_it_was_left() {
 async fn it_goes_into_any_other_decorator_and_around_it() {
     let (_folder, path) = folder();
     let broken = Script::text("half").fail(ModelErrorKind::Overloaded, "busy");
-    let inner = Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
+    let inner =
+        Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
     let first = said(&Recorded::record(inner, &path).unwrap()).await;
     assert_eq!(first, "@a/1 +half.<@b/2 +whole.$");
     assert_eq!(said(&Retry::new(Recorded::replay(&path).unwrap())).await, first);
@@ -262,7 +310,11 @@ async fn it_goes_into_any_other_decorator_and_around_it() {
 async fn no_key_is_in_the_file() {
     let (_folder, path) = folder();
     let server = Server::start().await;
-    let model = OpenAiChat::builder("m").base_url(server.url()).api_key("sk-a-very-secret-key").build().unwrap();
+    let model = OpenAiChat::builder("m")
+        .base_url(server.url())
+        .api_key("sk-a-very-secret-key")
+        .build()
+        .unwrap();
     let model = Recorded::record(model, &path).unwrap();
     let serve = async {
         let mut exchange = server.accept().await;

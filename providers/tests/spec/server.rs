@@ -22,10 +22,12 @@ impl Server {
     pub(crate) async fn start() -> Server {
         Server(TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
+
     /// Its base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
     }
+
     /// Takes a new connection and the head of its first request.
     pub(crate) async fn accept_head(&self) -> (String, TcpStream) {
         let (mut stream, mut bytes) = (self.0.accept().await.unwrap().0, Vec::new());
@@ -34,6 +36,7 @@ impl Server {
         }
         (String::from_utf8_lossy(&bytes).to_lowercase(), stream)
     }
+
     /// Takes a new connection and its first request.
     pub(crate) async fn accept(&self) -> Exchange {
         Exchange::read(self.0.accept().await.unwrap().0).await
@@ -46,10 +49,19 @@ impl Exchange {
         loop {
             assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the client hung up");
             let text = String::from_utf8_lossy(&bytes);
-            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                continue;
+            };
             let head = head.to_lowercase();
-            let length =
-                head.split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse::<usize>().unwrap();
+            let length = head
+                .split("content-length: ")
+                .nth(1)
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap()
+                .parse::<usize>()
+                .unwrap();
             if body.len() == length {
                 let raw = body.to_owned();
                 let body = serde_json::from_str(body).unwrap();
@@ -57,28 +69,35 @@ impl Exchange {
             }
         }
     }
+
     /// The next request on the same connection.
     pub(crate) async fn next(self) -> Exchange {
         Exchange::read(self.stream).await
     }
+
     /// Begins an event stream.
     pub(crate) async fn begin(&mut self) {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         self.stream.write_all(head.as_bytes()).await.unwrap();
     }
+
     /// Sends one chunk.
     pub(crate) async fn chunk(&mut self, text: &str) {
         self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
     }
+
     /// Ends the stream, in order.
     pub(crate) async fn end(&mut self) {
         self.stream.write_all(b"0\r\n\r\n").await.unwrap();
     }
+
     /// Sends a whole answer.
     pub(crate) async fn answer(&mut self, status: &str, headers: &str, body: &str) {
-        let answer = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let answer =
+            format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         self.stream.write_all(answer.as_bytes()).await.unwrap();
     }
+
     /// Waits until the client closes the connection.
     pub(crate) async fn closed(mut self) {
         let mut rest = Vec::new();

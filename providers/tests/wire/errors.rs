@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use loopwright::{ModelError, ModelErrorKind, ModelEvent};
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use loopwright_providers::openai_chat::Decoder;
 use loopwright_providers::{Decode, Place};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -17,9 +17,11 @@ fn kind(expected: &Value) -> ModelErrorKind {
         ("auth", _) => Auth,
         ("context_overflow", _) => ContextOverflow,
         ("invalid_request" | "not_found", _) => InvalidRequest,
-        // One request that is larger than what a minute allows: no wait helps, so it is the request's fault. Any other
-        // limit that no wait helps with is a quota.
-        ("rate_limit", false) if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) => {
+        // One request that is larger than what a minute allows: no wait helps, so it is the
+        // request's fault. Any other limit that no wait helps with is a quota.
+        ("rate_limit", false)
+            if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) =>
+        {
             InvalidRequest
         }
         ("rate_limit", false) => QuotaExhausted,
@@ -35,7 +37,10 @@ fn place() -> Place {
 
 fn headers(of: &Value) -> HeaderMap {
     let headers = of.as_object().into_iter().flatten().filter_map(|(name, value)| {
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value.as_str()?).ok()?))
+        Some((
+            HeaderName::from_bytes(name.as_bytes()).ok()?,
+            HeaderValue::from_str(value.as_str()?).ok()?,
+        ))
     });
     headers.collect()
 }
@@ -43,7 +48,12 @@ fn headers(of: &Value) -> HeaderMap {
 fn differs(recording: &Recording) -> Option<String> {
     let (about, expected) = (&recording.about, &recording.about["expected"]);
     let status = u16::try_from(about["status"].as_u64().unwrap()).unwrap();
-    let error = place().refused(status, &headers(&about["headers"]), &recording.bytes, SystemTime::UNIX_EPOCH);
+    let error = place().refused(
+        status,
+        &headers(&about["headers"]),
+        &recording.bytes,
+        SystemTime::UNIX_EPOCH,
+    );
     let wait = expected["retry_after_ms"].as_f64().map(|ms| Duration::from_millis(ms as u64));
     let said: String = expected["message"].as_str().unwrap_or("").chars().take(500).collect();
     let retryable = expected["retryable"].as_bool().unwrap();
@@ -63,20 +73,26 @@ fn every_error_body_is_classified_as_expected() {
 
 /// The error that a provider's message becomes, in the way in which it comes.
 fn as_it_comes(example: &Value) -> ModelError {
-    let (message, status) = (example["message"].as_str().unwrap(), example["status"].as_u64().unwrap());
+    let (message, status) =
+        (example["message"].as_str().unwrap(), example["status"].as_u64().unwrap());
     if status == 200 {
         // Not an error's words, but how a stream finished.
         let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
         let (mut decoder, mut out) = (Decoder::new(place()), Default::default());
         decoder.decode(&chunk, &mut out);
         decoder.finish(&mut out);
-        let Some(ModelEvent::Error(error)) = out.pop_back() else { panic!("{message} is no error") };
+        let Some(ModelEvent::Error(error)) = out.pop_back() else {
+            panic!("{message} is no error")
+        };
         return error;
     }
     let body = match message {
         _ if message.ends_with("(no body)") => String::new(),
         _ if message.starts_with('{') => message.to_owned(),
-        _ => json!({"error": {"message": message, "type": example["type"], "code": example["code"]}}).to_string(),
+        _ => {
+            json!({"error": {"message": message, "type": example["type"], "code": example["code"]}})
+                .to_string()
+        }
     };
     place().refused(status as u16, &HeaderMap::new(), body.as_bytes(), SystemTime::UNIX_EPOCH)
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright::{ModelErrorKind, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{ModelErrorKind, ModelEvent};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
@@ -80,6 +81,7 @@ impl Decode for AnyDecoder {
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress {
         self.0.decode(data, out)
     }
+
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         self.0.finish(out);
     }
@@ -111,18 +113,27 @@ mod chat {
         }
     }
 
-    /// The prompt's tokens count those of the cache, ours do not. The completion's count the reasoning; xAI counts it
-    /// beside them, which its total tells.
+    /// The prompt's tokens count those of the cache, ours do not. The completion's count the
+    /// reasoning; xAI counts it beside them, which its total tells.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, total } = *reported;
         let output = if input + output + reasoning == total { output + reasoning } else { output };
-        Usage { input: input - cache_read - cache_write, output, cache_read, cache_write, reasoning }
+        Usage {
+            input: input - cache_read - cache_write,
+            output,
+            cache_read,
+            cache_write,
+            reasoning,
+        }
     }
 
     /// Many servers send no `[DONE]`, or not always: the finish reason is enough.
     pub(super) fn is_terminal(payload: &str) -> bool {
         let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
-        payload == "[DONE]" || json(payload)["choices"].as_array().is_some_and(|choices| choices.iter().any(finished))
+        payload == "[DONE]"
+            || json(payload)["choices"]
+                .as_array()
+                .is_some_and(|choices| choices.iter().any(finished))
     }
 }
 
@@ -137,7 +148,13 @@ mod responses {
     /// The input's tokens count those of the cache, ours do not. The output's count the reasoning.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
-        Usage { input: input - cache_read - cache_write, output, cache_read, cache_write, reasoning }
+        Usage {
+            input: input - cache_read - cache_write,
+            output,
+            cache_read,
+            cache_write,
+            reasoning,
+        }
     }
 
     pub(super) fn is_terminal(payload: &str) -> bool {
@@ -174,19 +191,22 @@ mod anthropic {
 mod gemini {
     use super::*;
 
-    /// A prompt that is blocked has no reason to finish, and is the only such stream that ends as it should.
+    /// A prompt that is blocked has no reason to finish, and is the only such stream that ends as
+    /// it should.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         match raw {
             "MAX_TOKENS" => End::Done(StopReason::Length),
             "SAFETY" | "RECITATION" | "MODEL_ARMOR" => End::Done(StopReason::ContentFilter),
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => End::Fails(ModelErrorKind::Malformed),
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
+                End::Fails(ModelErrorKind::Malformed)
+            }
             "" => End::Fails(ModelErrorKind::ContentFiltered),
             _ => said(calls),
         }
     }
 
-    /// The output counts no thinking, ours does. What is left of the total is the input, with what the provider's own
-    /// tools read, which a recording has in its raw usage only.
+    /// The output counts no thinking, ours does. What is left of the total is the input, with what
+    /// the provider's own tools read, which a recording has in its raw usage only.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { output, cache_read, cache_write, reasoning, total, .. } = *reported;
         let output = output + reasoning;
@@ -195,6 +215,7 @@ mod gemini {
 
     pub(super) fn is_terminal(payload: &str) -> bool {
         let payload = json(payload);
-        payload["candidates"][0]["finishReason"].is_string() || payload["promptFeedback"]["blockReason"].is_string()
+        payload["candidates"][0]["finishReason"].is_string()
+            || payload["promptFeedback"]["blockReason"].is_string()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use loopwright::{BlockKind, ModelError, ModelEvent, StopReason, Usage};
+use loopwright_core::message::{StopReason, Usage};
+use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 use loopwright_providers::{Progress, ReplyBody};
 use serde_json::Value;
 
@@ -26,7 +27,10 @@ struct Block {
 
 impl Reply {
     /// Reads a body as it comes in these chunks.
-    pub(crate) fn read<'a>(format: &Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Reply, String> {
+    pub(crate) fn read<'a>(
+        format: &Format,
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Reply, String> {
         let (mut body, mut out) = (ReplyBody::new((format.decoder)()), VecDeque::new());
         let mut chunks = chunks.into_iter();
         if !chunks.any(|chunk| body.push(chunk, &mut out) == Some(Progress::Ended)) {
@@ -47,9 +51,17 @@ impl Reply {
                     if number as usize != blocks.len() {
                         return Err(format!("block {number} begins as number {}", blocks.len()));
                     }
-                    blocks.push(Block { number, kind, text: String::new(), signature: None, open: true });
+                    blocks.push(Block {
+                        number,
+                        kind,
+                        text: String::new(),
+                        signature: None,
+                        open: true,
+                    });
                 }
-                ModelEvent::Delta { block, delta } => open(&mut blocks, block)?.text.push_str(&delta),
+                ModelEvent::Delta { block, delta } => {
+                    open(&mut blocks, block)?.text.push_str(&delta)
+                }
                 ModelEvent::BlockEnd { block, signature } => {
                     let block = open(&mut blocks, block)?;
                     (block.open, block.signature) = (false, signature.map(|s| s.to_string()));
@@ -79,11 +91,17 @@ impl Reply {
     pub(crate) fn begins(&self, whole: &Reply) -> bool {
         let mut pairs = self.blocks.iter().zip(&whole.blocks);
         self.blocks.len() <= whole.blocks.len()
-            && pairs.all(|(block, whole)| block.kind == whole.kind && whole.text.starts_with(&block.text))
+            && pairs.all(|(block, whole)| {
+                block.kind == whole.kind && whole.text.starts_with(&block.text)
+            })
     }
 
     fn texts(&self, kind: &BlockKind) -> String {
-        self.blocks.iter().filter(|block| block.kind == *kind).map(|block| block.text.as_str()).collect()
+        self.blocks
+            .iter()
+            .filter(|block| block.kind == *kind)
+            .map(|block| block.text.as_str())
+            .collect()
     }
 
     /// The signatures of the blocks of some kind, as they are printed.
@@ -104,16 +122,28 @@ impl Reply {
         let text = words(&expected["text"]) + &words(&expected["refusal"]);
         check("text", format!("{:?}", self.texts(&BlockKind::Text)), format!("{text:?}"));
         let thinking = words(&expected["thinking"]);
-        check("thinking", format!("{:?}", self.texts(&BlockKind::Thinking)), format!("{thinking:?}"));
+        check(
+            "thinking",
+            format!("{:?}", self.texts(&BlockKind::Thinking)),
+            format!("{thinking:?}"),
+        );
         let responses = format.name == "openai-responses";
-        let of_text: Vec<_> = list(expected, "text_signatures").iter().filter_map(Value::as_str).collect();
+        let of_text: Vec<_> =
+            list(expected, "text_signatures").iter().filter_map(Value::as_str).collect();
         if !responses {
-            // There a text's signature is the phase of its message, which recordings have no word for.
-            check("signatures of texts", self.signatures(|kind| *kind == BlockKind::Text), format!("{of_text:?}"));
+            // There a text's signature is the phase of its message, which recordings have no word
+            // for.
+            check(
+                "signatures of texts",
+                self.signatures(|kind| *kind == BlockKind::Text),
+                format!("{of_text:?}"),
+            );
         }
-        let mut of_thoughts: Vec<String> = list(expected, "thinking_blocks").iter().filter_map(signature).collect();
+        let mut of_thoughts: Vec<String> =
+            list(expected, "thinking_blocks").iter().filter_map(signature).collect();
         let thoughts = self.blocks.iter().filter(|block| block.kind == BlockKind::Thinking);
-        let got: Vec<String> = thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
+        let got: Vec<String> =
+            thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
         if responses && !list(expected, "server_tools").is_empty() {
             // Before what the provider runs itself there is none, as that is not sent back.
             of_thoughts.retain(|one| got.contains(one));
@@ -126,10 +156,13 @@ impl Reply {
         if details.is_empty() {
             check("signatures of thoughts", format!("{got:?}"), format!("{of_thoughts:?}"));
         } else {
-            let got = got.iter().filter_map(|signature| signature.strip_prefix("reasoning_details:"));
-            let got = got.flat_map(|list| serde_json::from_str::<Vec<Value>>(list).unwrap_or_default());
+            let got =
+                got.iter().filter_map(|signature| signature.strip_prefix("reasoning_details:"));
+            let got =
+                got.flat_map(|list| serde_json::from_str::<Vec<Value>>(list).unwrap_or_default());
             // Recordings list what is signed or sealed.
-            let got: Vec<String> = got.map(|one| detail(&one)).filter(|one| !one.ends_with(' ')).collect();
+            let got: Vec<String> =
+                got.map(|one| detail(&one)).filter(|one| !one.ends_with(' ')).collect();
             check("details of thoughts", format!("{got:?}"), format!("{details:?}"));
         }
         let calls = list(expected, "tool_calls");
@@ -137,12 +170,16 @@ impl Reply {
         let got = self.signatures(|kind| matches!(kind, BlockKind::ToolCall { .. }));
         check("signatures of calls", got, format!("{of_calls:?}"));
         let want: Vec<String> = calls.iter().map(expected_call).collect();
-        // Where the provider gave no id, there may be none or one that is made up; none is there twice.
+        // Where the provider gave no id, there may be none or one that is made up; none is there
+        // twice.
         let ids = calls.iter().map(|call| call["id"].is_string()).chain(std::iter::repeat(true));
-        let blocks = self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
-        let got: Vec<String> = blocks.zip(ids).filter_map(|(block, given)| block.call(given)).collect();
+        let blocks =
+            self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
+        let got: Vec<String> =
+            blocks.zip(ids).filter_map(|(block, given)| block.call(given)).collect();
         let made_up = self.blocks.iter().filter_map(Block::id).filter(|id| !id.is_empty());
-        let mut made_up: Vec<&str> = made_up.filter(|id| calls.iter().all(|call| call["id"] != **id)).collect();
+        let mut made_up: Vec<&str> =
+            made_up.filter(|id| calls.iter().all(|call| call["id"] != **id)).collect();
         made_up.sort_unstable();
         let twice = made_up.windows(2).find(|pair| pair[0] == pair[1]);
         check("an id that is made up twice", format!("{twice:?}"), "None".into());
@@ -153,7 +190,9 @@ impl Reply {
                 let wanted = (format.usage)(&reported(&expected["usage"]));
                 check("usage", format!("{usage:?}"), format!("{wanted:?}"));
             }
-            (Err(error), Ok(End::Fails(kind))) => check("error", format!("{:?}", error.kind), format!("{kind:?}")),
+            (Err(error), Ok(End::Fails(kind))) => {
+                check("error", format!("{:?}", error.kind), format!("{kind:?}"))
+            }
             // Core's errors carry no usage, and their kind is checked with the error bodies.
             (Err(error), Err(message)) if error.message.contains(&message) => {}
             (got, want) => check("end", format!("{got:?}"), format!("{want:?}")),
@@ -167,11 +206,15 @@ impl Block {
         if let BlockKind::ToolCall { id, .. } = &self.kind { Some(id) } else { None }
     }
 
-    /// A call: its id if it was `given` one, its name, its arguments as a JSON value, or as text if they are none.
+    /// A call: its id if it was `given` one, its name, its arguments as a JSON value, or as text if
+    /// they are none.
     fn call(&self, given: bool) -> Option<String> {
-        let BlockKind::ToolCall { id, name } = &self.kind else { return None };
+        let BlockKind::ToolCall { id, name } = &self.kind else {
+            return None;
+        };
         let id = if given { id.as_str() } else { "" };
-        let arguments = serde_json::from_str(&self.text).map_or_else(|_| self.text.clone(), |v: Value| v.to_string());
+        let arguments = serde_json::from_str(&self.text)
+            .map_or_else(|_| self.text.clone(), |v: Value| v.to_string());
         Some(format!("{id} {name} {arguments}"))
     }
 }
@@ -196,11 +239,15 @@ fn expected_end(format: &Format, expected: &Value, calls: bool) -> Result<End, S
         return Err(words(&expected["error"]["message"]));
     }
     let cut = expected["terminated"] == false && expected["stop_reason"].is_null();
-    if cut { Err("closed the stream".into()) } else { Ok((format.end)(&words(&expected["stop_reason"]), calls)) }
+    if cut {
+        Err("closed the stream".into())
+    } else {
+        Ok((format.end)(&words(&expected["stop_reason"]), calls))
+    }
 }
 
-/// The signature of a block of thinking; redacted thinking is all signature, marked as such; the id of a whole item
-/// stands for it.
+/// The signature of a block of thinking; redacted thinking is all signature, marked as such; the id
+/// of a whole item stands for it.
 fn signature(block: &Value) -> Option<String> {
     match &block["data"] {
         Value::String(data) => Some(format!("redacted:{data}")),

@@ -1,5 +1,6 @@
-//! Every recorded tool session, replayed through a whole agent: each request that it sends keeps the rules of its API,
-//! says what the recorded one says, and hands back byte for byte what was signed.
+//! Every recorded tool session, replayed through a whole agent: each request that it sends keeps
+//! the rules of its API, says what the recorded one says, and hands back byte for byte what was
+//! signed.
 
 mod recorded;
 #[path = "../spec/server.rs"]
@@ -12,9 +13,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loopwright::{
-    BehaviorPattern, Effect, EndKind, GenericAgent, Message, OutputSchema, Part, RunContext, StopReason, ThinkingLevel,
-    Tool, ToolContext, ToolError, ToolOutput, ToolSpec,
+use loopwright_core::event::RunStatus;
+use loopwright_core::message::{ContentPart, StopReason};
+use loopwright_core::model::{OutputSchema, ThinkingLevel};
+use loopwright_core::tool::{Effect, ToolSpec};
+use loopwright_core::{
+    BehaviorPattern, GenericAgent, Message, RunContext, Tool, ToolContext, ToolError, ToolOutput,
 };
 use loopwright_patterns::{GenericPattern, PiPattern};
 use loopwright_providers::anthropic::Messages;
@@ -50,7 +54,11 @@ async fn every_session_is_replayed_through_the_whole_agent() {
         match found {
             Ok(signed) => {
                 signatures += signed;
-                println!("ok    {}: {} turns, {signed} signatures", session.name, session.turns.len());
+                println!(
+                    "ok    {}: {} turns, {signed} signatures",
+                    session.name,
+                    session.turns.len()
+                );
             }
             Err(why) => wrong.push(format!("WRONG {}: {why}", session.name)),
         }
@@ -59,8 +67,12 @@ async fn every_session_is_replayed_through_the_whole_agent() {
     assert!(signatures > 0, "no session had a signature to hand back");
 }
 
-/// Runs the agent against a server that serves the recorded turns. Gives how many signatures were handed back.
-async fn replay<F: WireFormat>(session: &Session, pattern: impl BehaviorPattern + 'static) -> Result<usize, String> {
+/// Runs the agent against a server that serves the recorded turns. Gives how many signatures were
+/// handed back.
+async fn replay<F: WireFormat>(
+    session: &Session,
+    pattern: impl BehaviorPattern + 'static,
+) -> Result<usize, String> {
     let server = Server::start().await;
     let model = Model::<F>::builder(&session.model)
         .provider(&session.provider)
@@ -68,7 +80,8 @@ async fn replay<F: WireFormat>(session: &Session, pattern: impl BehaviorPattern 
         .profile(F::profile(session.host(), &session.model))
         .build()
         .map_err(|error| error.to_string())?;
-    let mut agent = GenericAgent::builder(model, pattern).system(session.system()).tools(tools(session));
+    let mut agent =
+        GenericAgent::builder(model, pattern).system(session.system()).tools(tools(session));
     if let Some(tokens) = session.max_tokens() {
         agent = agent.max_tokens(tokens);
     }
@@ -82,11 +95,12 @@ async fn replay<F: WireFormat>(session: &Session, pattern: impl BehaviorPattern 
         agent = agent.output_schema(OutputSchema { name: "Out".into(), schema });
     }
     let agent = agent.build().map_err(|error| error.to_string())?;
-    let (handle, _events) = agent.run(RunContext::new()).await.map_err(|error| error.to_string())?;
+    let (handle, _events) =
+        agent.run(RunContext::new()).await.map_err(|error| error.to_string())?;
     let talk = async {
         for prompt in session.prompts() {
             let outcome = handle.prompt(prompt).await.map_err(|error| error.to_string())?;
-            if outcome.end != EndKind::Done {
+            if outcome.end != RunStatus::Done {
                 return Err(format!("a run ended {:?}: {:?}", outcome.end, outcome.error));
             }
         }
@@ -105,7 +119,8 @@ async fn replay<F: WireFormat>(session: &Session, pattern: impl BehaviorPattern 
     });
     talk.await?;
     let requests = tokio::time::timeout(Duration::from_secs(5), served).await;
-    let requests = requests.map_err(|_| "the agent sent fewer requests than there are turns")?.unwrap();
+    let requests =
+        requests.map_err(|_| "the agent sent fewer requests than there are turns")?.unwrap();
     let signed = check_requests(session, &requests)?;
     let messages = handle.state().await.map_err(|error| error.to_string())?.messages;
     check_messages(session, &messages)?;
@@ -123,12 +138,17 @@ fn check_requests(session: &Session, requests: &[String]) -> Result<usize, Strin
             _ => rules::openai_responses::check(body),
         };
         legal.map_err(|why| format!("request {number} breaks the rules: {why}\n{request}"))?;
-        let sent = transcript(&session.format, &serde_json::from_str(request).map_err(|why| why.to_string())?);
+        let sent = transcript(
+            &session.format,
+            &serde_json::from_str(request).map_err(|why| why.to_string())?,
+        );
         let recorded = transcript(&session.format, &turn.request);
         if sent != recorded {
             return Err(format!("request {number} says {sent:#?}, the recorded one {recorded:#?}"));
         }
-        if let Some(lost) = given.iter().find(|signature: &&String| !request.contains(signature.as_str())) {
+        if let Some(lost) =
+            given.iter().find(|signature: &&String| !request.contains(signature.as_str()))
+        {
             return Err(format!("request {number} does not hand back {lost}"));
         }
         replayed += given.len();
@@ -139,7 +159,8 @@ fn check_requests(session: &Session, requests: &[String]) -> Result<usize, Strin
 
 /// The replies as they are in the session at the end.
 fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), String> {
-    let format = FORMATS.iter().find(|format| format.name == session.format).ok_or("no such format")?;
+    let format =
+        FORMATS.iter().find(|format| format.name == session.format).ok_or("no such format")?;
     let replies: Vec<_> = messages.iter().filter_map(|message| message.as_assistant()).collect();
     if replies.len() != session.turns.len() {
         return Err(format!("{} replies to {} turns", replies.len(), session.turns.len()));
@@ -153,7 +174,7 @@ fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), St
             }
         };
         let thinking = reply.parts.iter().filter_map(|part| match part {
-            Part::Thinking { text, .. } => Some(text.as_str()),
+            ContentPart::Thinking { text, .. } => Some(text.as_str()),
             _ => None,
         });
         check("text", reply.text(), words(&expected["text"]));
@@ -165,9 +186,14 @@ fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), St
             let id = if expected["id"].is_string() { &*call.id } else { "" };
             format!("{id} {} {arguments}", call.name)
         });
-        let want =
-            calls.iter().map(|call| format!("{} {} {}", words(&call["id"]), words(&call["name"]), call["arguments"]));
-        check("calls", format!("{:?}", got.collect::<Vec<_>>()), format!("{:?}", want.collect::<Vec<_>>()));
+        let want = calls.iter().map(|call| {
+            format!("{} {} {}", words(&call["id"]), words(&call["name"]), call["arguments"])
+        });
+        check(
+            "calls",
+            format!("{:?}", got.collect::<Vec<_>>()),
+            format!("{:?}", want.collect::<Vec<_>>()),
+        );
         check("number of calls", reply.calls().count().to_string(), calls.len().to_string());
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         check("stop", format!("{:?}", reply.stop), format!("{stop:?}"));
@@ -184,7 +210,8 @@ fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), St
 fn tools(session: &Session) -> Vec<Arc<dyn Tool>> {
     let results: Arc<Mutex<VecDeque<String>>> = Arc::new(Mutex::new(session.results().into()));
     let tools = session.tools().into_iter().map(|(name, description, schema)| {
-        let spec = ToolSpec::with_schema(name, description, schema).effect(Effect::ReadOnly).sequential();
+        let spec =
+            ToolSpec::with_schema(name, description, schema).effect(Effect::ReadOnly).sequential();
         Arc::new(RecordedTool { spec: Arc::new(spec), results: results.clone() }) as Arc<dyn Tool>
     });
     tools.collect()
@@ -200,8 +227,11 @@ impl Tool for RecordedTool {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
+
     async fn call(&self, _: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
         let result = self.results.lock().unwrap().pop_front();
-        result.map(ToolOutput::from).ok_or_else(|| ToolError::failed("there is no recorded result left"))
+        result
+            .map(ToolOutput::from)
+            .ok_or_else(|| ToolError::failed("there is no recorded result left"))
     }
 }

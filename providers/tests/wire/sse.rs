@@ -34,8 +34,11 @@ fn every_vector_gives_its_events() {
     for line in read("vectors/sse-vectors.jsonl").lines().filter(|line| !line.trim().is_empty()) {
         checked += 1;
         let vector: Value = serde_json::from_str(line).unwrap();
-        let decode = |chunk: &Value| base64::prelude::BASE64_STANDARD.decode(chunk.as_str().unwrap()).unwrap();
-        let chunks: Vec<Vec<u8>> = vector["chunks_b64"].as_array().unwrap().iter().map(decode).collect();
+        let decode = |chunk: &Value| {
+            base64::prelude::BASE64_STANDARD.decode(chunk.as_str().unwrap()).unwrap()
+        };
+        let chunks: Vec<Vec<u8>> =
+            vector["chunks_b64"].as_array().unwrap().iter().map(decode).collect();
         let (whole, expected) = (chunks.concat(), without_ids(&vector["events"]));
         let mut ways = vec![
             (parse(chunks.iter().map(Vec::as_slice), false), expected.clone()),
@@ -43,7 +46,10 @@ fn every_vector_gives_its_events() {
             (parse(whole.chunks(1), false), expected),
         ];
         if vector["events_if_flushed_at_eof"].is_array() {
-            ways.push((parse([whole.as_slice()], true), without_ids(&vector["events_if_flushed_at_eof"])));
+            ways.push((
+                parse([whole.as_slice()], true),
+                without_ids(&vector["events_if_flushed_at_eof"]),
+            ));
         }
         if let Some((got, want)) = ways.iter().find(|(got, want)| got != want) {
             wrong.push(format!("{}: {got:?}\n  expected {want:?}", vector["id"]));

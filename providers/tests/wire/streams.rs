@@ -14,7 +14,8 @@ fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
     let mut chance = Chance::new();
     println!("LOOPWRIGHT_SEED={}", chance.0);
     for format in FORMATS {
-        let (recordings, mut wrong) = (recordings(&format!("wire/{}", format.name), "sse"), Vec::new());
+        let (recordings, mut wrong) =
+            (recordings(&format!("wire/{}", format.name), "sse"), Vec::new());
         for recording in &recordings {
             let found = check(format, recording, &mut chance);
             match &found {
@@ -39,7 +40,8 @@ fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<
         got => Err(format!("delivered {how} it is {got:?}, and whole {whole:?}")),
     };
     same("byte by byte", Reply::read(format, bytes.chunks(1)))?;
-    let crlf = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
+    let crlf =
+        String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
     same("with CRLF", Reply::read(format, [crlf.as_slice()]))?;
     same("with CRLF byte by byte", Reply::read(format, crlf.chunks(1)))?;
     for _ in 0..SPLITS {
@@ -58,16 +60,25 @@ fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<
     ))
 }
 
-/// A stream that was cut is a failed reply, unless it had said that everything was said. Some go on after that; until
-/// `last` a finished turn may say less.
-fn check_cut(format: &Format, whole: &Reply, cut: &[u8], complete: bool, last: bool) -> Result<(), String> {
+/// A stream that was cut is a failed reply, unless it had said that everything was said. Some go on
+/// after that; until `last` a finished turn may say less.
+fn check_cut(
+    format: &Format,
+    whole: &Reply,
+    cut: &[u8],
+    complete: bool,
+    last: bool,
+) -> Result<(), String> {
     let reply = Reply::read(format, [cut])?;
     let at = cut.len();
     match &reply.end {
         Err(error) if complete || error.kind.is_retryable() || whole.end.is_err() => Ok(()),
         Err(error) => Err(format!("cut at byte {at} it fails for good: {error}")),
         Ok(_) if !complete => Err(format!("cut at byte {at} it is a finished turn")),
-        Ok(_) if whole.end.is_ok() && !(if last { reply.says(whole) } else { reply.begins(whole) }) => {
+        Ok(_)
+            if whole.end.is_ok()
+                && !(if last { reply.says(whole) } else { reply.begins(whole) }) =>
+        {
             Err(format!("cut at byte {at} it says {reply:?}, and whole {whole:?}"))
         }
         Ok(_) => Ok(()),

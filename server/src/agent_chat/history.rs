@@ -1,15 +1,18 @@
-//! The history that a client sends along, made a session's log: every call with its one result, directly after it.
+//! The history that a client sends along, made a session's log: every call with its one result,
+//! directly after it.
 //!
-//! An entry is either of seed's form, `{role, content, toolName?, toolInput?, toolResult?, toolCallId?}`, or one of our
-//! own messages as events tell them. Both may be mixed. What is not for a model (details of results, the application's
-//! own messages) is left out.
+//! An entry is either of seed's form, `{role, content, toolName?, toolInput?, toolResult?,
+//! toolCallId?}`, or one of our own messages as events tell them. Both may be mixed. What is not
+//! for a model (details of results, the application's own messages) is left out.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use loopwright::{
-    AssistantMessage, Body, CallId, Content, Item, Message, MessageId, Part, ResultStatus, StopReason, ToolCall,
-    ToolResult, UserMessage,
+use loopwright_core::Message;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{
+    AssistantMessage, CallId, Content, ContentPart, MessageId, MessageKind, ResultStatus,
+    StopReason, ToolCall, ToolResult, UserMessage,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,7 +46,7 @@ pub(crate) struct Entry {
 }
 
 /// The log of a session in which this was said.
-pub(crate) fn items(history: &[Entry]) -> Result<Vec<Item>, ApiError> {
+pub(crate) fn items(history: &[Entry]) -> Result<Vec<LogEntry>, ApiError> {
     let mut log = Log::default();
     for (at, entry) in history.iter().enumerate() {
         let path = format!("/history/{at}");
@@ -52,7 +55,7 @@ pub(crate) fn items(history: &[Entry]) -> Result<Vec<Item>, ApiError> {
                 log.flush();
                 let content = entry.content(&path)?;
                 let message = log.message(UserMessage { content });
-                log.items.push(Item::Remembered { message });
+                log.items.push(LogEntry::Remembered { message });
             }
             "assistant" => log.assistant(entry, &path)?,
             "tool" | "tool_result" => log.result(entry, &path)?,
@@ -70,7 +73,8 @@ pub(crate) fn items(history: &[Entry]) -> Result<Vec<Item>, ApiError> {
 impl Entry {
     /// Its content: text, or a list of pieces.
     fn content(&self, path: &str) -> Result<Vec<Content>, ApiError> {
-        let Some(content) = self.content.as_deref().filter(|content| content.get() != "null") else {
+        let Some(content) = self.content.as_deref().filter(|content| content.get() != "null")
+        else {
             return Ok(Vec::new());
         };
         let path = format!("{path}/content");
@@ -82,7 +86,9 @@ impl Entry {
 
     /// The arguments of its call, as raw JSON of an object.
     fn arguments(&self, path: &str) -> Result<Arc<str>, ApiError> {
-        let wrong = || ApiError::at(format!("{path}/toolInput"), "The input of a tool is not a JSON object.");
+        let wrong = || {
+            ApiError::at(format!("{path}/toolInput"), "The input of a tool is not a JSON object.")
+        };
         let raw = match self.tool_input.as_deref().map(RawValue::get) {
             None | Some("null") => "{}".to_owned(),
             Some(text) if text.starts_with('"') => json_at(text, &format!("{path}/toolInput"))?,
@@ -103,7 +109,8 @@ impl Entry {
         };
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
-            let why = "This is no name of a tool: those have up to 64 letters, digits, `_` and `-`.";
+            let why =
+                "This is no name of a tool: those have up to 64 letters, digits, `_` and `-`.";
             return Err(ApiError::at(format!("{path}/{field}"), why));
         }
         Ok(Some(name.as_str().into()))
@@ -114,7 +121,8 @@ impl Entry {
     }
 
     fn status(&self) -> ResultStatus {
-        let told = self.is_error.map(|failed| if failed { ResultStatus::Error } else { ResultStatus::Ok });
+        let told =
+            self.is_error.map(|failed| if failed { ResultStatus::Error } else { ResultStatus::Ok });
         self.status.or(told).unwrap_or(ResultStatus::Ok)
     }
 }
@@ -125,7 +133,7 @@ const PARTS: usize = 1_000;
 /// The log so far, and a reply whose calls do not all have their results yet.
 #[derive(Default)]
 struct Log {
-    items: Vec<Item>,
+    items: Vec<LogEntry>,
     messages: u64,
     ids: HashSet<CallId>,
     /// The number of the next id that is made here.
@@ -143,18 +151,22 @@ struct Call {
 }
 
 impl Log {
-    fn message(&mut self, body: impl Into<Body>) -> Arc<Message> {
+    fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
         self.messages += 1;
         Arc::new(Message::new(MessageId(self.messages), body))
     }
 
     fn assistant(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
         self.flush();
-        let parts: Vec<Part> = match entry.parts.as_deref() {
+        let parts: Vec<ContentPart> = match entry.parts.as_deref() {
             Some(parts) => parts_of(parts.get(), &format!("{path}/parts"))?,
             None => {
                 let text: String = entry.content(path)?.iter().map(text_of).collect();
-                if text.is_empty() { Vec::new() } else { vec![Part::Text { text, signature: None }] }
+                if text.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![ContentPart::Text { text, signature: None }]
+                }
             }
         };
         let model = entry.model.clone().unwrap_or_default().into();
@@ -166,7 +178,9 @@ impl Log {
         });
         for part in parts {
             match part {
-                Part::ToolCall(call) => self.call(Some(call.id.to_string()), call.name, call.arguments, call.signature),
+                ContentPart::ToolCall(call) => {
+                    self.call(Some(call.id.to_string()), call.name, call.arguments, call.signature)
+                }
                 part => self.reply.get_or_insert_default().parts.push(part),
             }
         }
@@ -208,35 +222,46 @@ impl Log {
     }
 
     /// One more call in the reply, under an id that no other has.
-    fn call(&mut self, told: Option<String>, name: Arc<str>, arguments: Arc<str>, signature: Option<Arc<str>>) {
+    fn call(
+        &mut self,
+        told: Option<String>,
+        name: Arc<str>,
+        arguments: Arc<str>,
+        signature: Option<Arc<str>>,
+    ) {
         let mut id: CallId = told.as_deref().unwrap_or_default().into();
         while id.is_empty() || !self.ids.insert(id.clone()) {
             self.next += 1; // never back: taken names are passed over once for all calls
             id = format!("h{}", self.next).into();
         }
         let call = ToolCall { id, name, arguments, signature };
-        self.reply.get_or_insert_default().parts.push(Part::ToolCall(call.clone()));
+        self.reply.get_or_insert_default().parts.push(ContentPart::ToolCall(call.clone()));
         self.calls.push(Call { told, call, result: None });
     }
 
     /// The reply is over: it goes into the log, and its results after it.
     fn flush(&mut self) {
         let (reply, calls) = (self.reply.take(), std::mem::take(&mut self.calls));
-        let Some(mut reply) = reply.filter(|reply| !reply.parts.is_empty()) else { return };
+        let Some(mut reply) = reply.filter(|reply| !reply.parts.is_empty()) else {
+            return;
+        };
         reply.stop = match reply.stop {
             _ if !calls.is_empty() => StopReason::ToolCalls,
             StopReason::ToolCalls => StopReason::Stop,
             other => other,
         };
         let message = self.message(reply);
-        self.items.push(Item::Replied { message, cost: None });
+        self.items.push(LogEntry::Replied { message, cost: None });
         for mut call in calls {
             if call.result.is_none() {
-                call.answer(ResultStatus::OutcomeUnknown, vec![Content::text("The result of this call is not known.")]);
+                call.answer(
+                    ResultStatus::OutcomeUnknown,
+                    vec![Content::text("The result of this call is not known.")],
+                );
             }
             if let Some(result) = call.result {
                 let result = self.message(result);
-                self.items.push(Item::CallFinished { result });
+                self.items.push(LogEntry::CallFinished { result });
             }
         }
     }
@@ -245,13 +270,14 @@ impl Log {
 impl Call {
     fn answer(&mut self, status: ResultStatus, content: Vec<Content>) {
         let (call, name) = (self.call.id.clone(), self.call.name.clone());
-        self.result = Some(ToolResult { call, name, status, content, details: None, terminate: false });
+        self.result =
+            Some(ToolResult { call, name, status, content, details: None, terminate: false });
     }
 }
 
 /// Parts of one message, as many as one may have.
-fn parts_of(json: &str, path: &str) -> Result<Vec<Part>, ApiError> {
-    let parts: Vec<Part> = json_at(json, path)?;
+fn parts_of(json: &str, path: &str) -> Result<Vec<ContentPart>, ApiError> {
+    let parts: Vec<ContentPart> = json_at(json, path)?;
     if parts.len() > PARTS {
         return Err(ApiError::at(path, format!("One message has more than {PARTS} parts.")));
     }
@@ -267,8 +293,8 @@ fn text_of(content: &Content) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use loopwright::Past;
-    use loopwright::testing::{check_log, check_transcript};
+    use loopwright_core::log::SessionLog;
+    use loopwright_core::testing::{check_log, check_transcript};
     use serde_json::{Value, json};
 
     use super::*;
@@ -278,22 +304,24 @@ mod tests {
         let entries: Vec<Entry> = json_at(&history.to_string(), "").unwrap();
         let items = items(&entries).unwrap();
         check_log(&items).unwrap();
-        let context = Past::of(&items).context();
+        let context = SessionLog::of(&items).context();
         check_transcript(&context).unwrap();
         let word = |message: &Arc<Message>| match &message.body {
-            Body::User(_) => message.text(),
-            Body::Assistant(reply) => {
-                let calls: Vec<String> = reply.calls().map(|call| format!("{}{}", call.name, call.arguments)).collect();
+            MessageKind::User(_) => message.text(),
+            MessageKind::Assistant(reply) => {
+                let calls: Vec<String> =
+                    reply.calls().map(|call| format!("{}{}", call.name, call.arguments)).collect();
                 format!("<{}>{}", reply.text(), calls.join("+"))
             }
-            Body::ToolResult(result) if result.is_error() => "=!".into(),
-            Body::ToolResult(result) => format!("={}", result.text()),
-            Body::Custom(_) => "custom".into(),
+            MessageKind::ToolResult(result) if result.is_error() => "=!".into(),
+            MessageKind::ToolResult(result) => format!("={}", result.text()),
+            MessageKind::Custom(_) => "custom".into(),
         };
         context.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
-    /// Ids that are taken are passed over once, so the work does not grow with the square of the calls.
+    /// Ids that are taken are passed over once, so the work does not grow with the square of the
+    /// calls.
     #[test]
     fn the_work_for_ids_is_bounded() {
         let mut log = Log::default();
@@ -307,7 +335,9 @@ mod tests {
     #[test]
     fn a_message_has_a_thousand_parts_at_most() {
         let part = json!({ "type": "tool_call", "id": "c", "name": "r", "arguments": "{}" });
-        let history = |parts: usize| json!([{ "role": "assistant", "parts": vec![part.clone(); parts] }]).to_string();
+        let history = |parts: usize| {
+            json!([{ "role": "assistant", "parts": vec![part.clone(); parts] }]).to_string()
+        };
         let entries: Vec<Entry> = json_at(&history(PARTS), "").unwrap();
         assert_eq!(items(&entries).unwrap().len(), 1 + PARTS);
         let entries: Vec<Entry> = json_at(&history(PARTS + 1), "").unwrap();
@@ -317,23 +347,28 @@ mod tests {
     #[test]
     fn calls_and_results_are_paired_in_order() {
         let call = |tool: &str| json!({ "role": "assistant", "content": "", "toolName": tool });
-        let result = |tool: &str, text: &str| json!({ "role": "tool", "toolName": tool, "content": text });
+        let result =
+            |tool: &str, text: &str| json!({ "role": "tool", "toolName": tool, "content": text });
         let user = json!({ "role": "user", "content": "u" });
         let said = json!({ "role": "assistant", "content": "a" });
-        let with_id =
-            |tool: &str, id: &str| json!({ "role": "tool", "toolName": tool, "toolCallId": id, "content": id });
-        let whole =
-            json!({ "role": "assistant", "content": "a", "toolName": "r", "toolInput": { "p": 1 }, "toolResult": "t" });
+        let with_id = |tool: &str, id: &str| json!({ "role": "tool", "toolName": tool, "toolCallId": id, "content": id });
+        let whole = json!({ "role": "assistant", "content": "a", "toolName": "r", "toolInput": { "p": 1 }, "toolResult": "t" });
         for (history, expected) in [
             (json!([user, result("r", "1")]), "u <>r{} =1"),
-            (json!([user, said, result("r", "1"), result("r", "2"), said]), "u <a>r{}+r{} =1 =2 <a>"),
+            (
+                json!([user, said, result("r", "1"), result("r", "2"), said]),
+                "u <a>r{}+r{} =1 =2 <a>",
+            ),
             (json!([user, call("r"), result("r", "1"), result("s", "2")]), "u <>r{}+s{} =1 =2"),
             (json!([user, call("r"), user]), "u <>r{} =! u"),
             (json!([user, call("r"), call("r"), result("r", "1")]), "u <>r{} =! <>r{} =1"),
             (json!([user, with_id("r", "x"), user, with_id("r", "x")]), "u <>r{} =x u <>r{} =x"),
             (json!([user, whole, said]), "u <a>r{\"p\":1} =t <a>"),
             (json!([said, said, json!({ "role": "assistant", "content": "" })]), "<a> <a>"),
-            (json!([{ "role": "tool", "toolName": "r", "content": "no", "isError": true }]), "<>r{} =!"),
+            (
+                json!([{ "role": "tool", "toolName": "r", "content": "no", "isError": true }]),
+                "<>r{} =!",
+            ),
             (
                 json!([{ "role": "tool", "toolName": "r", "toolInput": "{\"p\": 1}", "content": null }]),
                 "<>r{\"p\": 1} =",

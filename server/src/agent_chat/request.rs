@@ -21,7 +21,8 @@ pub(crate) struct ChatRequest {
     /// What the user says.
     #[schemars(regex(pattern = r"\S"))]
     pub(crate) message: String,
-    /// The directory to work in, below one of the server's roots; a relative one starts at the first.
+    /// The directory to work in, below one of the server's roots; a relative one starts at the
+    /// first.
     #[schemars(length(min = 1))]
     pub(crate) work_dir: String,
     /// What was said before.
@@ -49,26 +50,40 @@ impl ChatRequest {
             return Err(ApiError::at("/message", "The message is empty: say what is to be done."));
         }
         if self.history.len() > ENTRIES {
-            let why = format!("The history has {} entries; {ENTRIES} are allowed.", self.history.len());
+            let why =
+                format!("The history has {} entries; {ENTRIES} are allowed.", self.history.len());
             return Err(ApiError::at("/history", why));
         }
-        let told = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
-        let keyed = config.headers.keys().any(|name| KEY_HEADERS.contains(&name.to_lowercase().as_str()));
+        let told =
+            |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
+        let keyed =
+            config.headers.keys().any(|name| KEY_HEADERS.contains(&name.to_lowercase().as_str()));
         let keyless = config.provider.as_deref().is_some_and(|name| {
-            matches!(name, "offline") || Provider::named(name).is_some_and(|provider| provider.local)
+            matches!(name, "offline")
+                || Provider::named(name).is_some_and(|provider| provider.local)
         });
         if !told(&config.api_key) && !keyed && !keyless {
-            let why = "There is no API key: give the key of your model's provider in `llmConfig.apiKey`.";
+            let why =
+                "There is no API key: give the key of your model's provider in `llmConfig.apiKey`.";
             return Err(ApiError::new(Kind::Unauthorized, why).with_path("/llmConfig/apiKey"));
         }
         if config.model.trim().is_empty() {
-            return Err(ApiError::at("/llmConfig/model", "There is no model: give its name, such as `gpt-4o-mini`."));
+            return Err(ApiError::at(
+                "/llmConfig/model",
+                "There is no model: give its name, such as `gpt-4o-mini`.",
+            ));
         }
         if config.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
-            return Err(ApiError::at("/llmConfig/temperature", "The temperature is not between 0 and 2."));
+            return Err(ApiError::at(
+                "/llmConfig/temperature",
+                "The temperature is not between 0 and 2.",
+            ));
         }
         if config.max_tokens == Some(0) {
-            return Err(ApiError::at("/llmConfig/maxTokens", "No tokens are allowed: give a number of at least 1."));
+            return Err(ApiError::at(
+                "/llmConfig/maxTokens",
+                "No tokens are allowed: give a number of at least 1.",
+            ));
         }
         Ok(self)
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use axum::response::Response;
 use axum::response::sse::Event;
 use futures::{Stream, StreamExt};
-use loopwright::{AgentHandle, EventStream};
+use loopwright_core::{AgentHandle, EventStream};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::frames::{CutOff, Frame, Frames};
@@ -16,8 +16,8 @@ use crate::observe::Observer;
 use crate::shares::{Begun, Share};
 use crate::sse::alive;
 
-/// The session of a run, before the run has begun and until it has ended. Dropped before its end, the run is aborted: whoever
-/// hangs up does not get more of them at a time.
+/// The session of a run, before the run has begun and until it has ended. Dropped before its end,
+/// the run is aborted: whoever hangs up does not get more of them at a time.
 pub(crate) struct Session(Option<Begun>);
 
 impl Session {
@@ -58,7 +58,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn into_response(self) -> Response {
-        let told = Told { running: self, frames: Frames::default(), ready: VecDeque::new(), complete: false };
+        let told = Told {
+            running: self,
+            frames: Frames::default(),
+            ready: VecDeque::new(),
+            complete: false,
+        };
         alive(told.map(|frame| Event::default().data(frame.json())))
     }
 }

@@ -1,6 +1,6 @@
 //! All routes, one by one; but for the files of the page, which are no interface.
 
-use loopwright::Envelope;
+use loopwright_core::event::Envelope;
 use serde_json::json;
 
 use super::Document;
@@ -8,14 +8,15 @@ use crate::agent_chat::ChatRequest;
 use crate::frames::Frame;
 use crate::health::Health;
 use crate::sessions::{
-    Accepted, Actions, Answer, Compact, Compacted, Created, Decided, Listed, Messages, Nothing, Said, Session,
-    Settings, Steered,
+    Accepted, Actions, Answer, Compact, Compacted, Created, Decided, Listed, Messages, Nothing,
+    Said, Session, Settings, Steered,
 };
 
 const BAD: (u16, &str) = (400, "The body is not what is asked for; `path` says where.");
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
 const IN_USE: (u16, &str) = (409, "The session is in use by another process.");
-const BUSY: (u16, &str) = (429, "Too many runs go on, too many sessions are open, or too many requests wait.");
+const BUSY: (u16, &str) =
+    (429, "Too many runs go on, too many sessions are open, or too many requests wait.");
 const DRAINING: (u16, &str) = (503, "The server is about to end.");
 
 pub(super) fn all(document: &mut Document) {
@@ -29,15 +30,28 @@ pub(super) fn all(document: &mut Document) {
 
 fn chat(document: &mut Document) {
     document
-        .operation("post", "/api/agent-chat", "Answers one message; the run ends with the connection, nothing is kept.")
+        .operation(
+            "post",
+            "/api/agent-chat",
+            "Answers one message; the run ends with the connection, nothing is kept.",
+        )
         .takes::<ChatRequest>()
         .streams::<Frame>("The frames of the run, the last of which is `complete`.", &[])
-        .refuses(&[BAD, (401, "There is no API key."), (403, "The token is missing or wrong."), BUSY, DRAINING])
+        .refuses(&[
+            BAD,
+            (401, "There is no API key."),
+            (403, "The token is missing or wrong."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
 }
 
 fn sessions(document: &mut Document) {
-    document.operation("get", "/api/sessions", "All sessions.").gives::<Listed>(200, "The sessions.").add();
+    document
+        .operation("get", "/api/sessions", "All sessions.")
+        .gives::<Listed>(200, "The sessions.")
+        .add();
     document
         .operation("post", "/api/sessions", "Begins a session.")
         .takes::<Settings>()
@@ -52,7 +66,10 @@ fn sessions(document: &mut Document) {
     document
         .operation("delete", "/api/sessions/{id}", "Removes a session for good.")
         .gives_nothing(204, "It is gone.")
-        .refuses(&[NO_SESSION, (409, "A run goes on in it, or others share its past, or another process has it open.")])
+        .refuses(&[
+            NO_SESSION,
+            (409, "A run goes on in it, or others share its past, or another process has it open."),
+        ])
         .add();
     document
         .operation("get", "/api/sessions/{id}/messages", "Everything that was said.")
@@ -81,28 +98,49 @@ fn sessions(document: &mut Document) {
 
 fn inputs(document: &mut Document) {
     document
-        .operation("post", "/api/sessions/{id}/prompt", "Says something; during a run it waits its turn.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/prompt",
+            "Says something; during a run it waits its turn.",
+        )
         .takes::<Said>()
         .gives::<Accepted>(202, "It is in the session's log.")
         .refuses(&[BAD, NO_SESSION, IN_USE, BUSY, DRAINING])
         .add();
     document
-        .operation("post", "/api/sessions/{id}/steer", "Says something that should change the run that goes on.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/steer",
+            "Says something that should change the run that goes on.",
+        )
         .takes::<Steered>()
         .gives::<Accepted>(202, "It is in the session's log.")
         .refuses(&[BAD, NO_SESSION, IN_USE, BUSY, DRAINING])
         .add();
     document
-        .operation("post", "/api/sessions/{id}/follow-up", "Says something for when the agent would otherwise stop.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/follow-up",
+            "Says something for when the agent would otherwise stop.",
+        )
         .takes::<Said>()
         .gives::<Accepted>(202, "It is in the session's log.")
         .refuses(&[BAD, NO_SESSION, IN_USE, BUSY])
         .add();
     document
-        .operation("post", "/api/sessions/{id}/continue", "Goes on after an error, an interruption or an abort.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/continue",
+            "Goes on after an error, an interruption or an abort.",
+        )
         .takes::<Nothing>()
         .gives::<Accepted>(202, "It goes on.")
-        .refuses(&[NO_SESSION, (409, "There is nothing to continue, or a run goes on."), BUSY, DRAINING])
+        .refuses(&[
+            NO_SESSION,
+            (409, "There is nothing to continue, or a run goes on."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Stops the run that goes on.")
@@ -114,26 +152,51 @@ fn inputs(document: &mut Document) {
 
 fn compaction(document: &mut Document) {
     document
-        .operation("post", "/api/sessions/{id}/compact", "Replaces older messages by a summary; done when it answers.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/compact",
+            "Replaces older messages by a summary; done when it answers.",
+        )
         .takes::<Compact>()
         .gives::<Compacted>(200, "What was replaced.")
-        .refuses(&[BAD, NO_SESSION, (409, "The agent has no compaction, or it was not done."), BUSY, DRAINING])
+        .refuses(&[
+            BAD,
+            NO_SESSION,
+            (409, "The agent has no compaction, or it was not done."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
 }
 
 fn actions(document: &mut Document) {
     document
-        .operation("get", "/api/actions", "The actions of all sessions that wait for an answer, the oldest first.")
+        .operation(
+            "get",
+            "/api/actions",
+            "The actions of all sessions that wait for an answer, the oldest first.",
+        )
         .gives::<Actions>(200, "The actions.")
         .add();
     document
-        .operation("get", "/api/sessions/{id}/actions", "The actions of a session that wait for an answer.")
+        .operation(
+            "get",
+            "/api/sessions/{id}/actions",
+            "The actions of a session that wait for an answer.",
+        )
         .gives::<Actions>(200, "The actions.")
         .refuses(&[NO_SESSION])
         .add();
-    let gone = (409, "It does not wait for an answer any more, or its arguments are not those that were shown.");
+    let gone = (
+        409,
+        "It does not wait for an answer any more, or its arguments are not those that were shown.",
+    );
     document
-        .operation("post", "/api/sessions/{id}/actions/{call}", "Answers an action: the first answer counts.")
+        .operation(
+            "post",
+            "/api/sessions/{id}/actions/{call}",
+            "Answers an action: the first answer counts.",
+        )
         .takes::<Answer>()
         .gives::<Decided>(200, "The answer is in the session's log.")
         .refuses(&[BAD, (404, "There is no such session, or no such call."), gone, BUSY, DRAINING])

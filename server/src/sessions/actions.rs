@@ -3,9 +3,11 @@
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright::{
-    ActionResult, Decision, InputError, InputEvent, InputId, Item, PendingAction, PendingFilter, ToolOutput,
-};
+use loopwright_core::ToolOutput;
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
+use loopwright_core::log::{LogEntry, PendingAction, PendingFilter};
+use loopwright_core::message::InputId;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -89,7 +91,7 @@ pub(crate) enum Content {
     /// A text.
     Text(String),
     /// Pieces.
-    Pieces(Vec<loopwright::Content>),
+    Pieces(Vec<loopwright_core::message::Content>),
 }
 
 /// Not by `untagged`, which takes numbers for the types of pieces.
@@ -156,23 +158,28 @@ impl Answer {
         let decision = match self.decision {
             Verdict::Approve => Decision::Approve,
             Verdict::ApproveWith => {
-                let arguments = self.arguments.ok_or_else(|| missing("/arguments", "the arguments to run it with"))?;
+                let arguments = self
+                    .arguments
+                    .ok_or_else(|| missing("/arguments", "the arguments to run it with"))?;
                 Decision::ApproveWith(arguments)
             }
             Verdict::Deny => Decision::Deny(self.reason.unwrap_or_default()),
             Verdict::Result => {
-                let mut output = match self.content.ok_or_else(|| missing("/content", "the result"))? {
-                    Content::Text(text) => ToolOutput::text(text),
-                    Content::Pieces(content) => {
-                        let mut output = ToolOutput::default();
-                        output.content = content;
-                        output
-                    }
-                };
+                let mut output =
+                    match self.content.ok_or_else(|| missing("/content", "the result"))? {
+                        Content::Text(text) => ToolOutput::text(text),
+                        Content::Pieces(content) => {
+                            let mut output = ToolOutput::default();
+                            output.content = content;
+                            output
+                        }
+                    };
                 output.details = self.data;
-                Decision::Result(output)
+                Decision::Provide(Provided::Result(output))
             }
-            Verdict::Answer => Decision::Answer(self.data.ok_or_else(|| missing("/data", "what the tool asks for"))?),
+            Verdict::Answer => Decision::Provide(Provided::Input(
+                self.data.ok_or_else(|| missing("/data", "what the tool asks for"))?,
+            )),
         };
         let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
@@ -184,28 +191,34 @@ impl Answer {
 }
 
 /// Why a call does not wait for an answer: what was decided, and by whom, as far as the log tells.
-fn not_open(items: &[Item], wanted: &str) -> ApiError {
+fn not_open(items: &[LogEntry], wanted: &str) -> ApiError {
     let mut why = None;
     for item in items {
         match item {
-            Item::Decided { call, decision, by, .. } if **call == *wanted => {
+            LogEntry::Decided { call, decision, by, .. } if **call == *wanted => {
                 let by = by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
                 why = Some(format!("was answered with `{}`{by} before", decision.name()));
             }
-            Item::CallFinished { result } => {
+            LogEntry::CallFinished { result } => {
                 let result = result.as_tool_result().filter(|result| *result.call == *wanted);
                 if let (None, Some(result)) = (&why, result) {
-                    why = Some(format!("has its result already: {}", refused::first_line(&result.text())));
+                    why = Some(format!(
+                        "has its result already: {}",
+                        refused::first_line(&result.text())
+                    ));
                 }
             }
-            Item::CallStarted { call, .. } if **call == *wanted && why.is_none() => {
+            LogEntry::CallStarted { call, .. } if **call == *wanted && why.is_none() => {
                 why = Some("runs without an answer".into());
             }
             _ => {}
         }
     }
     match why {
-        Some(why) => ApiError::new(Kind::Conflict, format!("The call `{wanted}` {why}. Nothing was changed.")),
+        Some(why) => ApiError::new(
+            Kind::Conflict,
+            format!("The call `{wanted}` {why}. Nothing was changed."),
+        ),
         None => ApiError::new(
             Kind::NotFound,
             format!("No call `{wanted}` of this session waits for an answer, or ever did."),

@@ -1,7 +1,7 @@
 //! The agent of a live session, made of what was said when the session began.
 
-use loopwright::{AgentBuilder, GenericAgent};
-use loopwright_memory::Compacting;
+use loopwright_core::{AgentBuilder, GenericAgent};
+use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Workspace, agents_md, coding_tools_with};
 use serde_json::Value;
@@ -12,13 +12,19 @@ use crate::config::Server;
 use crate::error::{ApiError, Kind};
 
 /// An agent with these settings.
-pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<GenericAgent, ApiError> {
+pub(crate) async fn build(
+    server: &Server,
+    settings: Option<&Value>,
+) -> Result<GenericAgent, ApiError> {
     use serde::Deserialize;
-    // A session that another program has begun may have settings of another form: then it gets the server's own choices.
-    let settings = settings.and_then(|settings| Settings::deserialize(settings).ok()).unwrap_or_default();
+    // A session that another program has begun may have settings of another form: then it gets the
+    // server's own choices.
+    let settings =
+        settings.and_then(|settings| Settings::deserialize(settings).ok()).unwrap_or_default();
     let shared = server.shared();
     let model = shared.models.named(settings.model.as_deref()).map_err(|why| {
-        // Not 401: it is the server that has no key for this model, and no token of the client's mends that.
+        // Not 401: it is the server that has no key for this model, and no token of the
+        // client's mends that.
         ApiError::new(Kind::BadRequest, why.message).with_path("/model")
     })?;
     let workspace = shared.roots.workspace(settings.work_dir.unwrap_or_else(|| ".".into())).await?;
@@ -27,7 +33,8 @@ pub(crate) async fn build(server: &Server, settings: Option<&Value>) -> Result<G
         system.push_str(&projects(workspace.clone()).await);
     }
     let tools = coding_tools_with(workspace, shared.commands.clone());
-    let builder = GenericAgent::builder(model, PiPattern).system(system).compaction(Compacting::new());
+    let builder =
+        GenericAgent::builder(model, PiPattern).system(system).compaction(SummaryCompaction::new());
     let names: Vec<&str> = tools.names().collect();
     let builder = approved(builder, &settings.auto_approve.unwrap_or_default(), &names)?;
     Ok(builder.tools(tools).build()?)
@@ -46,14 +53,19 @@ async fn projects(workspace: Workspace) -> String {
     }
 }
 
-fn approved(builder: AgentBuilder, approve: &[String], tools: &[&str]) -> Result<AgentBuilder, ApiError> {
+fn approved(
+    builder: AgentBuilder,
+    approve: &[String],
+    tools: &[&str],
+) -> Result<AgentBuilder, ApiError> {
     if approve.iter().any(|name| name == "all") {
         return Ok(builder.auto_all());
     }
     let unknown = approve.iter().enumerate().find(|(_, name)| !tools.contains(&name.as_str()));
     match unknown {
         Some((at, name)) => {
-            let why = format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", "));
+            let why =
+                format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", "));
             Err(ApiError::at(format!("/autoApprove/{at}"), why))
         }
         None => Ok(builder.auto_tools(approve.iter().cloned())),

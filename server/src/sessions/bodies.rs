@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use loopwright::{Compaction, History, InputId, Prompt, SessionInfo, Urgency};
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::{Prompt, Urgency};
+use loopwright_core::log::SessionInfo;
+use loopwright_core::message::{History, InputId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 
-/// How a session is to be; kept with it, so that it is the same after a restart. Keys are the server's own.
+/// How a session is to be; kept with it, so that it is the same after a restart. Keys are the
+/// server's own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Settings {
@@ -26,7 +30,8 @@ pub(crate) struct Settings {
     /// The system prompt, instead of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) system: Option<String>,
-    /// The tools whose calls run without confirmation; `all` stands for all of them. Tools that only read never need one.
+    /// The tools whose calls run without confirmation; `all` stands for all of them. Tools that
+    /// only read never need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auto_approve: Option<Vec<String>>,
 }
@@ -126,9 +131,10 @@ impl Steered {
 /// A client's id of an input, if it is one.
 pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> {
     match id {
-        Some(id) if id.is_empty() || id.chars().count() > 200 => {
-            Err(ApiError::at("/id", "An id has between 1 and 200 characters; without one the server makes it."))
-        }
+        Some(id) if id.is_empty() || id.chars().count() > 200 => Err(ApiError::at(
+            "/id",
+            "An id has between 1 and 200 characters; without one the server makes it.",
+        )),
         id => Ok(id.map(Into::into)),
     }
 }
@@ -147,7 +153,8 @@ pub(crate) struct Compacted {
     pub(crate) compactions: Vec<Arc<Compaction>>,
 }
 
-/// A body that says nothing. It is JSON all the same, which a page of another site cannot send unasked.
+/// A body that says nothing. It is JSON all the same, which a page of another site cannot send
+/// unasked.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Nothing {}
 

@@ -20,8 +20,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let none = || ApiError::new(Kind::NotFound, "There is no session of this name.");
-        let Path(mut names) =
-            Path::<HashMap<String, String>>::from_request_parts(parts, state).await.map_err(|_| none())?;
+        let Path(mut names) = Path::<HashMap<String, String>>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| none())?;
         names.remove("id").filter(|id| is_name(id)).map(Id).ok_or_else(none)
     }
 }
@@ -30,10 +31,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Id(id) = Id::from_request_parts(parts, state).await?;
-        let none = || ApiError::new(Kind::NotFound, "There is no call of this name in the session.");
-        let Path(mut names) =
-            Path::<HashMap<String, String>>::from_request_parts(parts, state).await.map_err(|_| none())?;
-        names.remove("call").filter(|call| is_name(call)).map(|call| Call(id, call)).ok_or_else(none)
+        let none =
+            || ApiError::new(Kind::NotFound, "There is no call of this name in the session.");
+        let Path(mut names) = Path::<HashMap<String, String>>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| none())?;
+        names
+            .remove("call")
+            .filter(|call| is_name(call))
+            .map(|call| Call(id, call))
+            .ok_or_else(none)
     }
 }
 

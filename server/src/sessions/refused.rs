@@ -1,6 +1,7 @@
 //! What goes wrong with a session, as clients are told.
 
-use loopwright::{AgentError, InputError, MemoryError};
+use loopwright_core::agent::{AgentError, InputError};
+use loopwright_core::log::MemoryError;
 
 use crate::error::{ApiError, Kind};
 
@@ -53,13 +54,17 @@ impl From<AgentError> for ApiError {
 
 /// A run goes on, so the session cannot be deleted.
 pub(crate) fn running() -> ApiError {
-    ApiError::new(Kind::Conflict, "A run goes on in this session: abort it first, and delete the session then.")
+    ApiError::new(
+        Kind::Conflict,
+        "A run goes on in this session: abort it first, and delete the session then.",
+    )
 }
 
 fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
-    let mut text: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    let mut text: String =
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
     if !text.ends_with(['.', '!', '?']) {
         text.push('.');
     }

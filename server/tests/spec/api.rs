@@ -1,4 +1,5 @@
-//! A server in this process, asked without sockets, so that time can be paused; and a store that survives it.
+//! A server in this process, asked without sockets, so that time can be paused; and a store that
+//! survives it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use loopwright::testing::{FaultyMemory, Script, ScriptedModel};
-use loopwright::{ChatModel, InMemoryStore, Item, Memory, MemoryError, MemoryStore, ModelError, SessionInfo};
+use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, SessionInfo};
+use loopwright_core::model::ModelError;
+use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
+use loopwright_core::{ChatModel, Memory, SessionStore};
 use loopwright_server::{LlmConfig, Models, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
@@ -24,7 +27,7 @@ use serde_json::{Value, json};
 pub(crate) struct Api {
     server: Server,
     routes: TowerToHyperService<axum::Router>,
-    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) root: Arc<tempfile::TempDir>,
     client: SocketAddr,
 }
@@ -35,6 +38,7 @@ impl Models for Scripted {
     fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(self.0.clone()))
     }
+
     fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(self.0.clone()))
     }
@@ -45,21 +49,31 @@ impl Api {
         Api::over(Arc::new(InMemoryStore::new()), replies)
     }
 
-    pub(crate) fn over(store: Arc<dyn MemoryStore>, replies: impl IntoIterator<Item = Script>) -> Api {
+    pub(crate) fn over(
+        store: Arc<dyn SessionStore>,
+        replies: impl IntoIterator<Item = Script>,
+    ) -> Api {
         Api::with(store, replies, |builder| builder)
     }
 
     /// With a server that is set up further.
     pub(crate) fn with(
-        store: Arc<dyn MemoryStore>,
+        store: Arc<dyn SessionStore>,
         replies: impl IntoIterator<Item = Script>,
         set: impl FnOnce(ServerBuilder) -> ServerBuilder,
     ) -> Api {
-        let (root, model) = (Arc::new(tempfile::tempdir().unwrap()), ScriptedModel::new(replies).forgetful());
+        let (root, model) =
+            (Arc::new(tempfile::tempdir().unwrap()), ScriptedModel::new(replies).forgetful());
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
         let builder = Server::builder(Scripted(model)).root(root.path()).store(store.clone());
         let (server, client) = (set(builder).build().unwrap(), ([10, 0, 0, 1], 40_000).into());
-        Api { routes: TowerToHyperService::new(router(server.clone())), server, store, root, client }
+        Api {
+            routes: TowerToHyperService::new(router(server.clone())),
+            server,
+            store,
+            root,
+            client,
+        }
     }
 
     /// The same server, for a client at another address.
@@ -68,7 +82,11 @@ impl Api {
     }
 
     /// The process dies, and another one finds what is in the log.
-    pub(crate) async fn killed(&self, session: &str, replies: impl IntoIterator<Item = Script>) -> Api {
+    pub(crate) async fn killed(
+        &self,
+        session: &str,
+        replies: impl IntoIterator<Item = Script>,
+    ) -> Api {
         let (items, store) = (self.store.read(session, 0).await.unwrap(), InMemoryStore::new());
         store.open(session).await.unwrap().append(0, items.into()).await.unwrap();
         Api::over(Arc::new(store), replies)
@@ -84,7 +102,10 @@ impl Api {
     }
 
     pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
         self.answer(request.body(body).unwrap()).await
     }
@@ -98,10 +119,15 @@ impl Api {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// A request whose client leaves when it has been woken so often; whether it was answered before.
+    /// A request whose client leaves when it has been woken so often; whether it was answered
+    /// before.
     pub(crate) async fn leave(&self, wakes: u32, method: &str, path: &str, body: Value) -> bool {
-        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
-        let mut answer = std::pin::pin!(self.send(request.body(Body::from(body.to_string())).unwrap()));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json");
+        let mut answer =
+            std::pin::pin!(self.send(request.body(Body::from(body.to_string())).unwrap()));
         let mut polled = 0;
         std::future::poll_fn(move |cx| {
             if polled > wakes {
@@ -132,7 +158,9 @@ impl Api {
 
     /// A message that is taken.
     pub(crate) async fn say(&self, session: &str, message: &str) {
-        let (status, body) = self.post(&format!("/api/sessions/{session}/prompt"), json!({ "message": message })).await;
+        let (status, body) = self
+            .post(&format!("/api/sessions/{session}/prompt"), json!({ "message": message }))
+            .await;
         assert_eq!(status, 202, "{body}");
     }
 
@@ -144,7 +172,11 @@ impl Api {
     }
 
     /// The events after this number, or what is said instead of them.
-    pub(crate) async fn try_events(&self, session: &str, last: Option<u64>) -> Result<Reader, (u16, Value)> {
+    pub(crate) async fn try_events(
+        &self,
+        session: &str,
+        last: Option<u64>,
+    ) -> Result<Reader, (u16, Value)> {
         let mut request = Request::builder().uri(format!("/api/sessions/{session}/events"));
         if let Some(last) = last {
             request = request.header("last-event-id", last.to_string());
@@ -185,7 +217,8 @@ pub(crate) struct Frame {
 
 impl Frame {
     fn of(text: &str) -> Option<Frame> {
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
         let data = field("data:")?;
         assert_eq!(text.lines().filter(|line| line.starts_with("data:")).count(), 1, "{text}");
         Some(Frame {
@@ -265,14 +298,24 @@ impl Screen {
         if let Some(id) = frame.id {
             assert_eq!(id, self.seq + 1, "lost or doubled: {frame:?}");
             self.seq = id;
-            self.told.push(json!([frame.event, frame.data["call"], frame.data["message"], frame.data["decision"]]));
+            self.told.push(json!([
+                frame.event,
+                frame.data["call"],
+                frame.data["message"],
+                frame.data["decision"]
+            ]));
         }
         let id = || frame.data["message_id"].as_str().unwrap().to_owned();
         match frame.event.as_str() {
             "message_start" if frame.data["role"] == "assistant" => {
-                assert!(self.streaming.insert(id(), String::new()).is_none(), "{frame:?} began twice");
+                assert!(
+                    self.streaming.insert(id(), String::new()).is_none(),
+                    "{frame:?} began twice"
+                );
             }
-            "message_update" if frame.data["kind"] == "withdrawn" => drop(self.streaming.remove(&id())),
+            "message_update" if frame.data["kind"] == "withdrawn" => {
+                drop(self.streaming.remove(&id()))
+            }
             "message_update" => {
                 let delta = frame.data["delta"].as_str().unwrap_or_default();
                 self.streaming.entry(id()).or_default().push_str(delta);
@@ -307,37 +350,43 @@ struct Shared(Arc<dyn Memory>);
 
 #[async_trait]
 impl Memory for Shared {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         self.0.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.load(from).await
     }
 }
 
 #[async_trait]
 impl Memory for FaultyLog {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
-        let log = FaultyMemory::new(Shared(self.inner.clone())).full_after(self.full_after.load(Ordering::Relaxed));
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let log = FaultyMemory::new(Shared(self.inner.clone()))
+            .full_after(self.full_after.load(Ordering::Relaxed));
         log.append(at, items).await
     }
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.inner.load(from).await
     }
 }
 
 #[async_trait]
-impl MemoryStore for Faulty {
+impl SessionStore for Faulty {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let inner = self.inner.open(session).await?;
         Ok(Arc::new(FaultyLog { inner, full_after: self.full_after.clone() }))
     }
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<Item>, MemoryError> {
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.inner.read(session, from).await
     }
+
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
         self.inner.sessions().await
     }
+
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         self.inner.delete(session).await
     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
-use loopwright::testing::{Gate, Script};
-use loopwright::{BlockKind, InMemoryStore, Item, MemoryStore, ModelEvent};
+use loopwright_core::SessionStore;
+use loopwright_core::log::{InMemoryStore, LogEntry};
+use loopwright_core::model::{BlockKind, ModelEvent};
+use loopwright_core::testing::{Gate, Script};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reader};
@@ -31,15 +33,18 @@ fn chat(message: &str) -> Value {
     json!({ "message": message, "workDir": ".", "llmConfig": config })
 }
 
-/// C104: runs of live sessions and of requests are one number for each client; further ones are refused until one has
-/// ended, what belongs to a run that goes on is not, and one that waits for an answer is none.
+/// C104: runs of live sessions and of requests are one number for each client; further ones are
+/// refused until one has ended, what belongs to a run that goes on is not, and one that waits for
+/// an answer is none.
 #[tokio::test(start_paused = true)]
 async fn a_client_has_so_many_runs_and_no_more() {
     let (first, second) = (Gate::new(), Gate::new());
     let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
-    let replies = [writes, waits(&first), waits(&second), Script::text("elsewhere"), Script::text("queued")];
+    let replies =
+        [writes, waits(&first), waits(&second), Script::text("elsewhere"), Script::text("queued")];
     let replies = replies.into_iter().chain((0..4).map(|_| Script::text("more")));
-    let api = Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(2, 100));
+    let api =
+        Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(2, 100));
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.push(api.session(json!({})).await);
@@ -89,12 +94,14 @@ async fn a_client_has_so_many_runs_and_no_more() {
     readers[1].until("agent_end").await;
 }
 
-/// C105: so many sessions are open at a time; those that nobody uses make room, the one whose last use is longest ago first,
-/// and never one with a run or a reader.
+/// C105: so many sessions are open at a time; those that nobody uses make room, the one whose last
+/// use is longest ago first, and never one with a run or a reader.
 #[tokio::test(start_paused = true)]
 async fn so_many_sessions_are_open_at_a_time() {
     let gate = Gate::new();
-    let api = Api::with(Arc::new(InMemoryStore::new()), [waits(&gate)], |builder| builder.max_open_sessions(2));
+    let api = Api::with(Arc::new(InMemoryStore::new()), [waits(&gate)], |builder| {
+        builder.max_open_sessions(2)
+    });
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(api.session(json!({})).await);
@@ -107,7 +114,11 @@ async fn so_many_sessions_are_open_at_a_time() {
     refused(api.post("/api/sessions", json!({})).await, full);
     refused(api.try_events(&ids[1], None).await.err().unwrap(), full);
     assert_eq!(api.get(&format!("/api/sessions/{}", ids[2])).await["running"], true);
-    assert_eq!(api.get(&format!("/api/sessions/{}", ids[1])).await["running"], false, "what needs no opening goes on");
+    assert_eq!(
+        api.get(&format!("/api/sessions/{}", ids[1])).await["running"],
+        false,
+        "what needs no opening goes on"
+    );
     assert!(metric(&api, "live_sessions 2").await, "no slot is left of what was refused");
     drop(reader);
     let mut reader = api.events(&ids[1], None).await;
@@ -123,17 +134,21 @@ async fn a_session_is_not_deleted_right_after_a_prompt() {
     let id = api.session(json!({})).await;
     api.say(&id, "go").await;
     let path = format!("/api/sessions/{id}");
-    let answer = tokio::time::timeout(Duration::from_secs(1), api.call("DELETE", &path, None)).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(1), api.call("DELETE", &path, None))
+        .await
+        .unwrap();
     assert_eq!((answer.0, &answer.1["error"]["kind"]), (409, &json!("conflict")), "{answer:?}");
     assert_eq!(api.get(&path).await["running"], true);
 }
 
-/// C105: a request that is given up at any moment leaves no session open for longer than an idle one is.
+/// C105: a request that is given up at any moment leaves no session open for longer than an idle
+/// one is.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_leaves_nothing_open() {
     let first = Api::new([]);
     let id = first.session(json!({})).await;
-    let cases = [("POST", "/api/sessions".to_owned()), ("GET", format!("/api/sessions/{id}/events"))];
+    let cases =
+        [("POST", "/api/sessions".to_owned()), ("GET", format!("/api/sessions/{id}/events"))];
     for (method, path) in cases {
         let mut wakes = 0;
         loop {
@@ -142,15 +157,18 @@ async fn a_request_that_is_given_up_leaves_nothing_open() {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(121)).await;
-            assert!(metric(&api, "live_sessions 0").await, "{method} {path}, left when it was woken {wakes} times");
+            assert!(
+                metric(&api, "live_sessions 0").await,
+                "{method} {path}, left when it was woken {wakes} times"
+            );
             wakes += 1;
         }
         assert!(wakes > 0, "{method} {path} was answered at once");
     }
 }
 
-/// C104: a run that begins by itself, because the server died between an answer and what it lets run, is one of them all,
-/// and nothing refuses it.
+/// C104: a run that begins by itself, because the server died between an answer and what it lets
+/// run, is one of them all, and nothing refuses it.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_begins_by_itself_is_counted() {
     let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
@@ -161,21 +179,32 @@ async fn a_run_that_begins_by_itself_is_counted() {
     let action = died.get("/api/actions").await["actions"][0].clone();
     let answer = json!({ "digest": action["digest"], "decision": "approve" });
     assert_eq!(
-        died.post(&format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap()), answer).await.0,
+        died.post(
+            &format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap()),
+            answer
+        )
+        .await
+        .0,
         200
     );
     let mut items = died.store.read(&id, 0).await.unwrap();
-    let decided = items.iter().position(|item| matches!(item, Item::Decided { .. })).unwrap();
+    let decided = items.iter().position(|item| matches!(item, LogEntry::Decided { .. })).unwrap();
     items.truncate(decided + 1);
     let (store, gate) = (InMemoryStore::new(), Gate::new());
     store.open(&id).await.unwrap().append(0, items.into()).await.unwrap();
-    let api = Api::with(Arc::new(store), [waits(&gate), Script::text("Also.")], |builder| builder.max_runs(1, 1));
+    let api = Api::with(Arc::new(store), [waits(&gate), Script::text("Also.")], |builder| {
+        builder.max_runs(1, 1)
+    });
     let other = api.session(json!({})).await;
     let mut reader = api.events(&id, None).await;
     reader.until("message_update").await;
     let say = json!({ "message": "go" });
     refused(api.post(&format!("/api/sessions/{other}/prompt"), say.clone()).await, "Too many runs");
-    assert_eq!(api.post(&format!("/api/sessions/{id}/steer"), say.clone()).await.0, 202, "it belongs to that run");
+    assert_eq!(
+        api.post(&format!("/api/sessions/{id}/steer"), say.clone()).await.0,
+        202,
+        "it belongs to that run"
+    );
     gate.open();
     reader.until("agent_end").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -189,12 +218,17 @@ async fn a_client_that_leaves_while_its_run_begins_ends_it() {
     loop {
         let slow = Script::new().stream(["I ", "write."], Duration::from_secs(1));
         let writes = slow.call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
-        let api = Api::with(Arc::new(InMemoryStore::new()), [writes, Script::text("Done.")], |b| b.max_runs(1, 1));
+        let api = Api::with(Arc::new(InMemoryStore::new()), [writes, Script::text("Done.")], |b| {
+            b.max_runs(1, 1)
+        });
         if api.leave(wakes, "POST", "/api/agent-chat", chat("Write.")).await {
             break;
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(!api.root.path().join("new.txt").exists(), "left when it was woken {wakes} times, it went on");
+        assert!(
+            !api.root.path().join("new.txt").exists(),
+            "left when it was woken {wakes} times, it went on"
+        );
         let (status, answer) = api.post("/api/agent-chat", chat("Again.")).await;
         assert_eq!(status, 200, "its place is free again: {answer}");
         wakes += 1;
@@ -202,10 +236,14 @@ async fn a_client_that_leaves_while_its_run_begins_ends_it() {
     assert!(wakes > 0, "it was answered at once");
 }
 
-/// C107: a client of `/api/agent-chat` that has not read 65,536 events is told so at the end, and its run is stopped.
+/// C107: a client of `/api/agent-chat` that has not read 65,536 events is told so at the end, and
+/// its run is stopped.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_lags_is_told_and_its_run_is_stopped() {
-    let call = |n: u32| BlockKind::ToolCall { id: format!("c{n}").as_str().into(), name: "read_file".into() };
+    let call = |n: u32| BlockKind::ToolCall {
+        id: format!("c{n}").as_str().into(),
+        name: "read_file".into(),
+    };
     let much = (0..65_600).fold(Script::new(), |script, block| {
         let script = script.event(ModelEvent::BlockStart { block, kind: call(block) });
         script.event(ModelEvent::BlockEnd { block, signature: None })
@@ -214,12 +252,15 @@ async fn a_client_that_lags_is_told_and_its_run_is_stopped() {
     let api = Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(1, 1));
     let mut reader = api.stream("/api/agent-chat", chat("Talk.")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(told(&mut reader).await, ["agent_start", "thinking_start", "error too_slow", "complete"]);
+    assert_eq!(
+        told(&mut reader).await,
+        ["agent_start", "thinking_start", "error too_slow", "complete"]
+    );
     assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its place is free again");
 }
 
-/// C108: a run of `/api/agent-chat` ends in the grace of a server that ends, or is stopped then; `complete` is its last frame
-/// in either case, after an `error` where it was stopped.
+/// C108: a run of `/api/agent-chat` ends in the grace of a server that ends, or is stopped then;
+/// `complete` is its last frame in either case, after an `error` where it was stopped.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     let gate = Gate::new();
@@ -243,15 +284,22 @@ async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     }
 }
 
-/// C109: of all bodies together so much is held and no more; what arrives slowly holds what has come of it, and gives it back.
+/// C109: of all bodies together so much is held and no more; what arrives slowly holds what has
+/// come of it, and gives it back.
 #[tokio::test(start_paused = true)]
 async fn so_much_is_held_of_all_bodies_together() {
-    let api = Api::with(Arc::new(InMemoryStore::new()), [], |builder| builder.max_bodies(1_000_000));
+    let api =
+        Api::with(Arc::new(InMemoryStore::new()), [], |builder| builder.max_bodies(1_000_000));
     let begins = |size: usize| {
-        let (first, never) =
-            (futures::stream::iter([Ok::<_, Infallible>(vec![b' '; size])]), futures::stream::pending());
+        let (first, never) = (
+            futures::stream::iter([Ok::<_, Infallible>(vec![b' '; size])]),
+            futures::stream::pending(),
+        );
         let body = Body::from_stream(first.chain(never));
-        Request::post("/api/sessions").header("content-type", "application/json").body(body).unwrap()
+        Request::post("/api/sessions")
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap()
     };
     let named = |length: usize| json!({ "name": "n".repeat(length) });
     let slow = [api.answer(begins(300_000)), api.answer(begins(300_000))];
@@ -264,7 +312,9 @@ async fn so_much_is_held_of_all_bodies_together() {
     }
     let answers = slow.await; // thirty seconds later
     assert!(
-        answers.iter().all(|(status, body)| *status == 400 && body.to_string().contains("too long")),
+        answers
+            .iter()
+            .all(|(status, body)| *status == 400 && body.to_string().contains("too long")),
         "{answers:?}"
     );
     assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
@@ -275,7 +325,8 @@ async fn told(reader: &mut Reader) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(frame) = reader.next_text().await {
         let frame: Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
-        let [kind, error] = [&frame["type"], &frame["kind"]].map(|word| word.as_str().unwrap_or_default().to_owned());
+        let [kind, error] = [&frame["type"], &frame["kind"]]
+            .map(|word| word.as_str().unwrap_or_default().to_owned());
         told.push(format!("{kind} {error}").trim().to_owned());
     }
     told

@@ -1,4 +1,5 @@
-//! An axum app of one's own: its own authentication, our routes, and a session's events on a route of its own.
+//! An axum app of one's own: its own authentication, our routes, and a session's events on a route
+//! of its own.
 
 use axum::Router;
 use axum::extract::Request;
@@ -6,8 +7,9 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{ChatModel, GenericAgent, ModelError, RunContext};
+use loopwright_core::model::ModelError;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{ChatModel, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{LlmConfig, Models, Server, ToPublic, router, sse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +22,7 @@ impl Models for Saying {
     fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
+
     fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
         self.named(None)
     }
@@ -34,7 +37,9 @@ async fn of_our_own(request: Request, next: Next) -> Response {
 }
 
 async fn events() -> Response {
-    let agent = GenericAgent::builder(ScriptedModel::new([Script::text("By hand.")]), PiPattern).build().unwrap();
+    let agent = GenericAgent::builder(ScriptedModel::new([Script::text("By hand.")]), PiPattern)
+        .build()
+        .unwrap();
     let (handle, _) = agent.run(RunContext::new()).await.unwrap();
     sse(handle.prompt_stream("Hello").await.unwrap().public()).into_response()
 }
@@ -51,12 +56,16 @@ async fn ask(address: &str, request: String) -> String {
 async fn an_app_mounts_the_routes_with_its_own_authentication() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::builder(Saying("From the routes.")).root(dir.path()).build().unwrap();
-    let app = Router::new().nest("/agent", router(server)).route("/events", get(events)).layer(from_fn(of_our_own));
+    let app = Router::new()
+        .nest("/agent", router(server))
+        .route("/events", get(events))
+        .layer(from_fn(of_our_own));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move { axum::serve(listener, app).await });
 
-    let body = r#"{"message": "Hello", "workDir": ".", "llmConfig": {"apiKey": "k", "model": "m"}}"#;
+    let body =
+        r#"{"message": "Hello", "workDir": ".", "llmConfig": {"apiKey": "k", "model": "m"}}"#;
     let post = |word: &str| {
         format!(
             "POST /agent/api/agent-chat HTTP/1.1\r\nhost: app.example\r\nx-word: {word}\r\nconnection: close\r\n\
@@ -66,11 +75,23 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
     };
     assert!(ask(&address, post("abracadabra")).await.starts_with("HTTP/1.1 418"));
     let answer = ask(&address, post("sesame")).await;
-    assert!(answer.contains("From the routes.") && answer.contains(r#"{"type":"complete"}"#), "{answer}");
+    assert!(
+        answer.contains("From the routes.") && answer.contains(r#"{"type":"complete"}"#),
+        "{answer}"
+    );
 
-    let get = "GET /events HTTP/1.1\r\nhost: app.example\r\nx-word: sesame\r\nconnection: close\r\n\r\n";
+    let get =
+        "GET /events HTTP/1.1\r\nhost: app.example\r\nx-word: sesame\r\nconnection: close\r\n\r\n";
     let answer = ask(&address, get.into()).await;
-    assert!(answer.contains("event: agent_start\n") && answer.contains("event: message_update\n"), "{answer}");
-    let ids: Vec<u64> = answer.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
-    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "only events with a number of their own have an id");
+    assert!(
+        answer.contains("event: agent_start\n") && answer.contains("event: message_update\n"),
+        "{answer}"
+    );
+    let ids: Vec<u64> =
+        answer.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
+    assert_eq!(
+        ids,
+        (1..=ids.len() as u64).collect::<Vec<_>>(),
+        "only events with a number of their own have an id"
+    );
 }

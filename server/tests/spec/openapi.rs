@@ -9,8 +9,12 @@ use crate::api::Api;
 fn visit(value: &Value, at: &str, see: &mut dyn FnMut(&str, &Value)) {
     see(at, value);
     match value {
-        Value::Object(map) => map.iter().for_each(|(key, value)| visit(value, &format!("{at}/{key}"), see)),
-        Value::Array(list) => list.iter().enumerate().for_each(|(i, value)| visit(value, &format!("{at}/{i}"), see)),
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| visit(value, &format!("{at}/{key}"), see))
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(i, value)| visit(value, &format!("{at}/{i}"), see))
+        }
         _ => {}
     }
 }
@@ -22,8 +26,13 @@ async fn the_document_is_whole() {
     assert_eq!(document["openapi"], "3.2.0");
     let mut used = BTreeSet::new();
     visit(&document, "", &mut |at, value| {
-        let Some(to) = value.get("$ref").and_then(Value::as_str) else { return };
-        assert!(document.pointer(to.trim_start_matches('#')).is_some(), "{at} leads to {to}, which is not there");
+        let Some(to) = value.get("$ref").and_then(Value::as_str) else {
+            return;
+        };
+        assert!(
+            document.pointer(to.trim_start_matches('#')).is_some(),
+            "{at} leads to {to}, which is not there"
+        );
         used.insert(to.rsplit('/').next().unwrap().to_owned());
     });
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
@@ -34,15 +43,26 @@ async fn the_document_is_whole() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{method} {path}");
-            let named = operation["parameters"].as_array().unwrap().iter().filter(|p| p["in"] == "path").count();
+            let named = operation["parameters"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|p| p["in"] == "path")
+                .count();
             assert_eq!(named, path.matches('{').count(), "{path}");
-            assert!(operation["responses"].as_object().unwrap().keys().any(|status| status.starts_with('2')));
+            assert!(
+                operation["responses"]
+                    .as_object()
+                    .unwrap()
+                    .keys()
+                    .any(|status| status.starts_with('2'))
+            );
         }
     }
 }
 
-/// Each operation is served: none is answered with "there is nothing here" or "not this method". And what is served is
-/// in the document.
+/// Each operation is served: none is answered with "there is nothing here" or "not this method".
+/// And what is served is in the document.
 #[tokio::test]
 async fn every_route_is_listed_and_served() {
     let api = Api::new([]);
@@ -71,8 +91,10 @@ async fn every_route_is_listed_and_served() {
         for route in text.split(".route(\"").skip(1) {
             let (path, rest) = route.split_once('"').unwrap();
             let line = rest.lines().next().unwrap();
-            let found: Vec<&str> =
-                ["get", "post", "delete"].into_iter().filter(|method| line.contains(&format!("{method}("))).collect();
+            let found: Vec<&str> = ["get", "post", "delete"]
+                .into_iter()
+                .filter(|method| line.contains(&format!("{method}(")))
+                .collect();
             assert!(!found.is_empty(), "no method in {line}");
             served.extend(found.iter().map(|method| format!("{method} {path}")));
         }
@@ -93,8 +115,12 @@ fn rust_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 /// What the routes answer fits what the document says of it.
 #[tokio::test]
 async fn answers_fit_their_schemas() {
-    use loopwright::testing::Script;
-    let call = Script::new().say("I ask.").call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
+    use loopwright_core::testing::Script;
+    let call = Script::new().say("I ask.").call(
+        "a",
+        "write_file",
+        r#"{"path": "new.txt", "content": "ten"}"#,
+    );
     let api = Api::new([call, Script::text("Done.")]);
     let document = api.get("/api/openapi.json").await;
     let fits = |pointer: &str, value: &Value| {
@@ -114,7 +140,8 @@ async fn answers_fit_their_schemas() {
     for path in ["/api/sessions", "/api/actions", "/healthz"] {
         fits(&answer("get", path, 200), &api.get(path).await);
     }
-    for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"] {
+    for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"]
+    {
         fits(&answer("get", path, 200), &api.get(&path.replace("{id}", &id)).await);
     }
     let action = api.get("/api/actions").await["actions"][0].clone();
@@ -129,7 +156,10 @@ async fn answers_fit_their_schemas() {
     for frame in &told {
         fits("/components/schemas/Envelope", &frame.data);
     }
-    fits(&answer("get", "/api/sessions/{id}/messages", 200), &api.get(&format!("/api/sessions/{id}/messages")).await);
+    fits(
+        &answer("get", "/api/sessions/{id}/messages", 200),
+        &api.get(&format!("/api/sessions/{id}/messages")).await,
+    );
     let (status, refused) = api.post("/api/sessions", json!({ "model": 1 })).await;
     fits(&answer("post", "/api/sessions", status), &refused);
 }
@@ -139,7 +169,8 @@ async fn answers_fit_their_schemas() {
 async fn a_piece_of_a_result_has_its_type_by_name() {
     let api = Api::new([]);
     let id = api.session(json!({})).await;
-    let answer = json!({ "digest": "d", "decision": "deny", "content": [{ "type": 0, "text": "" }] });
+    let answer =
+        json!({ "digest": "d", "decision": "deny", "content": [{ "type": 0, "text": "" }] });
     let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/a"), answer).await;
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/content")), "{refused}");
 }

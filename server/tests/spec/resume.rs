@@ -1,11 +1,13 @@
-//! Streams of events: from any point on, for any number of readers, through reloads, restarts and faults.
+//! Streams of events: from any point on, for any number of readers, through reloads, restarts and
+//! faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use loopwright::testing::{Gate, Script};
-use loopwright::{InMemoryStore, ModelErrorKind};
+use loopwright_core::log::InMemoryStore;
+use loopwright_core::model::ModelErrorKind;
+use loopwright_core::testing::{Gate, Script};
 use serde_json::json;
 
 use crate::api::{Api, Faulty, Frame, Screen, numbered};
@@ -32,7 +34,10 @@ async fn after_every_number_exactly_the_rest_comes() {
     told.extend(first.until("agent_end").await);
     let all = numbered(&told);
     let last = all.last().unwrap().id.unwrap();
-    assert_eq!(all.iter().map(|frame| frame.id.unwrap()).collect::<Vec<_>>(), (1..=last).collect::<Vec<_>>());
+    assert_eq!(
+        all.iter().map(|frame| frame.id.unwrap()).collect::<Vec<_>>(),
+        (1..=last).collect::<Vec<_>>()
+    );
     for after in 0..=last {
         let mut reader = api.events(&id, Some(after)).await;
         let rest: Vec<Frame> = std::iter::from_fn(|| reader.ready()).collect();
@@ -48,8 +53,8 @@ async fn after_every_number_exactly_the_rest_comes() {
     assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
-/// C97: two readers, one of whom reloads at each frame in turn, see the same in the end; of the reply that streams
-/// nothing is lost and nothing comes twice.
+/// C97: two readers, one of whom reloads at each frame in turn, see the same in the end; of the
+/// reply that streams nothing is lost and nothing comes twice.
 #[tokio::test(start_paused = true)]
 async fn a_reload_anywhere_loses_and_doubles_nothing() {
     let replies = || [reads(), slow(), Script::text("unused")];
@@ -75,13 +80,17 @@ async fn a_reload_anywhere_loses_and_doubles_nothing() {
             screen = Screen::default();
         }
         again.until("agent_end").await.iter().for_each(|frame| screen.see(frame));
-        assert_eq!(screen, Screen::of(&stays.until("agent_end").await), "reloaded after {cut} frames");
+        assert_eq!(
+            screen,
+            Screen::of(&stays.until("agent_end").await),
+            "reloaded after {cut} frames"
+        );
         assert!(screen.streaming.is_empty());
     }
 }
 
-/// C98: a server that is killed in the middle of a reply: whoever comes again has the reply withdrawn, sees that the run
-/// was interrupted, and `continue` goes on with it.
+/// C98: a server that is killed in the middle of a reply: whoever comes again has the reply
+/// withdrawn, sees that the run was interrupted, and `continue` goes on with it.
 #[tokio::test(start_paused = true)]
 async fn after_a_kill_the_reply_is_withdrawn_and_the_run_goes_on() {
     let api = Api::new([reads(), slow()]);
@@ -139,7 +148,8 @@ async fn a_reader_that_takes_nothing_holds_nobody_up() {
     assert_eq!(Screen::of(&late), screen);
 }
 
-/// What goes wrong with the model is told in `agent_end`, what was said stays, and the session goes on.
+/// What goes wrong with the model is told in `agent_end`, what was said stays, and the session goes
+/// on.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_dies_or_stalls_is_told_and_the_session_goes_on() {
     let dies = Script::new().say("half").fail(ModelErrorKind::Network, "the connection broke");
@@ -160,23 +170,35 @@ async fn a_model_that_dies_or_stalls_is_told_and_the_session_goes_on() {
     told.extend(reader.until("agent_end").await);
     assert_eq!(told.last().unwrap().data["end"], "done");
     let screen = Screen::of(&told);
-    assert_eq!(api.get(&format!("/api/sessions/{id}/messages")).await["messages"], json!(screen.messages));
+    assert_eq!(
+        api.get(&format!("/api/sessions/{id}/messages")).await["messages"],
+        json!(screen.messages)
+    );
 }
 
-/// A full disk: what cannot be kept is refused or ends the run with an error; all that was told is there afterwards.
+/// A full disk: what cannot be kept is refused or ends the run with an error; all that was told is
+/// there afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_is_told_and_nothing_that_was_told_is_lost() {
     for room in 3..14 {
         let full_after = Arc::new(AtomicU64::new(room));
-        let store = Arc::new(Faulty { inner: InMemoryStore::new(), full_after: full_after.clone() });
-        let api = Api::over(store, [reads(), Script::text("Nine."), Script::text("Again."), Script::text("More.")]);
+        let store =
+            Arc::new(Faulty { inner: InMemoryStore::new(), full_after: full_after.clone() });
+        let api = Api::over(
+            store,
+            [reads(), Script::text("Nine."), Script::text("Again."), Script::text("More.")],
+        );
         let id = api.session(json!({})).await;
         let (mut reader, mut screen) = (api.events(&id, None).await, Screen::default());
-        let (status, refused) =
-            api.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "How many?" })).await;
+        let (status, refused) = api
+            .post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "How many?" }))
+            .await;
         if status != 202 {
             assert_eq!(status, 500, "{refused}");
-            assert!(refused["error"]["message"].as_str().unwrap().contains("the disk is full"), "{refused}");
+            assert!(
+                refused["error"]["message"].as_str().unwrap().contains("the disk is full"),
+                "{refused}"
+            );
         } else {
             let told = reader.until("agent_end").await;
             told.iter().for_each(|frame| screen.see(frame));
@@ -186,24 +208,30 @@ async fn a_full_disk_is_told_and_nothing_that_was_told_is_lost() {
         }
         full_after.store(u64::MAX, Ordering::Relaxed);
         // The first event after a fault may tell that the interrupted run has ended.
-        let (status, accepted) = api.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "more" })).await;
+        let (status, accepted) =
+            api.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "more" })).await;
         assert_eq!(status, 202, "{accepted}");
         loop {
             let frame = reader.next().await.unwrap();
             screen.see(&frame);
-            let answered = screen.messages.iter().any(|message| message["content"][0]["text"] == "more");
+            let answered =
+                screen.messages.iter().any(|message| message["content"][0]["text"] == "more");
             if answered && frame.event == "agent_end" && frame.data["end"] == "done" {
                 break;
             }
         }
         let messages = api.get(&format!("/api/sessions/{id}/messages")).await;
-        assert_eq!((&messages["messages"], &messages["seq"]), (&json!(screen.messages), &json!(screen.seq)));
+        assert_eq!(
+            (&messages["messages"], &messages["seq"]),
+            (&json!(screen.messages), &json!(screen.seq))
+        );
         let again = api.events(&id, None).await.until_seq(screen.seq).await;
         assert_eq!(Screen::of(&again).told, screen.told);
     }
 }
 
-/// C101: once the server drains, nothing new begins; whoever listens is told, hears the run out, and the stream ends.
+/// C101: once the server drains, nothing new begins; whoever listens is told, hears the run out,
+/// and the stream ends.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ends_tells_its_readers_and_takes_no_new_runs() {
     let gate = Gate::new();
@@ -217,7 +245,11 @@ async fn a_server_that_ends_tells_its_readers_and_takes_no_new_runs() {
         for path in ["prompt", "continue", "actions/a"] {
             let body = json!({ "message": "more", "digest": "d", "decision": "approve" });
             let (status, refused) = api.post(&format!("/api/sessions/{id}/{path}"), body).await;
-            assert_eq!((status, &refused["error"]["kind"]), (503, &json!("draining")), "{path}: {refused}");
+            assert_eq!(
+                (status, &refused["error"]["kind"]),
+                (503, &json!("draining")),
+                "{path}: {refused}"
+            );
         }
         assert_eq!(api.post("/api/sessions", json!({})).await.0, 503);
         assert_eq!(api.try_events(&id, None).await.err().unwrap().0, 503);
@@ -232,12 +264,17 @@ async fn a_server_that_ends_tells_its_readers_and_takes_no_new_runs() {
 /// C101: what would begin a run by another way than a prompt begins none either.
 #[tokio::test(start_paused = true)]
 async fn a_steer_instead_of_an_answer_begins_no_run_in_a_server_that_ends() {
-    let api = Api::new([Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#)]);
+    let api = Api::new([Script::new().call(
+        "a",
+        "write_file",
+        r#"{"path": "new.txt", "content": "ten"}"#,
+    )]);
     let id = api.session(json!({})).await;
     api.say(&id, "Write.").await;
     assert_eq!(api.run(&id, None).await.last().unwrap().data["end"], "awaiting_action");
     api.drain(Duration::from_secs(10)).await;
-    let (status, refused) = api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "Do not." })).await;
+    let (status, refused) =
+        api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "Do not." })).await;
     assert_eq!((status, &refused["error"]["kind"]), (503, &json!("draining")), "{refused}");
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright::testing::{Gate, Script};
-use loopwright::{InMemoryStore, MemoryStore};
+use loopwright_core::SessionStore;
+use loopwright_core::log::InMemoryStore;
+use loopwright_core::testing::{Gate, Script};
 use loopwright_memory::Sqlite;
 use serde_json::{Value, json};
 
@@ -18,7 +19,8 @@ fn writes() -> Script {
 #[tokio::test(start_paused = true)]
 async fn a_session_lives_from_its_beginning_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Sqlite::open(dir.path().join("sessions.db")).unwrap()) as Arc<dyn MemoryStore>;
+    let disk =
+        Arc::new(Sqlite::open(dir.path().join("sessions.db")).unwrap()) as Arc<dyn SessionStore>;
     for store in [Arc::new(InMemoryStore::new()), disk] {
         let api = Api::over(store, [Script::text("Nine.")]);
         let settings = json!({ "name": "Sheep", "model": "a/b", "system": "Count." });
@@ -33,14 +35,24 @@ async fn a_session_lives_from_its_beginning_to_its_end() {
             (&json!(id), &json!("How many sheep?"))
         );
         let said = api.get(&format!("/api/sessions/{id}/messages")).await;
-        let roles: Vec<&Value> = said["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+        let roles: Vec<&Value> =
+            said["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
         assert_eq!(roles, ["user", "assistant"]);
         assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
-        for (method, path) in
-            [("GET", ""), ("GET", "/messages"), ("GET", "/actions"), ("DELETE", ""), ("POST", "/abort")]
-        {
-            let (status, refused) = api.call(method, &format!("/api/sessions/{id}{path}"), None).await;
-            assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{method} {path}: {refused}");
+        for (method, path) in [
+            ("GET", ""),
+            ("GET", "/messages"),
+            ("GET", "/actions"),
+            ("DELETE", ""),
+            ("POST", "/abort"),
+        ] {
+            let (status, refused) =
+                api.call(method, &format!("/api/sessions/{id}{path}"), None).await;
+            assert_eq!(
+                (status, &refused["error"]["kind"]),
+                (404, &json!("not_found")),
+                "{method} {path}: {refused}"
+            );
         }
         assert_eq!(api.try_events(&id, None).await.err().unwrap().0, 404);
         assert_eq!(api.get("/api/sessions").await, json!({ "sessions": [] }));
@@ -64,7 +76,8 @@ async fn a_session_is_not_deleted_under_a_run() {
     assert_eq!(reader.next().await, None);
 }
 
-/// C100: of two answers to one action the first counts, and the other is told what it was and by whom.
+/// C100: of two answers to one action the first counts, and the other is told what it was and by
+/// whom.
 #[tokio::test(start_paused = true)]
 async fn of_two_answers_the_first_counts() {
     let api = Api::new([writes(), Script::text("Done.")]);
@@ -85,17 +98,23 @@ async fn of_two_answers_the_first_counts() {
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/arguments")), "{refused}");
     let lacks = json!({ "digest": action["digest"], "decision": "approve_with" });
     assert_eq!(api.post(&path, lacks).await.1["error"]["path"], "/arguments");
-    let (first, second) =
-        tokio::join!(api.post(&path, answer("deny", "Ann")), api.post(&path, answer("approve", "Bob")));
+    let (first, second) = tokio::join!(
+        api.post(&path, answer("deny", "Ann")),
+        api.post(&path, answer("approve", "Bob"))
+    );
     assert_eq!(first.0, 200, "{first:?}");
     assert_eq!((second.0, &second.1["error"]["kind"]), (409, &json!("conflict")), "{second:?}");
     let why = second.1["error"]["message"].as_str().unwrap();
     assert!(why.contains("`deny` by Ann"), "{why}");
     let rest = api.run(&id, told.iter().rev().find_map(|frame| frame.id)).await;
     assert_eq!(rest.last().unwrap().data["end"], "done");
-    assert_eq!(rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"], "denied");
+    assert_eq!(
+        rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"],
+        "denied"
+    );
     assert_eq!(api.get("/api/actions").await, json!({ "actions": [] }));
-    let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/nothing"), answer("approve", "")).await;
+    let (status, refused) =
+        api.post(&format!("/api/sessions/{id}/actions/nothing"), answer("approve", "")).await;
     assert_eq!(status, 404, "{refused}");
 }
 
@@ -111,7 +130,11 @@ async fn each_decision_does_what_it_says() {
         ),
         (json!({ "decision": "deny", "reason": "not now" }), "denied", "not now"),
         (json!({ "decision": "result", "content": "done by hand" }), "ok", "done by hand"),
-        (json!({ "decision": "result", "content": [{ "type": "text", "text": "in pieces" }] }), "ok", "in pieces"),
+        (
+            json!({ "decision": "result", "content": [{ "type": "text", "text": "in pieces" }] }),
+            "ok",
+            "in pieces",
+        ),
     ];
     for (mut answer, status, text) in cases {
         let api = Api::new([writes()]);
@@ -135,8 +158,10 @@ async fn each_decision_does_what_it_says() {
 #[tokio::test(start_paused = true)]
 async fn requests_wait_their_turn_and_are_bounded() {
     let gate = Gate::new();
-    let api =
-        Api::new(std::iter::once(Script::new().gate(&gate).say("first")).chain((0..32).map(|_| Script::text("ok"))));
+    let api = Api::new(
+        std::iter::once(Script::new().gate(&gate).say("first"))
+            .chain((0..32).map(|_| Script::text("ok"))),
+    );
     let id = api.session(json!({})).await;
     let (mut reader, prompt) = (api.events(&id, None).await, format!("/api/sessions/{id}/prompt"));
     api.say(&id, "first").await;
@@ -160,7 +185,11 @@ async fn requests_wait_their_turn_and_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn steers_and_follow_ups_are_queued_and_taken() {
     let gate = Gate::new();
-    let api = Api::new([Script::new().gate(&gate).say("one"), Script::text("two"), Script::text("three")]);
+    let api = Api::new([
+        Script::new().gate(&gate).say("one"),
+        Script::text("two"),
+        Script::text("three"),
+    ]);
     let id = api.session(json!({})).await;
     let mut reader = api.events(&id, None).await;
     let idle = api.call("POST", &format!("/api/sessions/{id}/continue"), None).await;
@@ -169,11 +198,16 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
     reader.until("message_start").await;
     let steer = json!({ "message": "left", "urgency": "after_turn" });
     assert_eq!(api.post(&format!("/api/sessions/{id}/steer"), steer).await.0, 202);
-    assert_eq!(api.post(&format!("/api/sessions/{id}/follow-up"), json!({ "message": "then" })).await.0, 202);
+    assert_eq!(
+        api.post(&format!("/api/sessions/{id}/follow-up"), json!({ "message": "then" })).await.0,
+        202
+    );
     let session = api.get(&format!("/api/sessions/{id}")).await;
     assert_eq!(session["queue"], json!({ "steering": ["left"], "follow_up": ["then"] }));
     assert_eq!(session["running"], true);
-    let bad = api.post(&format!("/api/sessions/{id}/steer"), json!({ "message": "x", "urgency": "now" })).await;
+    let bad = api
+        .post(&format!("/api/sessions/{id}/steer"), json!({ "message": "x", "urgency": "now" }))
+        .await;
     assert_eq!(bad.0, 400, "{bad:?}");
     gate.open();
     reader.until("agent_end").await;
@@ -181,15 +215,18 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
     assert_eq!(said["messages"].as_array().unwrap().len(), 6);
 }
 
-/// C99: a session is opened once by whoever comes first, is closed when nobody has used it for a while, and another
-/// process can have it then, but not before.
+/// C99: a session is opened once by whoever comes first, is closed when nobody has used it for a
+/// while, and another process can have it then, but not before.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     let store = Arc::new(InMemoryStore::new());
-    let (api, other) =
-        (Api::over(store.clone(), [Script::text("one")]), Api::over(store.clone(), [Script::text("two")]));
+    let (api, other) = (
+        Api::over(store.clone(), [Script::text("one")]),
+        Api::over(store.clone(), [Script::text("two")]),
+    );
     let id = api.session(json!({})).await;
-    let (status, refused) = other.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "go" })).await;
+    let (status, refused) =
+        other.post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "go" })).await;
     assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap().contains("is in use"), "{refused}");
     let reader = api.events(&id, None).await;
@@ -235,19 +272,38 @@ async fn settings_that_make_no_session_are_refused() {
         assert_eq!((status, &refused["error"]["path"]), (400, &json!(path)), "{refused}");
     }
     assert_eq!(api.get("/api/sessions").await, json!({ "sessions": [] }));
-    for name in ["%00", "%ff", "..%2f..%2fetc%2fpasswd", "%0a", &"x".repeat(5_000), "%F0%9F%90%91"] {
-        for (method, path) in
-            [("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/messages"), ("POST", "/abort")]
-        {
-            let (status, refused) = api.call(method, &format!("/api/sessions/{name}{path}"), None).await;
-            assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")), "{name}: {refused}");
+    for name in ["%00", "%ff", "..%2f..%2fetc%2fpasswd", "%0a", &"x".repeat(5_000), "%F0%9F%90%91"]
+    {
+        for (method, path) in [
+            ("GET", ""),
+            ("DELETE", ""),
+            ("GET", "/events"),
+            ("GET", "/messages"),
+            ("POST", "/abort"),
+        ] {
+            let (status, refused) =
+                api.call(method, &format!("/api/sessions/{name}{path}"), None).await;
+            assert_eq!(
+                (status, &refused["error"]["kind"]),
+                (404, &json!("not_found")),
+                "{name}: {refused}"
+            );
         }
     }
     let id = api.session(json!({})).await;
-    let odd =
-        api.post(&format!("/api/sessions/{id}/actions/%ff"), json!({ "digest": "", "decision": "approve" })).await;
+    let odd = api
+        .post(
+            &format!("/api/sessions/{id}/actions/%ff"),
+            json!({ "digest": "", "decision": "approve" }),
+        )
+        .await;
     assert_eq!(odd.0, 404, "{odd:?}");
-    for body in [json!({}), json!({ "message": " " }), json!({ "message": 1 }), json!({ "message": "x", "id": "" })] {
+    for body in [
+        json!({}),
+        json!({ "message": " " }),
+        json!({ "message": 1 }),
+        json!({ "message": "x", "id": "" }),
+    ] {
         assert_eq!(api.post(&format!("/api/sessions/{id}/prompt"), body).await.0, 400);
     }
 }
@@ -261,7 +317,10 @@ async fn approved_tools_run_without_a_question() {
         api.say(&id, "Write.").await;
         let told = api.run(&id, None).await;
         assert_eq!(told.last().unwrap().data["end"], "done");
-        assert_eq!(told.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"], "ok");
+        assert_eq!(
+            told.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"],
+            "ok"
+        );
     }
 }
 
@@ -271,7 +330,8 @@ async fn a_message_may_be_nearly_as_large_as_a_body() {
     let api = Api::new([Script::text("Long.")]);
     let id = api.session(json!({})).await;
     let path = format!("/api/sessions/{id}/prompt");
-    let (status, answer) = api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024 - 100) })).await;
+    let (status, answer) =
+        api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024 - 100) })).await;
     assert_eq!(status, 202, "{answer}");
     let (status, answer) = api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024) })).await;
     assert_eq!((status, &answer["error"]["kind"]), (413, &json!("too_large")), "{answer}");

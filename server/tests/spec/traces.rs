@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use loopwright::Usage;
-use loopwright::testing::Script;
+use loopwright_core::message::Usage;
+use loopwright_core::testing::Script;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -33,6 +33,7 @@ impl Subscriber for Spans {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && metadata.target().starts_with("loopwright_server")
     }
+
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let parent = attributes.parent().map(|id| id.into_u64());
         let mut span = Span { name: attributes.metadata().name(), parent, ..Span::default() };
@@ -41,9 +42,11 @@ impl Subscriber for Spans {
         spans.push(span);
         Id::from_u64(spans.len() as u64)
     }
+
     fn record(&self, id: &Id, values: &Record<'_>) {
         values.record(&mut self.0.lock().unwrap()[id.into_u64() as usize - 1]);
     }
+
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, _: &Event<'_>) {}
     fn enter(&self, _: &Id) {}
@@ -51,12 +54,17 @@ impl Subscriber for Spans {
 }
 
 fn scripts() -> [Script; 2] {
-    let usage = |input, output| Usage { input, output, cache_read: 5, cache_write: 2, ..Usage::default() };
-    let reads = Script::new().say("I look.").call("a", "read_file", r#"{"path": "notes.txt"}"#).usage(usage(10, 3));
+    let usage =
+        |input, output| Usage { input, output, cache_read: 5, cache_write: 2, ..Usage::default() };
+    let reads = Script::new()
+        .say("I look.")
+        .call("a", "read_file", r#"{"path": "notes.txt"}"#)
+        .usage(usage(10, 3));
     [reads, Script::text("Nine.").usage(usage(20, 4))]
 }
 
-/// A run is a span, its requests and calls are spans in it, named and filled as OpenTelemetry's conventions say.
+/// A run is a span, its requests and calls are spans in it, named and filled as OpenTelemetry's
+/// conventions say.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_traced_by_the_conventions() {
     let spans = Spans::default();
@@ -70,7 +78,10 @@ async fn a_run_is_traced_by_the_conventions() {
     let spans = spans.0.lock().unwrap().clone();
     let names: Vec<&str> = spans.iter().map(|span| span.name).collect();
     assert_eq!(names, ["invoke_agent", "chat", "execute_tool", "chat"]);
-    assert_eq!(spans.iter().map(|span| span.parent).collect::<Vec<_>>(), [None, Some(1), Some(1), Some(1)]);
+    assert_eq!(
+        spans.iter().map(|span| span.parent).collect::<Vec<_>>(),
+        [None, Some(1), Some(1), Some(1)]
+    );
     let field = |span: usize, name: &str| spans[span].fields.get(name).cloned().unwrap_or_default();
     for span in 0..4 {
         assert_eq!(field(span, "gen_ai.conversation.id"), id);
@@ -83,7 +94,10 @@ async fn a_run_is_traced_by_the_conventions() {
     assert_eq!(field(1, "gen_ai.usage.input_tokens"), "17");
     assert_eq!(field(1, "gen_ai.usage.cache_read.input_tokens"), "5");
     assert_eq!(field(3, "gen_ai.response.finish_reasons"), "[\"stop\"]");
-    assert_eq!((field(2, "gen_ai.tool.name"), field(2, "gen_ai.tool.type")), ("read_file".into(), "function".into()));
+    assert_eq!(
+        (field(2, "gen_ai.tool.name"), field(2, "gen_ai.tool.type")),
+        ("read_file".into(), "function".into())
+    );
     assert_eq!(
         (field(0, "gen_ai.usage.input_tokens"), field(0, "gen_ai.usage.output_tokens")),
         ("44".into(), "7".into())
@@ -102,9 +116,16 @@ async fn runs_of_one_request_are_counted() {
     left.next_text().await.unwrap();
     drop(left);
     let metrics = api.get("/metrics").await;
-    for line in ["runs_total{end=\"done\"} 1", "runs_total{end=\"interrupted\"} 1", "runs_active 0", "event_streams 0"]
-    {
-        assert!(metrics.as_str().unwrap().contains(&format!("loopwright_{line}\n")), "{line} is not in\n{metrics}");
+    for line in [
+        "runs_total{end=\"done\"} 1",
+        "runs_total{end=\"interrupted\"} 1",
+        "runs_active 0",
+        "event_streams 0",
+    ] {
+        assert!(
+            metrics.as_str().unwrap().contains(&format!("loopwright_{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
     }
 }
 
@@ -134,14 +155,18 @@ async fn metrics_count_what_has_happened() {
         "live_sessions 1",
     ];
     for line in lines {
-        assert!(text.lines().any(|have| have == format!("loopwright_{line}")), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|have| have == format!("loopwright_{line}")),
+            "{line} is not in\n{text}"
+        );
     }
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert!(name.starts_with("loopwright_") && value.parse::<f64>().is_ok(), "{line}");
         let family = name.split(['{']).next().unwrap();
-        let family =
-            ["_bucket", "_sum", "_count"].iter().fold(family, |name, end| name.strip_suffix(end).unwrap_or(name));
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .fold(family, |name, end| name.strip_suffix(end).unwrap_or(name));
         assert!(text.contains(&format!("# TYPE {family} ")), "{line} has no type");
     }
     drop(reader);

@@ -11,13 +11,15 @@ use super::compaction::{Step, step};
 use super::difference::Difference;
 use super::progress::{Against, Sent, State};
 use super::stage::Stage;
-use crate::batch::STOPPED_ITSELF;
-use crate::compact::CompactCause;
-use crate::error::{MemoryError, ModelError, ModelErrorKind, Need, ToolError};
-use crate::item::Item;
-use crate::memory::{InMemory, Memory};
-use crate::message::{AssistantMessage, Message, Part, ResultStatus, StopReason, ToolResult};
+use crate::error::{ActionRequest, MemoryError, ModelError, ModelErrorKind, ToolError};
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::memory::{InMemory, Memory};
+use crate::message::{
+    AssistantMessage, ContentPart, Message, ResultStatus, StopReason, ToolResult,
+};
 use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
+use crate::session::batch::STOPPED_ITSELF;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// A model that says what the log has.
@@ -33,13 +35,17 @@ struct Lines {
     until: usize,
     /// How it ends; nothing if it was cut off.
     end: Option<ModelEvent>,
-    aside: bool,
+    detached: bool,
 }
 
 impl Actor {
     pub(super) fn new(stage: Arc<Stage>, id: Arc<str>, window: Option<u64>) -> Self {
-        let priced =
-            |item: &Item| matches!(item, Item::Replied { cost: Some(_), .. } | Item::Aside { cost: Some(_), .. });
+        let priced = |item: &LogEntry| {
+            matches!(
+                item,
+                LogEntry::Replied { cost: Some(_), .. } | LogEntry::Detached { cost: Some(_), .. }
+            )
+        };
         let prices = stage.log.iter().any(priced).then(Prices::default);
         let info = ModelInfo::new(id);
         Actor { info: ModelInfo { prices, context_window: window, ..info }, stage }
@@ -57,7 +63,7 @@ impl Actor {
             Some(at) => Some(at),
             None => {
                 let next = life.next(log, state.at);
-                next.filter(|at| matches!(log[*at], Item::Aside { .. }))
+                next.filter(|at| matches!(log[*at], LogEntry::Detached { .. }))
             }
         };
         let Some(at) = found else {
@@ -75,23 +81,30 @@ impl Actor {
         drop(state);
         self.stage.speaks();
         let log = &log[..life.end];
-        Some(if announced.is_some() { reply(log, at) } else { aside(log, at) })
+        Some(if announced.is_some() { reply(log, at) } else { detached(log, at) })
     }
 }
 
 /// How a request differs from what it is compared with.
-fn differs(state: &State, model: &Arc<str>, request: &ChatRequest, aside: bool) -> Option<Difference> {
-    let number = state.asked + usize::from(aside);
+fn differs(
+    state: &State,
+    model: &Arc<str>,
+    request: &ChatRequest,
+    detached: bool,
+) -> Option<Difference> {
+    let number = state.asked + usize::from(detached);
     match &state.against {
         Against::Nothing => None,
-        Against::Log if aside => None,
+        Against::Log if detached => None,
         Against::Log => Difference::of_messages(number, &state.fold.context, &request.messages),
         Against::Sent(sent) => {
             let Some(Sent { model: old_model, request: old }) = sent.get(state.sent.len()) else {
                 return Some(Difference::of_request(number, " is one more than was sent before"));
             };
             let tools = |request: &ChatRequest| {
-                let tool = |spec: &Arc<ToolSpec>| format!("{}: {} {}", spec.name, spec.description, spec.schema);
+                let tool = |spec: &Arc<ToolSpec>| {
+                    format!("{}: {} {}", spec.name, spec.description, spec.schema)
+                };
                 request.tools.iter().map(tool).collect::<Vec<_>>().join(", ")
             };
             let rest = |r: &ChatRequest| {
@@ -101,21 +114,36 @@ fn differs(state: &State, model: &Arc<str>, request: &ChatRequest, aside: bool) 
                 )
             };
             Difference::of_values(number, "the model", old_model, model)
-                .or_else(|| Difference::of_values(number, "the system prompt", &old.system, &request.system))
+                .or_else(|| {
+                    Difference::of_values(number, "the system prompt", &old.system, &request.system)
+                })
                 .or_else(|| Difference::of_messages(number, &old.messages, &request.messages))
-                .or_else(|| Difference::of_values(number, "the list of tools", &tools(old), &tools(request)))
-                .or_else(|| Difference::of_values(number, "what it asks for", &rest(old), &rest(request)))
+                .or_else(|| {
+                    Difference::of_values(number, "the list of tools", &tools(old), &tools(request))
+                })
+                .or_else(|| {
+                    Difference::of_values(number, "what it asks for", &rest(old), &rest(request))
+                })
         }
     }
 }
 
 /// The reply to the request at this place of the log.
-fn reply(log: &[Item], at: usize) -> Lines {
-    let Item::RequestStarted { message: id, .. } = &log[at] else { return lost(log, at) };
-    let over = |item: &Item| matches!(item, Item::RequestStarted { .. } | Item::RunEnded { .. } | Item::Aside { .. });
+fn reply(log: &[LogEntry], at: usize) -> Lines {
+    let LogEntry::RequestStarted { message: id, .. } = &log[at] else {
+        return lost(log, at);
+    };
+    let over = |item: &LogEntry| {
+        matches!(
+            item,
+            LogEntry::RequestStarted { .. } | LogEntry::RunEnded { .. } | LogEntry::Detached { .. }
+        )
+    };
     for (next, item) in log.iter().enumerate().skip(at + 1) {
         match item {
-            Item::Replied { message, cost } if message.id == *id => return said(log, next, message, *cost, false),
+            LogEntry::Replied { message, cost } if message.id == *id => {
+                return said(log, next, message, *cost, false);
+            }
             item if over(item) => break,
             _ => {}
         }
@@ -124,20 +152,26 @@ fn reply(log: &[Item], at: usize) -> Lines {
 }
 
 /// The aside at this place of the log.
-fn aside(log: &[Item], at: usize) -> Lines {
+fn detached(log: &[LogEntry], at: usize) -> Lines {
     match &log[at] {
-        Item::Aside { message, cost } => said(log, at, message, *cost, true),
+        LogEntry::Detached { message, cost } => said(log, at, message, *cost, true),
         _ => lost(log, at),
     }
 }
 
-fn said(log: &[Item], at: usize, message: &Message, cost: Option<f64>, aside: bool) -> Lines {
+fn said(
+    log: &[LogEntry],
+    at: usize,
+    message: &Message,
+    cost: Option<f64>,
+    detached: bool,
+) -> Lines {
     let nothing = AssistantMessage::default();
     let reply = message.as_assistant().unwrap_or(&nothing);
     let end = match reply.stop {
         StopReason::Interrupted | StopReason::Aborted => None,
         // An aside that failed did so by its model.
-        StopReason::Error => error(log, at + 1).or_else(|| aside.then(unknown)),
+        StopReason::Error => error(log, at + 1).or_else(|| detached.then(unknown)),
         stop => Some(ModelEvent::Done { stop, usage: reply.usage }),
     };
     // Prices at which this reply cost what it did.
@@ -150,10 +184,13 @@ fn said(log: &[Item], at: usize, message: &Message, cost: Option<f64>, aside: bo
     let mut events = vec![ModelEvent::AnsweredBy(Arc::new(info))];
     for (block, part) in (0..).zip(&reply.parts) {
         let (kind, delta, signature) = match part {
-            Part::Text { text, signature } => (BlockKind::Text, text.clone(), signature),
-            Part::Thinking { text, signature } => (BlockKind::Thinking, text.clone(), signature),
-            Part::ToolCall(call) => {
-                let kind = BlockKind::ToolCall { id: call.id.to_string(), name: call.name.to_string() };
+            ContentPart::Text { text, signature } => (BlockKind::Text, text.clone(), signature),
+            ContentPart::Thinking { text, signature } => {
+                (BlockKind::Thinking, text.clone(), signature)
+            }
+            ContentPart::ToolCall(call) => {
+                let kind =
+                    BlockKind::ToolCall { id: call.id.to_string(), name: call.name.to_string() };
                 (kind, call.arguments.to_string(), &call.signature)
             }
         };
@@ -161,32 +198,51 @@ fn said(log: &[Item], at: usize, message: &Message, cost: Option<f64>, aside: bo
         events.push(ModelEvent::Delta { block, delta });
         events.push(ModelEvent::BlockEnd { block, signature: signature.clone() });
     }
-    Lines { events, until: at, end, aside }
+    Lines { events, until: at, end, detached }
 }
 
 /// A request without a word in answer: it was cut off, or it failed.
-fn lost(log: &[Item], at: usize) -> Lines {
-    let told = |item: &Item| {
-        matches!(item, Item::Queued { .. } | Item::Decided { .. } | Item::Withdrawn { .. } | Item::Settings { .. })
+fn lost(log: &[LogEntry], at: usize) -> Lines {
+    let told = |item: &LogEntry| {
+        matches!(
+            item,
+            LogEntry::Queued { .. }
+                | LogEntry::Decided { .. }
+                | LogEntry::Withdrawn { .. }
+                | LogEntry::Settings { .. }
+        )
     };
     let next = (at + 1..log.len()).find(|at| !told(&log[*at])).unwrap_or(log.len());
     // What was said meanwhile is said while an aside that follows goes on.
-    let until = if matches!(log.get(next), Some(Item::Aside { .. })) { at + 1 } else { next };
+    let until =
+        if matches!(log.get(next), Some(LogEntry::Detached { .. })) { at + 1 } else { next };
     if let Some(error) = overflow(log, next) {
-        return Lines { events: Vec::new(), until, end: Some(error), aside: false };
+        return Lines { events: Vec::new(), until, end: Some(error), detached: false };
     }
     let interrupted = log[at + 1..next].iter().any(|item| {
-        matches!(item, Item::Queued { lane: crate::Lane::Steering, urgency: crate::Urgency::Interrupt, .. })
+        matches!(
+            item,
+            LogEntry::Queued {
+                lane: crate::event::QueueKind::Steering,
+                urgency: crate::event::Urgency::Interrupt,
+                ..
+            }
+        )
     });
-    let cut = interrupted || matches!(log.get(next), None | Some(Item::AbortRequested { .. } | Item::Opened { .. }));
+    let cut = interrupted
+        || matches!(
+            log.get(next),
+            None | Some(LogEntry::AbortRequested { .. } | LogEntry::Opened { .. })
+        );
     let end = if cut { None } else { error(log, next) };
-    Lines { events: Vec::new(), until, end, aside: false }
+    Lines { events: Vec::new(), until, end, detached: false }
 }
 
-/// A model's refusal of a request as too large, if what comes next in the log is what the engine does about it.
-fn overflow(log: &[Item], next: usize) -> Option<ModelEvent> {
+/// A model's refusal of a request as too large, if what comes next in the log is what the engine
+/// does about it.
+fn overflow(log: &[LogEntry], next: usize) -> Option<ModelEvent> {
     let overflown = match step(log, next)? {
-        Step::Made { why, .. } => *why == CompactCause::Overflow,
+        Step::Made { why, .. } => *why == CompactionCause::Overflow,
         Step::Unmade { failed } => !failed,
     };
     let error = ModelError::new(ModelErrorKind::ContextOverflow, "the request was too large");
@@ -194,15 +250,23 @@ fn overflow(log: &[Item], next: usize) -> Option<ModelEvent> {
 }
 
 fn unknown() -> ModelEvent {
-    ModelEvent::Error(ModelError::new(ModelErrorKind::Network, "the request failed, and the log does not say why"))
+    ModelEvent::Error(ModelError::new(
+        ModelErrorKind::Network,
+        "the request failed, and the log does not say why",
+    ))
 }
 
-/// How a model failed whose failure comes before this place of the log; nothing if it was not the model that did.
-fn error(log: &[Item], at: usize) -> Option<ModelEvent> {
-    use Item::{Aside, Compacted, RequestStarted, RunEnded};
-    let over = |item: &&Item| matches!(item, RequestStarted { .. } | Aside { .. } | Compacted { .. } | RunEnded { .. });
+/// How a model failed whose failure comes before this place of the log; nothing if it was not the
+/// model that did.
+fn error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
+    use LogEntry::{Compacted, Detached, RequestStarted, RunEnded};
+    let over = |item: &&LogEntry| {
+        matches!(item, RequestStarted { .. } | Detached { .. } | Compacted { .. } | RunEnded { .. })
+    };
     let (kind, text) = match log[at..].iter().find(over)? {
-        RunEnded { model_error: Some(kind), error, .. } => (*kind, error.as_deref().unwrap_or_default()),
+        RunEnded { model_error: Some(kind), error, .. } => {
+            (*kind, error.as_deref().unwrap_or_default())
+        }
         RunEnded { .. } => return None,
         // Of what kind the failure of a summary was is of interest to nobody.
         Compacted { error: Some(error), .. } => (ModelErrorKind::Network, &**error),
@@ -222,11 +286,11 @@ impl ChatModel for Actor {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        let Some(Lines { events, until, end, aside }) = self.part(request) else {
+        let Some(Lines { events, until, end, detached }) = self.part(request) else {
             return stream::iter([over()]).boxed();
         };
         let last = async move {
-            if self.stage.has_spoken(aside) {
+            if self.stage.has_spoken(detached) {
                 tokio::task::yield_now().await; // the session hears it before the model ends
             }
             match end {
@@ -253,13 +317,17 @@ impl StandIn {
     }
 
     /// What became of the call, and where in the log.
-    fn outcome(&self, call: &str) -> Option<(usize, Result<ToolResult, Need>)> {
+    fn outcome(&self, call: &str) -> Option<(usize, Result<ToolResult, ActionRequest>)> {
         let state = self.stage.state();
         let (from, to) = (*state.started.get(call)? + 1, self.stage.lives[state.life].end);
         self.stage.log[from..to].iter().enumerate().find_map(|(n, item)| {
             let outcome = match item {
-                Item::CallAwaiting { call: waits, need: Some(need), .. } if **waits == *call => Err((**need).clone()),
-                Item::CallFinished { result } => {
+                LogEntry::CallAwaiting { call: waits, need: Some(need), .. }
+                    if **waits == *call =>
+                {
+                    Err((**need).clone())
+                }
+                LogEntry::CallFinished { result } => {
                     Ok(result.as_tool_result().filter(|result| *result.call == *call)?.clone())
                 }
                 _ => return None,
@@ -323,7 +391,7 @@ impl Kept {
 
 #[async_trait]
 impl Memory for Kept {
-    async fn append(&self, at: u64, items: Arc<[Item]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         if self.over.is_cancelled() {
             return Err(MemoryError::Failed("the replay is over".into()));
         }
@@ -334,7 +402,7 @@ impl Memory for Kept {
         Ok(())
     }
 
-    async fn load(&self, from: u64) -> Result<Vec<Item>, MemoryError> {
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.log.load(from).await
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::item::Item;
-use crate::message::{Body, Message, Part};
+use crate::log::entry::LogEntry;
+use crate::message::{ContentPart, Message, MessageKind};
 
 /// Where an agent did otherwise than a log. Its text is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,10 +18,12 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The request that differs, counted from one, asides included; nothing if it is not a request that differs.
+    /// The request that differs, counted from one, asides included; nothing if it is not a request
+    /// that differs.
     pub fn request(&self) -> Option<usize> {
         self.request
     }
+
     /// The item of the log that differs, counted from zero, if it is one.
     pub fn item(&self) -> Option<usize> {
         self.item
@@ -31,7 +33,7 @@ impl Difference {
         Difference { request: Some(number), item: None, text: format!("request {number}{text}") }
     }
 
-    pub(super) fn of_item(at: usize, old: Option<&Item>, new: &Item) -> Self {
+    pub(super) fn of_item(at: usize, old: Option<&LogEntry>, new: &LogEntry) -> Self {
         let text = match old {
             Some(old) => {
                 let (old, new) = apart(&plain(old).to_string(), &plain(new).to_string());
@@ -51,7 +53,11 @@ impl Difference {
     }
 
     /// The first of the messages that differ, if any do; numbers of messages do not count.
-    pub(super) fn of_messages(number: usize, old: &[Arc<Message>], new: &[Arc<Message>]) -> Option<Self> {
+    pub(super) fn of_messages(
+        number: usize,
+        old: &[Arc<Message>],
+        new: &[Arc<Message>],
+    ) -> Option<Self> {
         let bodies = |at: usize| (old.get(at).map(|m| &m.body), new.get(at).map(|m| &m.body));
         let differ = |at: &usize| bodies(*at).0 != bodies(*at).1;
         let at = (0..old.len().max(new.len())).find(differ)?;
@@ -60,7 +66,9 @@ impl Difference {
         let (a, b) = if a == b { (old.map(json), new.map(json)) } else { (a, b) };
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => apart(&a, &b),
-            (a, b) => (a.unwrap_or_else(|| "no message".into()), b.unwrap_or_else(|| "no message".into())),
+            (a, b) => {
+                (a.unwrap_or_else(|| "no message".into()), b.unwrap_or_else(|| "no message".into()))
+            }
         };
         let text = format!(": message {} differs: the log has `{a}`, now it is `{b}`", at + 1);
         Some(Self::of_request(number, text))
@@ -73,23 +81,27 @@ impl Difference {
     }
 }
 
-fn json(body: &Body) -> String {
+fn json(body: &MessageKind) -> String {
     serde_json::to_string(body).unwrap_or_default()
 }
 
 /// A message as a line for people.
-fn say(body: &Body) -> String {
+fn say(body: &MessageKind) -> String {
     match body {
-        Body::User(m) => format!("user: {}", m.text()),
-        Body::Custom(m) => format!("{}: {}", m.kind, m.data),
-        Body::ToolResult(m) => format!("result of {} ({:?}): {}", m.call, m.status, m.text()),
-        Body::Assistant(m) => {
+        MessageKind::User(m) => format!("user: {}", m.text()),
+        MessageKind::Custom(m) => format!("{}: {}", m.kind, m.data),
+        MessageKind::ToolResult(m) => {
+            format!("result of {} ({:?}): {}", m.call, m.status, m.text())
+        }
+        MessageKind::Assistant(m) => {
             let mut out = String::from("assistant: ");
             for part in &m.parts {
                 match part {
-                    Part::Text { text, .. } => out.push_str(text),
-                    Part::Thinking { text, .. } => drop(write!(out, "<{text}>")),
-                    Part::ToolCall(call) => drop(write!(out, "[{} {}({})]", call.id, call.name, call.arguments)),
+                    ContentPart::Text { text, .. } => out.push_str(text),
+                    ContentPart::Thinking { text, .. } => drop(write!(out, "<{text}>")),
+                    ContentPart::ToolCall(call) => {
+                        drop(write!(out, "[{} {}({})]", call.id, call.name, call.arguments))
+                    }
                 }
             }
             out
@@ -97,14 +109,15 @@ fn say(body: &Body) -> String {
     }
 }
 
-/// An item without what is not the same twice: times, numbers of messages, what rounding makes of a cost.
-pub(super) fn plain(item: &Item) -> Value {
+/// An item without what is not the same twice: times, numbers of messages, what rounding makes of a
+/// cost.
+pub(super) fn plain(item: &LogEntry) -> Value {
     let mut value = serde_json::to_value(item).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {
         for key in ["time", "cost"] {
             map.remove(key);
         }
-        if matches!(item, Item::AbortRequested { .. }) {
+        if matches!(item, LogEntry::AbortRequested { .. }) {
             map.remove("input"); // made up, and of no use to anybody
         }
         if map.get("message").is_some_and(Value::is_string) {
@@ -118,7 +131,7 @@ pub(super) fn plain(item: &Item) -> Value {
 }
 
 /// An item in a few words.
-pub(super) fn tell(item: &Item) -> String {
+pub(super) fn tell(item: &LogEntry) -> String {
     cut(&plain(item).to_string(), 0)
 }
 

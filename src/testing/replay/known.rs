@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::item::Item;
+use crate::log::entry::LogEntry;
 use crate::message::{AssistantMessage, CallId, ResultStatus, ToolCall};
 use crate::tool::{Approval, Effect, ToolSpec};
 
@@ -29,7 +29,7 @@ struct Known {
 }
 
 /// A spec for each tool that the log tells of: it takes any object, and the same calls of it ask.
-pub(super) fn tools(log: &[Item]) -> Vec<ToolSpec> {
+pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
     let mut known: BTreeMap<Arc<str>, Known> = BTreeMap::new();
     let mut calls: HashMap<CallId, ToolCall> = HashMap::new();
     let mut asked: HashSet<CallId> = HashSet::new();
@@ -37,28 +37,31 @@ pub(super) fn tools(log: &[Item]) -> Vec<ToolSpec> {
     let mut started: HashSet<CallId> = HashSet::new();
     for item in log {
         match item {
-            Item::RequestStarted { tools: Some(tools), .. } => {
+            LogEntry::RequestStarted { tools: Some(tools), .. } => {
                 tools.iter().for_each(|name| known.entry(name.clone()).or_default().exists = true);
             }
-            Item::Replied { message, .. } => {
+            LogEntry::Replied { message, .. } => {
                 std::mem::take(&mut batch).note(&mut known);
                 for call in message.as_assistant().into_iter().flat_map(AssistantMessage::calls) {
                     calls.insert(call.id.clone(), call.clone());
                     batch.names.insert(call.name.clone());
                 }
             }
-            Item::CallAwaiting { call, name, arguments, need, .. } => {
+            LogEntry::CallAwaiting { call, name, arguments, need, .. } => {
                 let tool = known.entry(name.clone()).or_default();
                 tool.exists = true;
-                (batch.waited, batch.running) = (true, batch.running.saturating_sub(usize::from(need.is_some())));
+                (batch.waited, batch.running) =
+                    (true, batch.running.saturating_sub(usize::from(need.is_some())));
                 if need.is_none() && !tool.asked.contains(arguments) {
                     tool.asked.push((**arguments).clone());
                 }
                 asked.insert(call.clone());
                 started.remove(call);
             }
-            Item::CallStarted { call, arguments } => {
-                let Some(name) = calls.get(call).map(|call| call.name.clone()) else { continue };
+            LogEntry::CallStarted { call, arguments } => {
+                let Some(name) = calls.get(call).map(|call| call.name.clone()) else {
+                    continue;
+                };
                 let tool = known.entry(name).or_default();
                 if !asked.contains(call) {
                     tool.unasked.push((**arguments).clone());
@@ -67,18 +70,22 @@ pub(super) fn tools(log: &[Item]) -> Vec<ToolSpec> {
                 (batch.started, batch.running) = (batch.started + 1, batch.running + 1);
                 batch.most = batch.most.max(batch.running);
             }
-            Item::CallFinished { result } => {
-                let Some(result) = result.as_tool_result() else { continue };
+            LogEntry::CallFinished { result } => {
+                let Some(result) = result.as_tool_result() else {
+                    continue;
+                };
                 if started.contains(&result.call) {
                     batch.running = batch.running.saturating_sub(1);
                 } else if result.status != ResultStatus::Error {
                     let tool = known.entry(result.name.clone()).or_default();
                     tool.exists = true;
-                    let arguments = calls.get(&result.call).and_then(|call| serde_json::from_str(&call.arguments).ok());
+                    let arguments = calls
+                        .get(&result.call)
+                        .and_then(|call| serde_json::from_str(&call.arguments).ok());
                     tool.unstarted.extend(arguments.filter(|_| !asked.contains(&result.call)));
                 }
             }
-            Item::Opened { .. } => batch.waited = true, // what ran is cut off
+            LogEntry::Opened { .. } => batch.waited = true, // what ran is cut off
             _ => {}
         }
     }
@@ -108,11 +115,14 @@ impl BatchSeen {
 
 impl Known {
     fn spec(self, name: Arc<str>) -> ToolSpec {
-        let spec = ToolSpec::with_schema(name, "A tool of a session's log.", json!({"type": "object"}));
+        let spec =
+            ToolSpec::with_schema(name, "A tool of a session's log.", json!({"type": "object"}));
         let spec = spec.effect(if self.again { Effect::Idempotent } else { Effect::AtMostOnce });
         let spec = if self.in_turn && !self.at_once { spec.sequential() } else { spec };
         let mut asked = self.asked;
-        asked.extend(self.unstarted.into_iter().filter(|arguments| !self.unasked.contains(arguments)));
+        asked.extend(
+            self.unstarted.into_iter().filter(|arguments| !self.unasked.contains(arguments)),
+        );
         match asked {
             asked if asked.is_empty() => spec.needs_approval(Approval::Never),
             asked => spec.needs_approval_when(move |arguments, _| asked.contains(arguments)),

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::compaction::{self, Step};
-use crate::compact::CompactCause;
-use crate::event::{EndKind, RunCause};
-use crate::fold::Fold;
-use crate::input::{ActionResult, InputEvent, Lane, Prompt};
-use crate::item::Item;
-use crate::message::Body;
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::event::{RunCause, RunStatus};
+use crate::log::fold::Fold;
+use crate::log::input::{ActionResult, InputEvent, Prompt, QueueKind};
+use crate::message::MessageKind;
 
 /// What one process did with the session.
 pub(super) struct Life {
@@ -27,7 +27,7 @@ pub(super) struct Life {
 
 impl Life {
     /// The next item from here on that the agent writes of itself.
-    pub(super) fn next(&self, log: &[Item], from: usize) -> Option<usize> {
+    pub(super) fn next(&self, log: &[LogEntry], from: usize) -> Option<usize> {
         (from..self.end).find(|at| !is_from_outside(&log[*at]))
     }
 }
@@ -56,18 +56,23 @@ pub(super) struct Wish {
 }
 
 /// Whether it comes of what is said to the agent, and may come between any two other items.
-fn is_from_outside(item: &Item) -> bool {
-    use Item::*;
-    is_silent(item) || matches!(item, Queued { .. } | Decided { .. } | Withdrawn { .. } | AbortRequested { .. } | Reset)
+fn is_from_outside(item: &LogEntry) -> bool {
+    use LogEntry::*;
+    is_silent(item)
+        || matches!(
+            item,
+            Queued { .. } | Decided { .. } | Withdrawn { .. } | AbortRequested { .. } | Reset
+        )
 }
 
-pub(super) fn is_silent(item: &Item) -> bool {
-    matches!(item, Item::Opened { .. } | Item::Settings { .. })
+pub(super) fn is_silent(item: &LogEntry) -> bool {
+    matches!(item, LogEntry::Opened { .. } | LogEntry::Settings { .. })
 }
 
 /// The lives of a session: a fork writes a few items of its own between two of them.
-pub(super) fn lives(log: &[Item]) -> Vec<Life> {
-    let mut starts: Vec<usize> = (0..log.len()).filter(|i| matches!(log[*i], Item::Opened { .. })).collect();
+pub(super) fn lives(log: &[LogEntry]) -> Vec<Life> {
+    let mut starts: Vec<usize> =
+        (0..log.len()).filter(|i| matches!(log[*i], LogEntry::Opened { .. })).collect();
     if starts.first() != Some(&0) && !log.is_empty() {
         starts.insert(0, 0);
     }
@@ -81,9 +86,9 @@ pub(super) fn lives(log: &[Item]) -> Vec<Life> {
         for (at, item) in log.iter().enumerate().take(next).skip(start) {
             let forked = match item {
                 // An abort has no error, and nobody but a fork takes a request back.
-                Item::RunEnded { end: EndKind::Aborted, error: Some(_), .. } => true,
-                Item::Withdrawn { inputs } => {
-                    let mut waiting = fold.queue.lane(Lane::Request);
+                LogEntry::RunEnded { end: RunStatus::Aborted, error: Some(_), .. } => true,
+                LogEntry::Withdrawn { inputs } => {
+                    let mut waiting = fold.queue.lane(QueueKind::Request);
                     waiting.any(|w| inputs.contains(&w.input))
                 }
                 _ => false,
@@ -106,7 +111,7 @@ pub(super) fn lives(log: &[Item]) -> Vec<Life> {
 }
 
 struct Plan<'a> {
-    log: &'a [Item],
+    log: &'a [LogEntry],
     start: usize,
     end: usize,
     /// Of each item: whether no run went on before it.
@@ -135,20 +140,24 @@ impl Plan<'_> {
         Life { start: self.start, end: self.end, cut_off, said: self.joined(said, cut_off), wishes }
     }
 
-    /// The compactions that were asked for in the life's runs, the first of which goes on with this item.
+    /// The compactions that were asked for in the life's runs, the first of which goes on with this
+    /// item.
     fn wishes(&self, goes_on: usize) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::new();
-        let mut last: Option<&CompactCause> = None;
-        let compacts = |item: &Item| match item {
-            Item::Aside { message, .. } => !compaction::is_interrupted(message),
-            item => matches!(item, Item::Compacted { .. }),
+        let mut last: Option<&CompactionCause> = None;
+        let compacts = |item: &LogEntry| match item {
+            LogEntry::Detached { message, .. } => !compaction::is_interrupted(message),
+            item => matches!(item, LogEntry::Compacted { .. }),
         };
         for at in (self.start..self.end).filter(|at| !is_from_outside(&self.log[*at])) {
             let step = compaction::step(&self.log[..self.end], at);
             let made = if let Some(Step::Made { why, .. }) = &step { Some(*why) } else { None };
-            let goes_on_with = std::mem::replace(&mut last, made).is_some_and(|last| Some(last) == made);
+            let goes_on_with =
+                std::mem::replace(&mut last, made).is_some_and(|last| Some(last) == made);
             let instructions = match (made, step) {
-                (Some(CompactCause::Asked { instructions }), _) if !goes_on_with => instructions.clone(),
+                (Some(CompactionCause::Asked { instructions }), _) if !goes_on_with => {
+                    instructions.clone()
+                }
                 (None, Some(Step::Unmade { failed: true })) => None,
                 _ => continue,
             };
@@ -156,7 +165,9 @@ impl Plan<'_> {
                 continue;
             }
             let mut from = at;
-            while from > goes_on && (is_from_outside(&self.log[from - 1]) || compacts(&self.log[from - 1])) {
+            while from > goes_on
+                && (is_from_outside(&self.log[from - 1]) || compacts(&self.log[from - 1]))
+            {
                 from -= 1;
             }
             wishes.push(Wish { from, at, instructions, certain: made.is_some() });
@@ -166,19 +177,25 @@ impl Plan<'_> {
 
     /// Whether the run was started for what comes here.
     fn is_run_of_its_own(&self, at: usize) -> bool {
-        let compacts = |item: &Item| matches!(item, Item::Aside { .. } | Item::Compacted { .. });
-        let before = self.log[..at].iter().rev().find(|item| !is_from_outside(item) && !compacts(item));
-        matches!(before, Some(Item::RunStarted { cause: RunCause::Compact { .. }, .. }))
+        let compacts = |item: &LogEntry| {
+            matches!(item, LogEntry::Detached { .. } | LogEntry::Compacted { .. })
+        };
+        let before =
+            self.log[..at].iter().rev().find(|item| !is_from_outside(item) && !compacts(item));
+        matches!(before, Some(LogEntry::RunStarted { cause: RunCause::Compact { .. }, .. }))
     }
 
-    /// What is said at rest, one thing after the other, is said at once: nothing else happens in between.
+    /// What is said at rest, one thing after the other, is said at once: nothing else happens in
+    /// between.
     fn joined(&self, mut said: BTreeMap<usize, Said>, cut_off: bool) -> BTreeMap<usize, Said> {
         let mut out: BTreeMap<usize, Said> = BTreeMap::new();
         let mut last = 0;
         while let Some((at, next)) = said.pop_first() {
             let adjacent = self.log[last..at].iter().skip(1).all(is_silent);
             match out.last_entry() {
-                Some(mut before) if adjacent && before.get().resting && next.resting && !before.get().starts => {
+                Some(mut before)
+                    if adjacent && before.get().resting && next.resting && !before.get().starts =>
+                {
                     before.get_mut().events.extend(next.events);
                     before.get_mut().starts = next.starts;
                 }
@@ -195,34 +212,44 @@ impl Plan<'_> {
 
     /// How a run that a crash had interrupted went on.
     fn taken_up(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<InputEvent>)> {
-        let waits =
-            |item: &Item| matches!(item, Item::Queued { lane, .. } if *lane != Lane::Request) || is_silent(item);
+        let waits = |item: &LogEntry| {
+            matches!(item, LogEntry::Queued { lane, .. } if *lane != QueueKind::Request)
+                || is_silent(item)
+        };
         let first = (self.start..self.end).find(|at| !waits(&self.log[*at]))?;
         let end = self.end_of_run(first);
-        let aborted = (first..end.unwrap_or(self.end)).any(|at| matches!(self.log[at], Item::AbortRequested { .. }));
+        let aborted = (first..end.unwrap_or(self.end))
+            .any(|at| matches!(self.log[at], LogEntry::AbortRequested { .. }));
         match (&self.log[first], end.map(|end| &self.log[end])) {
             // A new request settles the run, and an answer goes on with it.
-            (Item::Decided { .. }, _) => None,
-            (_, Some(Item::RunEnded { error: Some(error), .. })) if **error == *crate::task::INTERRUPTED => None,
-            (_, Some(Item::RunEnded { end: EndKind::Aborted, .. })) if !aborted => {
+            (LogEntry::Decided { .. }, _) => None,
+            (_, Some(LogEntry::RunEnded { error: Some(error), .. }))
+                if **error == *crate::agent::task::INTERRUPTED =>
+            {
+                None
+            }
+            (_, Some(LogEntry::RunEnded { end: RunStatus::Aborted, .. })) if !aborted => {
                 Some((first, vec![self.stop(first, resets)]))
             }
             _ => Some((first, vec![InputEvent::Continue(None)])),
         }
     }
 
-    /// What brought this item, if it came from outside, and whether a run begins with it before anything else is heard.
+    /// What brought this item, if it came from outside, and whether a run begins with it before
+    /// anything else is heard.
     fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(InputEvent, bool)> {
         Some(match &self.log[at] {
-            Item::Queued { input, lane, urgency, message, output } => {
-                let Body::User(said) = &message.body else { return None };
+            LogEntry::Queued { input, lane, urgency, message, output } => {
+                let MessageKind::User(said) = &message.body else {
+                    return None;
+                };
                 let mut prompt = Prompt::from(said.clone()).id(input.clone());
                 prompt.output = output.clone();
                 match lane {
-                    Lane::Steering => (InputEvent::Steer(prompt.urgency(*urgency)), false),
-                    Lane::FollowUp => (InputEvent::FollowUp(prompt), false),
-                    Lane::Request => {
-                        let continued = |item: &Item| matches!(item, Item::RunStarted { cause: RunCause::Continue(Some(by)), .. } if by == input);
+                    QueueKind::Steering => (InputEvent::Steer(prompt.urgency(*urgency)), false),
+                    QueueKind::FollowUp => (InputEvent::FollowUp(prompt), false),
+                    QueueKind::Request => {
+                        let continued = |item: &LogEntry| matches!(item, LogEntry::RunStarted { cause: RunCause::Continue(Some(by)), .. } if by == input);
                         match self.log[at..self.end].iter().any(continued) {
                             true => (InputEvent::Continue(Some(prompt)), true),
                             false => (InputEvent::UserRequest(prompt), false),
@@ -230,34 +257,48 @@ impl Plan<'_> {
                     }
                 }
             }
-            Item::Decided { input, call, decision, by } => {
+            LogEntry::Decided { input, call, decision, by } => {
                 let shown = self.log[..at].iter().rev().find_map(|item| match item {
-                    Item::CallAwaiting { call: asked, digest, .. } if asked == call => Some(digest.clone()),
+                    LogEntry::CallAwaiting { call: asked, digest, .. } if asked == call => {
+                        Some(digest.clone())
+                    }
                     _ => None,
                 });
-                let answer = ActionResult::new(call.clone(), shown.unwrap_or_default(), (**decision).clone());
-                (InputEvent::ExternalActionResult(ActionResult { by: by.clone(), ..answer.id(input.clone()) }), false)
+                let answer = ActionResult::new(
+                    call.clone(),
+                    shown.unwrap_or_default(),
+                    (**decision).clone(),
+                );
+                (
+                    InputEvent::ExternalActionResult(ActionResult {
+                        by: by.clone(),
+                        ..answer.id(input.clone())
+                    }),
+                    false,
+                )
             }
-            Item::RunStarted { cause: RunCause::Continue(None), .. } => (InputEvent::Continue(None), true),
-            Item::RunStarted { cause: RunCause::Compact { instructions }, .. } => {
+            LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {
+                (InputEvent::Continue(None), true)
+            }
+            LogEntry::RunStarted { cause: RunCause::Compact { instructions }, .. } => {
                 (InputEvent::Compact(instructions.as_deref().map(str::to_owned)), true)
             }
-            Item::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
-            Item::AbortRequested { .. } => (self.stop(at, resets), false),
-            Item::Withdrawn { .. } => (InputEvent::ClearQueues, false),
-            Item::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
+            LogEntry::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
+            LogEntry::AbortRequested { .. } => (self.stop(at, resets), false),
+            LogEntry::Withdrawn { .. } => (InputEvent::ClearQueues, false),
+            LogEntry::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
             _ => return None,
         })
     }
 
     fn end_of_run(&self, from: usize) -> Option<usize> {
-        (from..self.end).find(|at| matches!(self.log[*at], Item::RunEnded { .. }))
+        (from..self.end).find(|at| matches!(self.log[*at], LogEntry::RunEnded { .. }))
     }
 
     /// An abort, or a reset where the run's end is followed by one.
     fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> InputEvent {
         let reset = self.end_of_run(at).map(|end| end + 1).filter(|next| *next < self.end);
-        match reset.filter(|next| self.log[*next] == Item::Reset) {
+        match reset.filter(|next| self.log[*next] == LogEntry::Reset) {
             Some(reset) => {
                 resets.insert(reset);
                 InputEvent::Reset

@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::difference::{Difference, plain, tell};
 use super::plan::{Life, is_silent};
-use crate::fold::Fold;
-use crate::handle::AgentHandle;
-use crate::item::Item;
+use crate::log::entry::LogEntry;
+use crate::log::fold::Fold;
 use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
+use crate::session::handle::AgentHandle;
 
 /// What requests are compared with.
 #[derive(Default)]
@@ -71,12 +71,12 @@ pub(super) struct State {
 
 impl State {
     /// The log up to this item has come.
-    pub(super) fn catch_up(&mut self, log: &[Item], to: usize) {
+    pub(super) fn catch_up(&mut self, log: &[LogEntry], to: usize) {
         log[self.at..to].iter().for_each(|item| self.fold.apply(item, &mut |_| {}));
         self.at = to;
     }
 
-    pub(super) fn skip_silent(&mut self, log: &[Item], end: usize) {
+    pub(super) fn skip_silent(&mut self, log: &[LogEntry], end: usize) {
         let next = (self.at..end).find(|at| !is_silent(&log[*at])).unwrap_or(end);
         self.catch_up(log, next.max(self.at));
     }
@@ -86,15 +86,16 @@ impl State {
         self.over.cancel();
     }
 
-    /// An item has come. What a pattern writes of its own (state, messages, events) may differ and the log be followed on;
-    /// all others come in the log's order.
-    pub(super) fn take(&mut self, new: &Item, log: &[Item], life: &Life) {
+    /// An item has come. What a pattern writes of its own (state, messages, events) may differ and
+    /// the log be followed on; all others come in the log's order.
+    pub(super) fn take(&mut self, new: &LogEntry, log: &[LogEntry], life: &Life) {
         let ended = self.at >= life.end;
         if is_silent(new) || self.found.is_some() {
             return;
         }
-        // A log that ends before what starts by itself, or in the middle of a run, says nothing of what follows.
-        self.beyond |= ended && (life.cut_off || matches!(new, Item::RunStarted { .. }));
+        // A log that ends before what starts by itself, or in the middle of a run, says nothing of
+        // what follows.
+        self.beyond |= ended && (life.cut_off || matches!(new, LogEntry::RunStarted { .. }));
         if self.beyond {
             return;
         }
@@ -102,7 +103,9 @@ impl State {
         let key = key(new);
         let next = match key {
             None => self.at,
-            Some(_) => (self.at..life.end).find(|at| self::key(&log[*at]).is_some()).unwrap_or(life.end),
+            Some(_) => {
+                (self.at..life.end).find(|at| self::key(&log[*at]).is_some()).unwrap_or(life.end)
+            }
         };
         let old = log.get(next).filter(|_| next < life.end);
         if old.is_none_or(|old| plain(old) != plain(new)) || next > self.at {
@@ -123,10 +126,15 @@ impl State {
             None => {
                 let number = self.asked + 1;
                 let difference = match (old, new) {
-                    (Some(Item::RequestStarted { .. } | Item::Aside { .. }), _) => {
-                        Difference::of_request(number, format!(" never came: instead came `{}`", tell(new)))
+                    (Some(LogEntry::RequestStarted { .. } | LogEntry::Detached { .. }), _) => {
+                        Difference::of_request(
+                            number,
+                            format!(" never came: instead came `{}`", tell(new)),
+                        )
                     }
-                    (old, Item::RequestStarted { .. } | Item::Aside { .. }) => self.not_in_log(old),
+                    (old, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. }) => {
+                        self.not_in_log(old)
+                    }
                     (old, new) => {
                         let difference = Difference::of_item(next, old, new);
                         self.first.take().unwrap_or(difference)
@@ -138,9 +146,9 @@ impl State {
     }
 
     /// A compaction that came, with the log's numbers of the messages that it names.
-    fn renumbered(&self, item: &Item) -> Item {
+    fn renumbered(&self, item: &LogEntry) -> LogEntry {
         let mut item = item.clone();
-        if let Item::Compacted { first, last, summary, .. } = &mut item {
+        if let LogEntry::Compacted { first, last, summary, .. } = &mut item {
             for id in [first, last].into_iter().chain(summary) {
                 *id = self.numbers.get(id).copied().unwrap_or(*id);
             }
@@ -149,38 +157,48 @@ impl State {
     }
 
     /// What an item that came leads to. `at` is its place in the log.
-    fn follow(&mut self, at: usize, old: &Item, new: &Item) {
+    fn follow(&mut self, at: usize, old: &LogEntry, new: &LogEntry) {
         match (old, new) {
             (
-                Item::RequestStarted { model: old_model, tools: old_tools, .. },
-                Item::RequestStarted { model, tools, .. },
+                LogEntry::RequestStarted { model: old_model, tools: old_tools, .. },
+                LogEntry::RequestStarted { model, tools, .. },
             ) => {
                 (self.announced, self.speaking, self.asked) = (Some(at), true, self.asked + 1);
                 let names = |tools: &Option<Arc<[Arc<str>]>>| {
-                    tools.as_ref().map_or("all".to_owned(), |names| format!("[{}]", names.join(", ")))
+                    tools
+                        .as_ref()
+                        .map_or("all".to_owned(), |names| format!("[{}]", names.join(", ")))
                 };
-                let difference = Difference::of_values(self.asked, "the model", old_model, model).or_else(|| {
-                    Difference::of_values(self.asked, "what it offers of the tools", &names(old_tools), &names(tools))
-                });
+                let difference = Difference::of_values(self.asked, "the model", old_model, model)
+                    .or_else(|| {
+                        Difference::of_values(
+                            self.asked,
+                            "what it offers of the tools",
+                            &names(old_tools),
+                            &names(tools),
+                        )
+                    });
                 if let Some(difference) = difference {
                     self.give_up(difference);
                 }
             }
-            (Item::Aside { .. }, _) => (self.asked, self.aside_said) = (self.asked + 1, false),
-            (Item::Replied { .. }, _) if self.announced.is_some() => {
+            (LogEntry::Detached { .. }, _) => {
+                (self.asked, self.aside_said) = (self.asked + 1, false)
+            }
+            (LogEntry::Replied { .. }, _) if self.announced.is_some() => {
                 let why = ": another model answered it, so build the agent with `replay.model()`";
                 self.give_up(Difference::of_request(self.asked, why));
             }
             // Whatever had begun was cut off.
-            (Item::RunEnded { .. }, _) => {
+            (LogEntry::RunEnded { .. }, _) => {
                 self.speaking = false;
                 self.starting.clear();
             }
-            (Item::CallStarted { call, .. }, _) => {
+            (LogEntry::CallStarted { call, .. }, _) => {
                 self.starting.insert(call.clone());
                 self.started.insert(call.clone(), at);
             }
-            (Item::CallFinished { result }, _) => {
+            (LogEntry::CallFinished { result }, _) => {
                 let call = result.as_tool_result().map(|result| &result.call);
                 if let Some(call) = call.filter(|call| self.starting.remove(&**call)) {
                     let text = format!(
@@ -199,39 +217,45 @@ impl State {
     }
 
     /// The request that comes now is one more than the log has.
-    pub(super) fn not_in_log(&self, old: Option<&Item>) -> Difference {
-        let what = old.map_or("the log ends".to_owned(), |old| format!("the log goes on with `{}`", tell(old)));
+    pub(super) fn not_in_log(&self, old: Option<&LogEntry>) -> Difference {
+        let what = old.map_or("the log ends".to_owned(), |old| {
+            format!("the log goes on with `{}`", tell(old))
+        });
         Difference::of_request(self.asked + 1, format!(" is not in the log: where it came, {what}"))
     }
 }
 
 /// The message that an item brings, that of an aside or a summary too.
-fn message(item: &Item) -> Option<&Arc<Message>> {
+fn message(item: &LogEntry) -> Option<&Arc<Message>> {
     match item {
-        Item::Aside { message, .. } | Item::Compacted { message, .. } => Some(message),
+        LogEntry::Detached { message, .. } | LogEntry::Compacted { message, .. } => Some(message),
         item => item.message(),
     }
 }
 
 /// What tells items of the engine apart; nothing for what only a pattern writes.
-fn key(item: &Item) -> Option<(&'static str, &str)> {
+fn key(item: &LogEntry) -> Option<(&'static str, &str)> {
     Some(match item {
-        Item::RunStarted { .. } => ("run", ""),
-        Item::RunEnded { .. } => ("end", ""),
-        Item::Queued { input, .. } => ("queued", input),
-        Item::Delivered { input } => ("delivered", input),
-        Item::Withdrawn { .. } => ("withdrawn", ""),
-        Item::RequestStarted { .. } => ("request", ""),
-        Item::Replied { .. } => ("reply", ""),
-        Item::Aside { .. } => ("aside", ""),
-        Item::Compacted { .. } => ("compacted", ""),
-        Item::CallAwaiting { call, .. } => ("awaiting", call),
-        Item::Decided { call, .. } => ("decided", call),
-        Item::CallStarted { call, .. } => ("started", call),
-        Item::CallFinished { result } => ("finished", result.as_tool_result().map_or("", |result| &*result.call)),
-        Item::AbortRequested { .. } => ("abort", ""),
-        Item::Reset => ("reset", ""),
-        Item::Opened { .. } | Item::Settings { .. } => return None,
-        Item::State { .. } | Item::Emitted { .. } | Item::Remembered { .. } => return None,
+        LogEntry::RunStarted { .. } => ("run", ""),
+        LogEntry::RunEnded { .. } => ("end", ""),
+        LogEntry::Queued { input, .. } => ("queued", input),
+        LogEntry::Delivered { input } => ("delivered", input),
+        LogEntry::Withdrawn { .. } => ("withdrawn", ""),
+        LogEntry::RequestStarted { .. } => ("request", ""),
+        LogEntry::Replied { .. } => ("reply", ""),
+        LogEntry::Detached { .. } => ("aside", ""),
+        LogEntry::Compacted { .. } => ("compacted", ""),
+        LogEntry::CallAwaiting { call, .. } => ("awaiting", call),
+        LogEntry::Decided { call, .. } => ("decided", call),
+        LogEntry::CallStarted { call, .. } => ("started", call),
+        LogEntry::CallFinished { result } => {
+            ("finished", result.as_tool_result().map_or("", |result| &*result.call))
+        }
+        LogEntry::AbortRequested { .. } => ("abort", ""),
+        LogEntry::Reset => ("reset", ""),
+        LogEntry::Opened { .. } | LogEntry::Settings { .. } => return None,
+        LogEntry::State { .. } | LogEntry::Emitted { .. } | LogEntry::Remembered { .. } => {
+            return None;
+        }
     })
 }

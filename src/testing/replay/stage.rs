@@ -1,4 +1,5 @@
-//! What a replay shares between all that act in it: its log, how far that was followed, and what is said next.
+//! What a replay shares between all that act in it: its log, how far that was followed, and what is
+//! said next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,15 +11,15 @@ use super::difference::{Difference, tell};
 use super::plan::{self, Life};
 use super::progress::{Against, Sent, State};
 use crate::error::InputError;
-use crate::handle::AgentHandle;
-use crate::input::InputEvent;
-use crate::item::Item;
-use crate::memory::InMemory;
+use crate::log::entry::LogEntry;
+use crate::log::input::InputEvent;
+use crate::log::memory::InMemory;
 use crate::message::CallId;
+use crate::session::handle::AgentHandle;
 
 /// A log, and how far an agent has followed it.
 pub(super) struct Stage {
-    pub(super) log: Vec<Item>,
+    pub(super) log: Vec<LogEntry>,
     pub(super) lives: Vec<Life>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -36,7 +37,7 @@ pub(super) enum Status {
 }
 
 impl Stage {
-    pub(super) fn new(log: Vec<Item>) -> Self {
+    pub(super) fn new(log: Vec<LogEntry>) -> Self {
         let lives = plan::lives(&log);
         Stage { log, lives, state: Mutex::default(), changed: watch::Sender::new(()) }
     }
@@ -53,8 +54,10 @@ impl Stage {
     /// The model of the first request.
     pub(super) fn model(&self) -> Arc<str> {
         let mut models = self.log.iter().filter_map(|item| match item {
-            Item::RequestStarted { model, .. } => Some(model.clone()),
-            Item::Aside { message, .. } => message.as_assistant().map(|reply| reply.model.clone()),
+            LogEntry::RequestStarted { model, .. } => Some(model.clone()),
+            LogEntry::Detached { message, .. } => {
+                message.as_assistant().map(|reply| reply.model.clone())
+            }
             _ => None,
         });
         models.next().unwrap_or_else(|| "replay/model".into())
@@ -75,7 +78,8 @@ impl Stage {
         let (start, mut state) = (self.lives[life].start, self.state());
         (state.life, state.over) = (life, CancellationToken::new());
         state.catch_up(&self.log, start);
-        (state.announced, state.speaking, state.aside_said, state.beyond) = (None, false, false, false);
+        (state.announced, state.speaking, state.aside_said, state.beyond) =
+            (None, false, false, false);
         (state.wished, state.numbers) = Default::default();
         state.starting.clear();
         state.skip_silent(&self.log, self.lives[life].end);
@@ -109,7 +113,9 @@ impl Stage {
             return Err(found.clone());
         }
         let life = &self.lives[state.life];
-        let waits = |(at, said): (&usize, &plan::Said)| said.at_rest && *at == state.at && !state.spoken.contains(at);
+        let waits = |(at, said): (&usize, &plan::Said)| {
+            said.at_rest && *at == state.at && !state.spoken.contains(at)
+        };
         Ok(match state.at >= life.end {
             true if life.cut_off || state.beyond => Status::CutOff,
             true => Status::AtEnd,
@@ -126,9 +132,10 @@ impl Stage {
             return difference;
         }
         match self.log.get(state.at).filter(|_| state.at < life.end) {
-            Some(Item::RequestStarted { .. }) => {
-                Difference::of_request(state.asked + 1, format!(" never came: nothing has happened for {patience:?}"))
-            }
+            Some(LogEntry::RequestStarted { .. }) => Difference::of_request(
+                state.asked + 1,
+                format!(" never came: nothing has happened for {patience:?}"),
+            ),
             Some(item) => {
                 let text = format!(
                     "item {} of the log never came, `{}`: nothing has happened for {patience:?}",
@@ -137,14 +144,16 @@ impl Stage {
                 );
                 state.first.clone().unwrap_or_else(|| Difference::at_item(state.at, text))
             }
-            None => Difference::elsewhere(format!("the log has ended, and {patience:?} later the agent still works")),
+            None => Difference::elsewhere(format!(
+                "the log has ended, and {patience:?} later the agent still works"
+            )),
         }
     }
 
     // ---- what comes -------------------------------------------------------------------------------
 
     /// Items of the agent are in its log. Whether something was said in answer.
-    pub(super) fn written(self: &Arc<Self>, items: &[Item]) -> bool {
+    pub(super) fn written(self: &Arc<Self>, items: &[LogEntry]) -> bool {
         let mut state = self.state();
         let life = &self.lives[state.life];
         items.iter().for_each(|item| state.take(item, &self.log, life));
@@ -153,7 +162,8 @@ impl Stage {
         self.speak(false)
     }
 
-    /// A request is not as it was, or what was said was refused: the log is not followed any further.
+    /// A request is not as it was, or what was said was refused: the log is not followed any
+    /// further.
     pub(super) fn found(&self, difference: Difference) {
         self.state().give_up(difference);
         self.changed.send_replace(());
@@ -165,9 +175,9 @@ impl Stage {
     }
 
     /// The model has said it. Whether something was said in answer.
-    pub(super) fn has_spoken(self: &Arc<Self>, aside: bool) -> bool {
+    pub(super) fn has_spoken(self: &Arc<Self>, detached: bool) -> bool {
         let mut state = self.state();
-        (state.speaking, state.aside_said) = (false, aside);
+        (state.speaking, state.aside_said) = (false, detached);
         drop(state);
         self.speak(false)
     }
@@ -201,7 +211,9 @@ impl Stage {
     pub(super) fn speak(self: &Arc<Self>, at_rest: bool) -> bool {
         let mut state = self.state();
         let life = &self.lives[state.life];
-        let Some(handle) = state.handle.clone() else { return false };
+        let Some(handle) = state.handle.clone() else {
+            return false;
+        };
         if state.speaking || !state.starting.is_empty() {
             return false;
         }
@@ -224,15 +236,28 @@ impl Stage {
 
     fn next_said(&self, state: &State, at_rest: bool) -> Option<&plan::Said> {
         let (at, life) = (state.at, &self.lives[state.life]);
-        let said = life.said.get(&at).filter(|said| said.at_rest == at_rest && !state.spoken.contains(&at))?;
+        let said = life
+            .said
+            .get(&at)
+            .filter(|said| said.at_rest == at_rest && !state.spoken.contains(&at))?;
         // What was said while an aside went on is said while it goes on.
-        let aside = life.next(&self.log, at).filter(|next| matches!(self.log[*next], Item::Aside { .. }));
-        let waits = aside.is_some_and(|next| !life.said.contains_key(&next)) && !state.aside_said;
+        let detached = life
+            .next(&self.log, at)
+            .filter(|next| matches!(self.log[*next], LogEntry::Detached { .. }));
+        let waits =
+            detached.is_some_and(|next| !life.said.contains_key(&next)) && !state.aside_said;
         (!waits).then_some(said)
     }
 
-    /// Says this to the agent. It is a difference if that is refused, where it is for sure that this item came of it.
-    fn say(self: &Arc<Self>, handle: &AgentHandle, state: &State, event: InputEvent, at: Option<usize>) {
+    /// Says this to the agent. It is a difference if that is refused, where it is for sure that
+    /// this item came of it.
+    fn say(
+        self: &Arc<Self>,
+        handle: &AgentHandle,
+        state: &State,
+        event: InputEvent,
+        at: Option<usize>,
+    ) {
         let (told, stage, over) = (handle.say(event), self.clone(), state.over.clone());
         tokio::spawn(async move {
             if let Ok(Err(why)) = told.await
@@ -240,7 +265,10 @@ impl Stage {
                 && !matches!(why, InputError::NotCompacted(_))
             {
                 let said = tell(&stage.log[at]);
-                stage.found(Difference::at_item(at, format!("item {at} of the log, `{said}`, was refused: {why}")));
+                stage.found(Difference::at_item(
+                    at,
+                    format!("item {at} of the log, `{said}`, was refused: {why}"),
+                ));
             }
         });
     }

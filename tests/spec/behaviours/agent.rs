@@ -2,163 +2,183 @@
 
 use crate::kit::*;
 
-/// B10: a session of an agent without options has no prompt, tools or messages, does not think, and is at rest.
+/// B10: a session of an agent without options has no prompt, tools or messages, does not think, and
+/// is at rest.
 #[tokio::test(start_paused = true)]
 async fn a_new_session_is_empty_and_at_rest() {
     let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     let state = handle.state().await.unwrap();
     assert_eq!((&*state.system_prompt, state.tools.len(), state.messages.len()), ("", 0, 0));
-    assert_eq!((state.thinking_level, state.is_streaming, state.is_running), (ThinkingLevel::Off, false, false));
-    assert_eq!((state.pending_tool_calls.len(), state.error, state.streaming_message), (0, None, None));
+    assert_eq!(
+        (state.thinking_level, state.is_streaming, state.is_running),
+        (ThinkingLevel::Off, false, false)
+    );
+    assert_eq!(
+        (state.pending_tool_calls.len(), state.error, state.streaming_message),
+        (0, None, None)
+    );
 }
 
-/// B11: what an agent is built with is what its state says; messages to begin with come from the session's log.
+/// B11: what an agent is built with is what its state says; messages to begin with come from the
+/// session's log.
 #[tokio::test(start_paused = true)]
 async fn the_state_is_as_it_was_given() {
     let before = pi([Script::text("hello")], &[]).await;
     before.handle.prompt("hi").await.unwrap();
     let log = InMemory::from_items(before.memory.items());
-    let options = |a: AgentBuilder| a.system("Be brief.").thinking(ThinkingLevel::Low).tool(TestTool::new("x"));
-    let rig = Rig::with_memory(PiPattern, [], options, log, |memory| Arc::new(memory)).await;
-    let state = rig.handle.state().await.unwrap();
+    let options = |a: AgentBuilder| {
+        a.system("Be brief.").thinking(ThinkingLevel::Low).tool(TestTool::new("x"))
+    };
+    let harness =
+        Harness::with_memory(PiPattern, [], options, log, |memory| Arc::new(memory)).await;
+    let state = harness.handle.state().await.unwrap();
     assert_eq!(
         (&*state.system_prompt, state.thinking_level, &*state.model),
         ("Be brief.", ThinkingLevel::Low, "test/scripted")
     );
     assert_eq!(state.tools.iter().map(|t| &*t.name).collect::<Vec<_>>(), ["x"]);
-    assert_eq!(rig.transcript().await, ["U:hi", "A:hello/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// B12: subscribing and looking at the state send no event, and a stream that is dropped is forgotten.
+/// B12: subscribing and looking at the state send no event, and a stream that is dropped is
+/// forgotten.
 #[tokio::test(start_paused = true)]
 async fn subscribing_sends_nothing_and_dropping_unsubscribes() {
-    let mut rig = pi([Script::text("1"), Script::text("2")], &[]).await;
-    let mut second = rig.handle.subscribe();
-    rig.handle.state().await.unwrap();
-    assert!(second.try_next().is_none() && rig.told().is_empty());
-    let holders = |rig: &mut Rig| Arc::strong_count(rig.told().last().unwrap());
-    rig.handle.prompt("go").await.unwrap();
-    let with_second = holders(&mut rig);
+    let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
+    let mut second = harness.handle.subscribe();
+    harness.handle.state().await.unwrap();
+    assert!(second.try_next().is_none() && harness.told().is_empty());
+    let holders = |harness: &mut Harness| Arc::strong_count(harness.told().last().unwrap());
+    harness.handle.prompt("go").await.unwrap();
+    let with_second = holders(&mut harness);
     drop(second);
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(holders(&mut rig), with_second - 1, "nobody keeps events for a stream that is gone");
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(
+        holders(&mut harness),
+        with_second - 1,
+        "nobody keeps events for a stream that is gone"
+    );
 }
 
-/// B13: options are fixed when an agent is built and the session is a log, so there are no setters: a snapshot does not
-/// change under its reader, shares its messages with the session, and `reset` empties the conversation.
+/// B13: options are fixed when an agent is built and the session is a log, so there are no setters:
+/// a snapshot does not change under its reader, shares its messages with the session, and `reset`
+/// empties the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_does_not_change_and_shares_its_messages() {
-    let rig = pi([Script::text("1"), Script::text("2")], &[]).await;
-    rig.handle.prompt("a").await.unwrap();
-    let before = rig.handle.state().await.unwrap();
-    rig.handle.prompt("b").await.unwrap();
-    let after = rig.handle.state().await.unwrap();
+    let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
+    harness.handle.prompt("a").await.unwrap();
+    let before = harness.handle.state().await.unwrap();
+    harness.handle.prompt("b").await.unwrap();
+    let after = harness.handle.state().await.unwrap();
     assert_eq!((before.messages.len(), after.messages.len()), (2, 4));
     assert!(Arc::ptr_eq(&before.messages[1], &after.messages[1]));
-    rig.handle.reset().await.unwrap();
-    assert_eq!(rig.handle.state().await.unwrap().messages.len(), 0);
+    harness.handle.reset().await.unwrap();
+    assert_eq!(harness.handle.state().await.unwrap().messages.len(), 0);
 }
 
 /// B14: a steer at rest is queued and not yet in the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_steer_at_rest_is_queued() {
-    let rig = pi([], &[]).await;
-    rig.handle.steer("s").await.unwrap();
-    let state = rig.handle.state().await.unwrap();
+    let harness = pi([], &[]).await;
+    harness.handle.steer("s").await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     assert_eq!((state.steering_queue[0].text().as_str(), state.messages.len()), ("s", 0));
 }
 
 /// B15: a follow-up at rest is queued and not yet in the conversation.
 #[tokio::test(start_paused = true)]
 async fn a_follow_up_at_rest_is_queued() {
-    let rig = pi([], &[]).await;
-    rig.handle.follow_up("f").await.unwrap();
-    let state = rig.handle.state().await.unwrap();
+    let harness = pi([], &[]).await;
+    harness.handle.follow_up("f").await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     assert_eq!((state.follow_up_queue[0].text().as_str(), state.messages.len()), ("f", 0));
 }
 
 /// B16: an abort at rest is no error, starts no run, and hurts nothing.
 #[tokio::test(start_paused = true)]
 async fn an_abort_at_rest_does_nothing() {
-    let mut rig = pi([Script::text("ok")], &[]).await;
-    assert_eq!(rig.handle.abort().await, Ok(()));
-    assert!(rig.told().is_empty());
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
+    let mut harness = pi([Script::text("ok")], &[]).await;
+    assert_eq!(harness.handle.abort().await, Ok(()));
+    assert!(harness.told().is_empty());
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
 }
 
 /// A session in the middle of its reply, and the gate that lets it end.
-async fn in_a_run() -> (Rig, Gate, tokio::task::JoinHandle<RunOutcome>) {
+async fn in_a_run() -> (Harness, Gate, tokio::task::JoinHandle<RunOutcome>) {
     let gate = Gate::new();
-    let mut rig = pi([Script::text("first").gate(&gate), Script::text("more")], &[]).await;
-    let handle = rig.handle.clone();
+    let mut harness = pi([Script::text("first").gate(&gate), Script::text("more")], &[]).await;
+    let handle = harness.handle.clone();
     let run = tokio::spawn(async move { handle.prompt("go").await.unwrap() });
-    rig.until(is_delta).await;
-    (rig, gate, run)
+    harness.until(is_delta).await;
+    (harness, gate, run)
 }
 
-/// B17: a prompt during a run is refused with an error that names what to use instead; the run is undisturbed.
+/// B17: a prompt during a run is refused with an error that names what to use instead; the run is
+/// undisturbed.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_during_a_run_is_refused() {
-    let (rig, gate, run) = in_a_run().await;
-    let refused = rig.handle.prompt("me too").await.unwrap_err();
+    let (harness, gate, run) = in_a_run().await;
+    let refused = harness.handle.prompt("me too").await.unwrap_err();
     assert_eq!(refused, InputError::Busy);
     assert!(refused.to_string().contains("steer") && refused.to_string().contains("follow-up"));
     gate.open();
     assert_eq!(run.await.unwrap().text, "first");
-    assert_eq!(rig.transcript().await, ["U:go", "A:first/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:go", "A:first/Stop"]);
 }
 
 /// B18: so is `continue_run`.
 #[tokio::test(start_paused = true)]
 async fn continue_during_a_run_is_refused() {
-    let (rig, gate, run) = in_a_run().await;
-    assert_eq!(rig.handle.continue_run().await.unwrap_err(), InputError::Busy);
+    let (harness, gate, run) = in_a_run().await;
+    assert_eq!(harness.handle.continue_run().await.unwrap_err(), InputError::Busy);
     gate.open();
-    assert_eq!((run.await.unwrap().end, rig.model.requests().len()), (EndKind::Done, 1));
+    assert_eq!((run.await.unwrap().end, harness.model.requests().len()), (RunStatus::Done, 1));
 }
 
 /// B19: continuing after the assistant takes a follow-up that waits, and answers it.
 #[tokio::test(start_paused = true)]
 async fn continue_takes_a_follow_up_that_waits() {
-    let rig = pi([Script::text("1"), Script::text("2")], &[]).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.follow_up("f").await.unwrap();
-    rig.handle.continue_run().await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "U:f", "A:2/Stop"]);
+    let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.follow_up("f").await.unwrap();
+    harness.handle.continue_run().await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:f", "A:2/Stop"]);
 }
 
 /// B20: with one message at a look, two steers that wait are answered by two requests.
 #[tokio::test(start_paused = true)]
 async fn continue_answers_two_steers_one_at_a_time() {
     let replies = [Script::text("1"), Script::text("2"), Script::text("3")];
-    let rig = pi_with(replies, &[], |a| a.steering_mode(QueueMode::OneAtATime)).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.steer("x").await.unwrap();
-    rig.handle.steer("y").await.unwrap();
-    rig.handle.continue_run().await.unwrap();
-    assert_eq!(rig.transcript().await[2..], ["U:x", "A:2/Stop", "U:y", "A:3/Stop"]);
+    let harness = pi_with(replies, &[], |a| a.steering_mode(QueueMode::OneAtATime)).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.steer("x").await.unwrap();
+    harness.handle.steer("y").await.unwrap();
+    harness.handle.continue_run().await.unwrap();
+    assert_eq!(harness.transcript().await[2..], ["U:x", "A:2/Stop", "U:y", "A:3/Stop"]);
 }
 
 /// B21: the session's id is in every request; another id is another session of the same agent.
 #[tokio::test(start_paused = true)]
 async fn the_session_id_is_in_every_request() {
-    let rig = pi([calls(&["x"]), Script::text("1"), Script::text("2")], &[TestTool::new("x")]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let (other, _events) = rig.agent.run(RunContext::new().session("other")).await.unwrap();
+    let harness =
+        pi([calls(&["x"]), Script::text("1"), Script::text("2")], &[TestTool::new("x")]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let (other, _events) = harness.agent.run(RunContext::new().session("other")).await.unwrap();
     other.prompt("go").await.unwrap();
-    let sent: Vec<String> = rig.model.requests().iter().map(|r| r.session.to_string()).collect();
+    let sent: Vec<String> =
+        harness.model.requests().iter().map(|r| r.session.to_string()).collect();
     assert_eq!(sent, ["s", "s", "other"]);
 }
 
 /// B22: after a text prompt there are two messages, and nothing streams.
 #[tokio::test(start_paused = true)]
 async fn nothing_streams_once_a_run_has_ended() {
-    let (rig, gate, run) = in_a_run().await;
-    assert!(rig.handle.state().await.unwrap().is_streaming);
+    let (harness, gate, run) = in_a_run().await;
+    assert!(harness.handle.state().await.unwrap().is_streaming);
     gate.open();
     run.await.unwrap();
-    let state = rig.handle.state().await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     assert_eq!((state.messages.len(), state.is_streaming, state.is_running), (2, false, false));
 }
 
@@ -170,36 +190,41 @@ async fn a_calculators_result_is_in_the_next_request() {
         a: i64,
         b: i64,
     }
-    let times = tool_fn("multiply", "Multiplies.", async |m: Multiply, _| Ok::<_, ToolError>((m.a * m.b).to_string()))
-        .effect(Effect::ReadOnly);
-    let replies = [Script::calls([("a", "multiply", json!({"a": 123, "b": 456}))]), Script::text("It is 56088.")];
-    let rig = Rig::new(PiPattern, replies, |a| a.tool(times)).await;
-    let outcome = rig.handle.prompt("123 * 456?").await.unwrap();
-    assert_eq!(rig.model.requests()[1].messages[2].text(), "56088");
+    let times = tool_fn("multiply", "Multiplies.", async |m: Multiply, _| {
+        Ok::<_, ToolError>((m.a * m.b).to_string())
+    })
+    .effect(Effect::ReadOnly);
+    let replies = [
+        Script::calls([("a", "multiply", json!({"a": 123, "b": 456}))]),
+        Script::text("It is 56088."),
+    ];
+    let harness = Harness::new(PiPattern, replies, |a| a.tool(times)).await;
+    let outcome = harness.handle.prompt("123 * 456?").await.unwrap();
+    assert_eq!(harness.model.requests()[1].messages[2].text(), "56088");
     assert_eq!(outcome.text, "It is 56088.");
 }
 
 /// B24: an abort during a run ends it; the last message says `aborted`, and the session goes on.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_run_leaves_a_usable_session() {
-    let mut rig = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
-    send(&rig, "go").await;
-    rig.until(is_delta).await;
-    rig.handle.abort().await.unwrap();
-    assert_eq!(end_of(&rig.run_end().await), EndKind::Aborted);
-    assert_eq!(rig.transcript().await.last().unwrap(), "A:w0 /Aborted");
-    assert_eq!(rig.handle.prompt("again").await.unwrap().text, "ok");
+    let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
+    send(&harness, "go").await;
+    harness.until(is_delta).await;
+    harness.handle.abort().await.unwrap();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
+    assert_eq!(harness.transcript().await.last().unwrap(), "A:w0 /Aborted");
+    assert_eq!(harness.handle.prompt("again").await.unwrap().text, "ok");
 }
 
 /// B25: the state shows the message that streams, as it grows.
 #[tokio::test(start_paused = true)]
 async fn the_state_shows_the_message_as_it_grows() {
-    let mut rig = pi([slow(3, ms(10))], &[]).await;
-    send(&rig, "go").await;
+    let mut harness = pi([slow(3, ms(10))], &[]).await;
+    send(&harness, "go").await;
     let mut grown = Vec::new();
     for _ in 0..3 {
-        rig.until(is_delta).await;
-        grown.push(rig.handle.state().await.unwrap().streaming_message.unwrap().text());
+        harness.until(is_delta).await;
+        grown.push(harness.handle.state().await.unwrap().streaming_message.unwrap().text());
     }
     assert_eq!(grown, ["w0 ", "w0 w1 ", "w0 w1 w2 "]);
 }
@@ -207,20 +232,22 @@ async fn the_state_shows_the_message_as_it_grows() {
 /// B26: with the second prompt the model sees the first turn.
 #[tokio::test(start_paused = true)]
 async fn the_model_sees_earlier_turns() {
-    let rig = pi([Script::text("Hello, Ann."), Script::text("Ann.")], &[]).await;
-    rig.handle.prompt("I am Ann.").await.unwrap();
-    rig.handle.prompt("Who am I?").await.unwrap();
-    let sent: Vec<String> = rig.model.requests()[1].messages.iter().map(|m| m.text()).collect();
+    let harness = pi([Script::text("Hello, Ann."), Script::text("Ann.")], &[]).await;
+    harness.handle.prompt("I am Ann.").await.unwrap();
+    harness.handle.prompt("Who am I?").await.unwrap();
+    let sent: Vec<String> = harness.model.requests()[1].messages.iter().map(|m| m.text()).collect();
     assert_eq!(sent, ["I am Ann.", "Hello, Ann.", "Who am I?"]);
 }
 
-/// B27: after an answer with nothing queued there is nothing to continue; after a tool's result there is.
+/// B27: after an answer with nothing queued there is nothing to continue; after a tool's result
+/// there is.
 #[tokio::test(start_paused = true)]
 async fn continue_needs_something_to_answer() {
-    let replies = [calls(&["x"]), Script::error(ModelErrorKind::Network, "cut"), Script::text("ok")];
-    let rig = pi(replies, &[TestTool::new("x")]).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Error);
-    assert_eq!(rig.transcript().await.last().unwrap(), "R:a/Ok");
-    assert_eq!(rig.handle.continue_run().await.unwrap().text, "ok");
-    assert_eq!(rig.handle.continue_run().await.unwrap_err(), InputError::NothingToContinue);
+    let replies =
+        [calls(&["x"]), Script::error(ModelErrorKind::Network, "cut"), Script::text("ok")];
+    let harness = pi(replies, &[TestTool::new("x")]).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
+    assert_eq!(harness.transcript().await.last().unwrap(), "R:a/Ok");
+    assert_eq!(harness.handle.continue_run().await.unwrap().text, "ok");
+    assert_eq!(harness.handle.continue_run().await.unwrap_err(), InputError::NothingToContinue);
 }

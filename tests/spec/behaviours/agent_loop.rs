@@ -4,11 +4,12 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// B1: a text answer gives exactly two messages, and the events tell of the run, its turn and both of them.
+/// B1: a text answer gives exactly two messages, and the events tell of the run, its turn and both
+/// of them.
 #[tokio::test(start_paused = true)]
 async fn a_text_answer_gives_two_messages_and_the_events_of_one_turn() {
-    let mut rig = pi([Script::text("hello")], &[]).await;
-    send(&rig, "hi").await;
+    let mut harness = pi([Script::text("hello")], &[]).await;
+    send(&harness, "hi").await;
     let wanted = [
         "agent_start",
         "turn_start",
@@ -20,8 +21,8 @@ async fn a_text_answer_gives_two_messages_and_the_events_of_one_turn() {
         "turn_end",
         "agent_end",
     ];
-    assert_eq!(kinds(&rig.run_end().await), wanted);
-    assert_eq!(rig.transcript().await, ["U:hi", "A:hello/Stop"]);
+    assert_eq!(kinds(&harness.run_end().await), wanted);
+    assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
 /// Notes something of the application's own, then does what pi does.
@@ -36,23 +37,30 @@ impl BehaviorPattern for Notes {
     }
 }
 
-/// B2: `convert_to_llm` is asked for every request, only what it gives is sent, and the custom message stays.
+/// B2: `convert_to_llm` is asked for every request, only what it gives is sent, and the custom
+/// message stays.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_hook_leaves_out_is_kept_and_not_sent() {
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
     let replies = [calls(&["x"]), Script::text("ok")];
-    let rig = Rig::new(Notes, replies, |a| {
+    let harness = Harness::new(Notes, replies, |a| {
         a.tool(TestTool::new("x")).convert_to_llm(move |messages| {
             *count.lock().unwrap() += 1;
-            messages.into_iter().filter(|m| !matches!(m.body, Body::Custom(_))).collect()
+            messages.into_iter().filter(|m| !matches!(m.body, MessageKind::Custom(_))).collect()
         })
     })
     .await;
-    rig.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("go").await.unwrap();
     assert_eq!(*asked.lock().unwrap(), 2);
-    assert_eq!(rig.transcript().await, ["U:go", "C:note", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]);
-    assert_eq!(rig.model.requests().iter().map(|r| r.messages.len()).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "C:note", "A:[a]/ToolCalls", "R:a/Ok", "A:ok/Stop"]
+    );
+    assert_eq!(
+        harness.model.requests().iter().map(|r| r.messages.len()).collect::<Vec<_>>(),
+        [1, 3]
+    );
 }
 
 /// B3: `transform_context` prunes first, and `convert_to_llm` sees what is left.
@@ -60,19 +68,18 @@ async fn a_message_that_the_hook_leaves_out_is_kept_and_not_sent() {
 async fn the_transform_hook_comes_before_the_convert_hook() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
-    let rig = pi_with([Script::text("1"), Script::text("2")], &[], |a| {
-        a.transform_context(async |messages| messages[messages.len().saturating_sub(2)..].to_vec()).convert_to_llm(
-            move |messages| {
+    let harness = pi_with([Script::text("1"), Script::text("2")], &[], |a| {
+        a.transform_context(async |messages| messages[messages.len().saturating_sub(2)..].to_vec())
+            .convert_to_llm(move |messages| {
                 log.lock().unwrap().push(messages.iter().map(|m| m.text()).collect::<Vec<_>>());
                 messages
-            },
-        )
+            })
     })
     .await;
-    rig.handle.prompt("a").await.unwrap();
-    rig.handle.prompt("b").await.unwrap();
+    harness.handle.prompt("a").await.unwrap();
+    harness.handle.prompt("b").await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [vec!["a"], vec!["1", "b"]]);
-    assert_eq!(rig.model.requests()[1].messages.len(), 2);
+    assert_eq!(harness.model.requests()[1].messages.len(), 2);
 }
 
 /// B4: a call runs once with its arguments, its events tell no error, and a second request follows.
@@ -82,84 +89,106 @@ async fn a_call_runs_once_and_the_model_is_asked_again() {
     struct Echo {
         value: String,
     }
-    let echo = tool_fn("echo", "Echoes.", async |e: Echo, _| Ok::<_, ToolError>(format!("echoed: {}", e.value)))
-        .effect(Effect::ReadOnly);
+    let echo = tool_fn("echo", "Echoes.", async |e: Echo, _| {
+        Ok::<_, ToolError>(format!("echoed: {}", e.value))
+    })
+    .effect(Effect::ReadOnly);
     let replies = [Script::calls([("a", "echo", json!({"value": "hello"}))]), Script::text("done")];
-    let mut rig = Rig::new(PiPattern, replies, |a| a.tool(echo)).await;
-    send(&rig, "go").await;
-    let events = rig.run_end().await;
+    let mut harness = Harness::new(PiPattern, replies, |a| a.tool(echo)).await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
     let started = events.iter().filter(|e| starts(&e.event)).count();
     let ended: Vec<bool> = events
         .iter()
-        .filter_map(|e| if let AgentEvent::ToolExecutionEnd { is_error, .. } = e.event { Some(is_error) } else { None })
+        .filter_map(|e| {
+            if let AgentEvent::ToolExecutionEnd { is_error, .. } = e.event {
+                Some(is_error)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!((started, ended), (1, vec![false]));
-    assert_eq!(result_of(&rig, "a").await, "echoed: hello");
-    assert_eq!(rig.model.requests().len(), 2);
+    assert_eq!(result_of(&harness, "a").await, "echoed: hello");
+    assert_eq!(harness.model.requests().len(), 2);
 }
 
-/// B5: calls of one reply run at the same time, and their results are told in the order of the calls.
+/// B5: calls of one reply run at the same time, and their results are told in the order of the
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn the_second_call_starts_before_the_slow_first_one_ends() {
     let tools = [TestTool::new("slow").takes(ms(50)), TestTool::new("fast")];
-    let mut rig = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
-    send(&rig, "go").await;
-    let order: Vec<String> = rig
+    let mut harness = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
+    send(&harness, "go").await;
+    let order: Vec<String> = harness
         .run_end()
         .await
         .iter()
         .filter_map(|e| match &e.event {
             AgentEvent::ToolExecutionStart { call, .. } => Some(format!("start {call}")),
             AgentEvent::ToolExecutionEnd { call, .. } => Some(format!("end {call}")),
-            AgentEvent::MessageEnd { message } => message.as_tool_result().map(|r| format!("result {}", r.call)),
+            AgentEvent::MessageEnd { message } => {
+                message.as_tool_result().map(|r| format!("result {}", r.call))
+            }
             _ => None,
         })
         .collect();
     assert_eq!(order, ["start a", "start b", "end b", "end a", "result a", "result b"]);
 }
 
-/// B6: in a sequential batch a steer skips what has not started, with a result that says so, and is in the next request.
+/// B6: in a sequential batch a steer skips what has not started, with a result that says so, and is
+/// in the next request.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_the_first_of_two_tools_skips_the_second() {
     let tool = TestTool::new("x").takes(ms(10)).spec(ToolSpec::sequential);
-    let mut rig = pi([calls(&["x", "x"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
-    send(&rig, "go").await;
-    rig.until(starts).await;
-    rig.handle.steer("interrupt").await.unwrap();
-    let events = rig.run_end().await;
+    let mut harness =
+        pi([calls(&["x", "x"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
+    send(&harness, "go").await;
+    harness.until(starts).await;
+    harness.handle.steer("interrupt").await.unwrap();
+    let events = harness.run_end().await;
     assert_eq!(tool.ran(), 1);
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok, ResultStatus::Skipped]);
-    assert!(result_of(&rig, "b").await.contains("the user steered"));
-    let told =
-        events.iter().any(|e| matches!(&e.event, AgentEvent::MessageEnd { message } if message.text() == "interrupt"));
-    assert!(told && rig.model.requests()[1].messages.iter().any(|m| m.text() == "interrupt"));
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok, ResultStatus::Skipped]);
+    assert!(result_of(&harness, "b").await.contains("the user steered"));
+    let told = events.iter().any(
+        |e| matches!(&e.event, AgentEvent::MessageEnd { message } if message.text() == "interrupt"),
+    );
+    assert!(told && harness.model.requests()[1].messages.iter().any(|m| m.text() == "interrupt"));
 }
 
-/// B7: there is nothing to continue in an empty session, and the error says so before anything is sent.
+/// B7: there is nothing to continue in an empty session, and the error says so before anything is
+/// sent.
 #[tokio::test(start_paused = true)]
 async fn continue_on_an_empty_history_is_refused() {
-    let rig = pi([Script::text("never")], &[]).await;
-    let refused = rig.handle.continue_run().await.unwrap_err();
+    let harness = pi([Script::text("never")], &[]).await;
+    let refused = harness.handle.continue_run().await.unwrap_err();
     assert_eq!(refused, InputError::NothingToContinue);
     assert!(refused.to_string().contains("empty"));
-    assert_eq!(rig.model.requests().len(), 0);
+    assert_eq!(harness.model.requests().len(), 0);
 }
 
-/// B8: continuing after the user's message gives the new reply only; the old message is not told again.
+/// B8: continuing after the user's message gives the new reply only; the old message is not told
+/// again.
 #[tokio::test(start_paused = true)]
 async fn continue_after_a_user_message_tells_only_of_the_new_reply() {
     let replies = [Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("hello")];
-    let mut rig = pi(replies, &[]).await;
-    assert_eq!(rig.handle.prompt("hi").await.unwrap().end, EndKind::Error);
-    rig.told();
-    assert_eq!(rig.handle.continue_run().await.unwrap().text, "hello");
-    let told: Vec<Role> = rig
+    let mut harness = pi(replies, &[]).await;
+    assert_eq!(harness.handle.prompt("hi").await.unwrap().end, RunStatus::Error);
+    harness.told();
+    assert_eq!(harness.handle.continue_run().await.unwrap().text, "hello");
+    let told: Vec<Role> = harness
         .told()
         .iter()
-        .filter_map(|e| if let AgentEvent::MessageEnd { message } = &e.event { Some(message.role()) } else { None })
+        .filter_map(|e| {
+            if let AgentEvent::MessageEnd { message } = &e.event {
+                Some(message.role())
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(told, [Role::Assistant]);
-    assert_eq!(rig.transcript().await, ["U:hi", "A:hello/Stop"]);
+    assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
 /// Answers, then notes something; goes on like pi when told to.
@@ -174,68 +203,86 @@ impl BehaviorPattern for NotesLast {
         step.take_input().await?;
         let reply = step.ask().await?;
         step.remember(CustomMessage { kind: "note".into(), data: json!("look again") }).await?;
-        reply.into()
+        reply.finish()
     }
 }
 
-/// B9: a custom message at the end can be continued where a hook may turn it into a user's; without the hook it cannot.
+/// B9: a custom message at the end can be continued where a hook may turn it into a user's; without
+/// the hook it cannot.
 #[tokio::test(start_paused = true)]
 async fn continue_after_a_custom_message_needs_a_hook_that_converts_it() {
     let replies = || [Script::text("1"), Script::text("2")];
     let as_user = |m: Arc<Message>| match &m.body {
-        Body::Custom(note) => Arc::new(Message::new(m.id, UserMessage::from(note.data.as_str().unwrap()))),
+        MessageKind::Custom(note) => {
+            Arc::new(Message::new(m.id, UserMessage::from(note.data.as_str().unwrap())))
+        }
         _ => m,
     };
-    let rig =
-        Rig::new(NotesLast, replies(), |a| a.convert_to_llm(move |all| all.into_iter().map(as_user).collect())).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.handle.continue_run().await.unwrap().text, "2");
-    assert_eq!(rig.transcript().await, ["U:go", "A:1/Stop", "C:note", "A:2/Stop"]);
-    assert_eq!(rig.model.requests()[1].messages[2].text(), "look again");
+    let harness = Harness::new(NotesLast, replies(), |a| {
+        a.convert_to_llm(move |all| all.into_iter().map(as_user).collect())
+    })
+    .await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(harness.handle.continue_run().await.unwrap().text, "2");
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "C:note", "A:2/Stop"]);
+    assert_eq!(harness.model.requests()[1].messages[2].text(), "look again");
 
-    let rig = Rig::new(NotesLast, replies(), |a| a).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert_eq!(rig.handle.continue_run().await.unwrap_err(), InputError::NothingToContinue);
+    let harness = Harness::new(NotesLast, replies(), |a| a).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert_eq!(harness.handle.continue_run().await.unwrap_err(), InputError::NothingToContinue);
 }
 
-/// B28: a hook before the call blocks it with a reason for the model, and one after it may replace the result.
+/// B28: a hook before the call blocks it with a reason for the model, and one after it may replace
+/// the result.
 #[tokio::test(start_paused = true)]
 async fn hooks_before_and_after_a_call_block_it_and_replace_its_result() {
     let (bad, good) = (TestTool::new("bad"), TestTool::new("good"));
-    let rig = pi_with([calls(&["bad", "good"]), Script::text("ok")], &[bad.clone(), good.clone()], |a| {
-        a.before_tool_call(async |info| match &*info.tool.name {
-            "bad" => BeforeToolCall::Block("not on Sundays".into()),
-            _ => BeforeToolCall::Proceed,
+    let harness =
+        pi_with([calls(&["bad", "good"]), Script::text("ok")], &[bad.clone(), good.clone()], |a| {
+            a.before_tool_call(async |info| match &*info.tool.name {
+                "bad" => BeforeToolCall::Block("not on Sundays".into()),
+                _ => BeforeToolCall::Proceed,
+            })
+            .after_tool_call(async |_, result| ToolResult {
+                content: vec![Content::text("replaced")],
+                ..result
+            })
         })
-        .after_tool_call(async |_, result| ToolResult { content: vec![Content::text("replaced")], ..result })
-    })
-    .await;
-    rig.handle.prompt("go").await.unwrap();
+        .await;
+    harness.handle.prompt("go").await.unwrap();
     assert_eq!((bad.ran(), good.ran()), (0, 1));
-    assert_eq!((&*result_of(&rig, "a").await, &*result_of(&rig, "b").await), ("not on Sundays", "replaced"));
-    let sent = rig.model.requests()[1].messages[2].as_tool_result().unwrap().is_error();
+    assert_eq!(
+        (&*result_of(&harness, "a").await, &*result_of(&harness, "b").await),
+        ("not on Sundays", "replaced")
+    );
+    let sent = harness.model.requests()[1].messages[2].as_tool_result().unwrap().is_error();
     assert!(sent, "the block reason is an error result");
 }
 
-/// B29: parallel is the default, and the hooks before the calls are asked in source order, one after the other.
+/// B29: parallel is the default, and the hooks before the calls are asked in source order, one
+/// after the other.
 #[tokio::test(start_paused = true)]
 async fn hooks_are_asked_one_after_the_other_and_tools_run_together() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let seen = log.clone();
-    let rig = pi_with([calls(&["x", "x"]), Script::text("ok")], &[TestTool::new("x").takes(ms(50))], |a| {
-        a.before_tool_call(move |info| {
-            let seen = seen.clone();
-            async move {
-                seen.lock().unwrap().push(format!("{} in", info.call));
-                sleep(ms(10)).await;
-                seen.lock().unwrap().push(format!("{} out", info.call));
-                BeforeToolCall::Proceed
-            }
-        })
-    })
+    let harness = pi_with(
+        [calls(&["x", "x"]), Script::text("ok")],
+        &[TestTool::new("x").takes(ms(50))],
+        |a| {
+            a.before_tool_call(move |info| {
+                let seen = seen.clone();
+                async move {
+                    seen.lock().unwrap().push(format!("{} in", info.call));
+                    sleep(ms(10)).await;
+                    seen.lock().unwrap().push(format!("{} out", info.call));
+                    BeforeToolCall::Proceed
+                }
+            })
+        },
+    )
     .await;
     let t = Instant::now();
-    rig.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("go").await.unwrap();
     assert_eq!(*log.lock().unwrap(), ["a in", "a out", "b in", "b out"]);
     assert_eq!(t.elapsed().as_millis(), 70, "10 + 10 for the hooks, 50 for both tools together");
 }

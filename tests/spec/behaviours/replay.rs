@@ -21,104 +21,130 @@ fn on_the_wire(request: &ChatRequest) -> Value {
 
 /// What a Chat Completions stream of these payloads tells, and how far it got.
 fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
-    let (mut decoder, mut out, mut progress) = (Decoder::new(place()), VecDeque::new(), Progress::Open);
+    let (mut decoder, mut out, mut progress) =
+        (Decoder::new(place()), VecDeque::new(), Progress::Open);
     for payload in payloads {
         progress = decoder.decode(payload, &mut out);
     }
     (out.into(), progress)
 }
 
-/// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works and does not send it again.
+/// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works and does not
+/// send it again.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_reply_is_kept_and_not_sent_again() {
-    let mut rig = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
-    send(&rig, "go").await;
-    rig.until(is_delta).await;
-    rig.handle.abort().await.unwrap();
-    rig.run_end().await;
-    rig.handle.prompt("again").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:w0 /Aborted", "U:again", "A:ok/Stop"]);
-    assert_eq!(rig.model.requests()[1].messages.len(), 2);
+    let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
+    send(&harness, "go").await;
+    harness.until(is_delta).await;
+    harness.handle.abort().await.unwrap();
+    harness.run_end().await;
+    harness.handle.prompt("again").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:w0 /Aborted", "U:again", "A:ok/Stop"]);
+    assert_eq!(harness.model.requests()[1].messages.len(), 2);
 }
 
-/// B31: an abort that is there before the first word ends the run as aborted; nothing was said, so there is no message.
+/// B31: an abort that is there before the first word ends the run as aborted; nothing was said, so
+/// there is no message.
 #[tokio::test(start_paused = true)]
 async fn an_abort_before_the_first_word_leaves_no_message() {
-    let mut rig = pi([Script::text("never")], &[]).await;
-    let (sent, aborted) = tokio::join!(rig.handle.send(InputEvent::UserRequest("go".into())), rig.handle.abort());
+    let mut harness = pi([Script::text("never")], &[]).await;
+    let (sent, aborted) = tokio::join!(
+        harness.handle.send(InputEvent::UserRequest("go".into())),
+        harness.handle.abort()
+    );
     assert!(sent.is_ok() && aborted.is_ok());
-    let outcome = outcome_of(&rig.run_end().await);
-    assert_eq!((outcome.end, outcome.error.as_ref(), outcome.text.as_str()), (EndKind::Aborted, None, ""));
-    rig.handle.wait_for_idle().await;
-    assert_eq!(rig.transcript().await, ["U:go"], "and the request does not begin again");
+    let outcome = outcome_of(&harness.run_end().await);
+    assert_eq!(
+        (outcome.end, outcome.error.as_ref(), outcome.text.as_str()),
+        (RunStatus::Aborted, None, "")
+    );
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:go"], "and the request does not begin again");
 }
 
-/// B32: messages that say nothing, of the user or the model, neither end a run in an error nor go on the wire empty.
+/// B32: messages that say nothing, of the user or the model, neither end a run in an error nor go
+/// on the wire empty.
 #[tokio::test(start_paused = true)]
 async fn empty_messages_are_harmless() {
     let empty = UserMessage { content: vec![] };
-    let rig = pi([Script::new(), Script::new(), Script::text(" "), Script::text("ok")], &[]).await;
+    let harness =
+        pi([Script::new(), Script::new(), Script::text(" "), Script::text("ok")], &[]).await;
     for said in [empty, "".into(), " \n".into(), "hi".into()] {
-        assert_eq!(rig.handle.prompt(said).await.unwrap().end, EndKind::Done);
+        assert_eq!(harness.handle.prompt(said).await.unwrap().end, RunStatus::Done);
     }
-    for request in rig.model.requests() {
+    for request in harness.model.requests() {
         let body = on_the_wire(&request);
-        let contents = body["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap());
+        let contents =
+            body["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap());
         assert!(contents.into_iter().all(|text| !text.is_empty()), "{body}");
     }
 }
 
-/// B33: a call that a crash left without a result gets one, directly after its message, before the next user message.
+/// B33: a call that a crash left without a result gets one, directly after its message, before the
+/// next user message.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_result_gets_one_before_the_next_message() {
-    let rig = pi([calls(&["x"]), Script::text("ok"), Script::text("ok")], &[TestTool::new("x")]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let items = rig.memory.items();
-    let cut = items.iter().position(|i| matches!(i, Item::Replied { .. })).unwrap() + 1;
-    let rig = rig.restart_from(items[..cut].to_vec()).await;
-    rig.handle.prompt("never mind").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Skipped", "U:never mind", "A:ok/Stop"]);
-    assert!(result_of(&rig, "a").await.contains("before it started"));
+    let harness =
+        pi([calls(&["x"]), Script::text("ok"), Script::text("ok")], &[TestTool::new("x")]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let items = harness.memory.items();
+    let cut = items.iter().position(|i| matches!(i, LogEntry::Replied { .. })).unwrap() + 1;
+    let harness = harness.restart_from(items[..cut].to_vec()).await;
+    harness.handle.prompt("never mind").await.unwrap();
+    assert_eq!(
+        harness.transcript().await,
+        ["U:go", "A:[a]/ToolCalls", "R:a/Skipped", "U:never mind", "A:ok/Stop"]
+    );
+    assert!(result_of(&harness, "a").await.contains("before it started"));
 }
 
 /// B34: a reply that ended in an error is kept without its calls, and no request has it.
 #[tokio::test(start_paused = true)]
 async fn a_failed_reply_is_not_sent_again_and_its_calls_do_not_run() {
     let tool = TestTool::new("x");
-    let failed = Script::new().say("half").call("a", "x", "{}").fail(ModelErrorKind::Network, "cut");
-    let rig = pi([failed, Script::text("ok")], std::slice::from_ref(&tool)).await;
-    rig.handle.prompt("go").await.unwrap();
-    rig.handle.prompt("again").await.unwrap();
-    assert_eq!(rig.transcript().await, ["U:go", "A:half/Error", "U:again", "A:ok/Stop"]);
-    assert_eq!((rig.model.requests()[1].messages.len(), tool.ran()), (2, 0));
+    let failed =
+        Script::new().say("half").call("a", "x", "{}").fail(ModelErrorKind::Network, "cut");
+    let harness = pi([failed, Script::text("ok")], std::slice::from_ref(&tool)).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.prompt("again").await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:half/Error", "U:again", "A:ok/Stop"]);
+    assert_eq!((harness.model.requests()[1].messages.len(), tool.ran()), (2, 0));
 }
 
-/// B35: core keeps an id as it came where it is new, of whatever length and letters, and a result names its call's;
-/// to rewrite ids that a provider refuses is its adapter's work, and the adapter sees calls and results alike.
+/// B35: core keeps an id as it came where it is new, of whatever length and letters, and a result
+/// names its call's; to rewrite ids that a provider refuses is its adapter's work, and the adapter
+/// sees calls and results alike.
 #[tokio::test(start_paused = true)]
 async fn a_result_names_its_call_whatever_the_id_looks_like() {
     let long = format!("call|{}", "x".repeat(450));
     let twice = Script::new().call(&long, "x", "{}").call(&long, "x", "{}").call("", "x", "{}");
-    let rig = pi([twice, Script::text("ok")], &[TestTool::new("x")]).await;
-    rig.handle.prompt("go").await.unwrap();
-    let body = on_the_wire(&rig.model.requests()[1]);
-    let calls: Vec<&Value> = body["messages"][1]["tool_calls"].as_array().unwrap().iter().map(|c| &c["id"]).collect();
+    let harness = pi([twice, Script::text("ok")], &[TestTool::new("x")]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let body = on_the_wire(&harness.model.requests()[1]);
+    let calls: Vec<&Value> =
+        body["messages"][1]["tool_calls"].as_array().unwrap().iter().map(|c| &c["id"]).collect();
     let results: Vec<&Value> = (2..5).map(|i| &body["messages"][i]["tool_call_id"]).collect();
     assert_eq!(calls, results);
     assert_eq!(*calls[0], json!(long));
     assert!(calls[1] != calls[0] && *calls[2] != json!(""));
 }
 
-/// B36: Chat Completions has no place for thinking, so another model's thinking and signatures never go out. Formats
-/// that have one keep them for the same model, which every message names; that is for their adapters.
+/// B36: Chat Completions has no place for thinking, so another model's thinking and signatures
+/// never go out. Formats that have one keep them for the same model, which every message names;
+/// that is for their adapters.
 #[test]
 fn thinking_and_signatures_of_another_model_are_not_sent() {
     let signature = || Some("sig".into());
-    let call = ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: signature() };
+    let call = ToolCall {
+        id: "a".into(),
+        name: "x".into(),
+        arguments: "{}".into(),
+        signature: signature(),
+    };
     let parts = vec![
-        Part::Thinking { text: "secret thought".into(), signature: signature() },
-        Part::Text { text: "said".into(), signature: signature() },
-        Part::ToolCall(call),
+        ContentPart::Thinking { text: "secret thought".into(), signature: signature() },
+        ContentPart::Text { text: "said".into(), signature: signature() },
+        ContentPart::ToolCall(call),
     ];
     let said = AssistantMessage { parts, model: "other/model".into(), ..Default::default() };
     let mut request = ChatRequest::default();
@@ -132,9 +158,13 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
 #[test]
 fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
     use loopwright_providers::gemini;
-    let call = ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
-    let said =
-        AssistantMessage { parts: vec![Part::ToolCall(call)], model: "other/model".into(), ..Default::default() };
+    let call =
+        ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
+    let said = AssistantMessage {
+        parts: vec![ContentPart::ToolCall(call)],
+        model: "other/model".into(),
+        ..Default::default()
+    };
     let mut request = ChatRequest::default();
     request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
     let body = |model: &str| {
@@ -149,44 +179,58 @@ fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
 /// B38: a call without arguments has the arguments `{}`, from whatever provider it comes.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_arguments_has_an_empty_object() {
-    let mut rig = pi([Script::new().call("a", "x", ""), Script::text("ok")], &[TestTool::new("x")]).await;
-    send(&rig, "go").await;
-    let started = rig.until(starts).await;
-    let Some(AgentEvent::ToolExecutionStart { arguments, .. }) = started.last().map(|e| &e.event) else { panic!() };
+    let mut harness =
+        pi([Script::new().call("a", "x", ""), Script::text("ok")], &[TestTool::new("x")]).await;
+    send(&harness, "go").await;
+    let started = harness.until(starts).await;
+    let Some(AgentEvent::ToolExecutionStart { arguments, .. }) = started.last().map(|e| &e.event)
+    else {
+        panic!()
+    };
     assert_eq!(**arguments, json!({}));
-    rig.run_end().await;
-    assert_eq!(statuses(&rig).await, [ResultStatus::Ok]);
+    harness.run_end().await;
+    assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// B39: a stream that ends without a word is an error that is retried below the loop; consumers see one start.
+/// B39: a stream that ends without a word is an error that is retried below the loop; consumers see
+/// one start.
 #[tokio::test(start_paused = true)]
 async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
     let mut out = VecDeque::new();
     Decoder::new(place()).finish(&mut out);
-    let Some(ModelEvent::Error(empty)) = out.pop_front() else { panic!("an empty stream is an error") };
+    let Some(ModelEvent::Error(empty)) = out.pop_front() else {
+        panic!("an empty stream is an error")
+    };
     assert!(empty.kind.is_retryable());
     let model = ScriptedModel::new([Script::error(empty.kind, &empty.message), Script::text("ok")]);
     let agent = GenericAgent::builder(Retry::new(model.clone()), PiPattern).build().unwrap();
     let (handle, mut events) = agent.run(RunContext::new()).await.unwrap();
     assert_eq!(handle.prompt("go").await.unwrap().text, "ok");
     let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
-    let begun =
-        told.iter().filter(|e| matches!(e.event, AgentEvent::MessageStart { role: Role::Assistant, .. })).count();
+    let begun = told
+        .iter()
+        .filter(|e| matches!(e.event, AgentEvent::MessageStart { role: Role::Assistant, .. }))
+        .count();
     assert_eq!((begun, model.requests().len()), (1, 2));
-    assert!(!told.iter().any(|e| matches!(e.event, AgentEvent::MessageUpdate { update: Update::Withdrawn, .. })));
+    assert!(
+        !told.iter().any(|e| matches!(
+            e.event,
+            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. }
+        ))
+    );
 }
 
-/// B40: text is UTF-8 here, so a lone surrogate can only be an escape in raw JSON: it is an error result that the model
-/// can mend, and what goes on the wire is valid.
+/// B40: text is UTF-8 here, so a lone surrogate can only be an escape in raw JSON: it is an error
+/// result that the model can mend, and what goes on the wire is valid.
 #[tokio::test(start_paused = true)]
 async fn a_lone_surrogate_is_an_error_result() {
     let broken = Script::new().call("a", "x", r#"{"text": "\ud83d"}"#);
     let tool = TestTool::new("x");
-    let rig = pi([broken, Script::text("ok")], std::slice::from_ref(&tool)).await;
-    assert_eq!(rig.handle.prompt("go").await.unwrap().end, EndKind::Done);
-    assert_eq!((statuses(&rig).await, tool.ran()), (vec![ResultStatus::Error], 0));
-    assert!(result_of(&rig, "a").await.contains("not valid JSON"));
-    let sent = on_the_wire(&rig.model.requests()[1])["messages"][1]["tool_calls"][0]["function"]["arguments"].clone();
+    let harness = pi([broken, Script::text("ok")], std::slice::from_ref(&tool)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+    assert_eq!((statuses(&harness).await, tool.ran()), (vec![ResultStatus::Error], 0));
+    assert!(result_of(&harness, "a").await.contains("not valid JSON"));
+    let sent = on_the_wire(&harness.model.requests()[1])["messages"][1]["tool_calls"][0]["function"]["arguments"].clone();
     assert!(serde_json::from_str::<Value>(sent.as_str().unwrap()).is_ok(), "{sent}");
 }
 
@@ -195,7 +239,9 @@ async fn asked_to_wait(headers: &str) -> Option<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let model = OpenAiChat::builder("m").base_url(url).build().unwrap();
-    let answer = format!("HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-length: 0\r\n{headers}\r\n");
+    let answer = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-length: 0\r\n{headers}\r\n"
+    );
     let serve = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut seen = Vec::new();
@@ -204,15 +250,17 @@ async fn asked_to_wait(headers: &str) -> Option<Duration> {
         }
         stream.write_all(answer.as_bytes()).await.unwrap();
     };
-    let (events, ()) = tokio::join!(model.stream(ChatRequest::default()).collect::<Vec<_>>(), serve);
+    let (events, ()) =
+        tokio::join!(model.stream(ChatRequest::default()).collect::<Vec<_>>(), serve);
     match events.last() {
         Some(ModelEvent::Error(error)) => error.retry_after,
         other => panic!("{other:?}"),
     }
 }
 
-/// B41: the wait that a provider asks for is understood in seconds, milliseconds, as a date and by when its limits are
-/// renewed; what it says of a retry counts more than what it says of its limits.
+/// B41: the wait that a provider asks for is understood in seconds, milliseconds, as a date and by
+/// when its limits are renewed; what it says of a retry counts more than what it says of its
+/// limits.
 #[tokio::test]
 async fn the_wait_that_a_provider_asks_for_is_understood() {
     let seconds = Duration::from_secs;
@@ -226,17 +274,22 @@ async fn the_wait_that_a_provider_asks_for_is_understood() {
     assert_eq!(asked_to_wait("x-ratelimit-reset: 9\r\n").await, Some(seconds(9)));
 }
 
-/// B42: a reply is over when its format says so, not when the body closes, and a cut reply says `length`. Shown for
-/// Chat Completions; `response.completed` and `response.incomplete` are for the Responses adapter.
+/// B42: a reply is over when its format says so, not when the body closes, and a cut reply says
+/// `length`. Shown for Chat Completions; `response.completed` and `response.incomplete` are for the
+/// Responses adapter.
 #[test]
 fn a_reply_ends_with_its_last_event_and_a_cut_one_says_so() {
     let cut = r#"{"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":"length"}]}"#;
     let (events, progress) = decoded(&[cut, "[DONE]"]);
     assert_eq!(progress, Progress::Ended, "the transport closes the body itself");
-    assert!(matches!(events.last(), Some(ModelEvent::Done { stop: StopReason::Length, .. })), "{events:?}");
+    assert!(
+        matches!(events.last(), Some(ModelEvent::Done { stop: StopReason::Length, .. })),
+        "{events:?}"
+    );
 }
 
-/// B43: the total of a usage is input, output, cache reads and cache writes, and no token is counted twice.
+/// B43: the total of a usage is input, output, cache reads and cache writes, and no token is
+/// counted twice.
 #[test]
 fn a_total_counts_every_token_once() {
     let usage = Usage { input: 1, output: 20, cache_read: 300, cache_write: 4000, reasoning: 7 };
@@ -246,6 +299,9 @@ fn a_total_counts_every_token_once() {
         "prompt_tokens_details":{"cached_tokens":40},"completion_tokens_details":{"reasoning_tokens":5}}}"#;
     let (events, _) = decoded(&[done, counted, "[DONE]"]);
     let Some(ModelEvent::Done { usage, .. }) = events.last() else { panic!("{events:?}") };
-    assert_eq!(*usage, Usage { input: 60, output: 20, cache_read: 40, cache_write: 0, reasoning: 5 });
+    assert_eq!(
+        *usage,
+        Usage { input: 60, output: 20, cache_read: 40, cache_write: 0, reasoning: 5 }
+    );
     assert_eq!(usage.total(), 120);
 }

@@ -1,94 +1,116 @@
 //! Compactions that are asked for, that somebody or something cuts off, and crashes.
 
 use super::*;
-use loopwright::testing::{check_log, check_transcript};
+use loopwright_core::testing::{check_log, check_transcript};
 
-/// C83: asked for at rest, a compaction is a run of its own; where there is nothing to compact, it is none.
+/// C83: asked for at rest, a compaction is a run of its own; where there is nothing to compact, it
+/// is none.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_asked_for_at_rest() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4")]);
-    let mut rig = rig(script).await;
-    assert_eq!(rig.handle.compact(None).await, Ok(vec![]), "there is nothing yet");
-    talk(&rig, 1..4).await;
-    rig.told();
-    let done = rig.handle.compact(Some("mind the names")).await.unwrap();
+    let mut harness = harness(script).await;
+    assert_eq!(harness.handle.compact(None).await, Ok(vec![]), "there is nothing yet");
+    talk(&harness, 1..4).await;
+    harness.told();
+    let done = harness.handle.compact(Some("mind the names")).await.unwrap();
     assert_eq!((done.len(), done[0].messages), (1, 3));
-    assert_eq!(sent(&rig, 3), ["r1|p2|r2 (mind the names)"]);
-    let told = rig.told();
+    assert_eq!(sent(&harness, 3), ["r1|p2|r2 (mind the names)"]);
+    let told = harness.told();
     assert_eq!(kinds(&told), ["agent_start", "compaction", "agent_end"]);
     let cause = RunCause::Compact { instructions: Some("mind the names".into()) };
-    assert_eq!((&told[0].event, end_of(&told)), (&AgentEvent::AgentStart { cause }, EndKind::Done));
-    let two = tokio::join!(rig.handle.compact(None), rig.handle.compact(Some("again")));
+    assert_eq!(
+        (&told[0].event, end_of(&told)),
+        (&AgentEvent::AgentStart { cause }, RunStatus::Done)
+    );
+    let two = tokio::join!(harness.handle.compact(None), harness.handle.compact(Some("again")));
     assert_eq!(two, (Ok(vec![]), Ok(vec![])));
-    assert_eq!(kinds(&rig.told()), Vec::<String>::new());
-    talk(&rig, 4..5).await;
-    assert_eq!(sent(&rig, 4), ["p1", "Before: sum", "p3", "r3", "p4"]);
-    rig.check().await;
+    assert_eq!(kinds(&harness.told()), Vec::<String>::new());
+    talk(&harness, 4..5).await;
+    assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "p3", "r3", "p4"]);
+    harness.check().await;
 }
 
-/// C83: its failure changes nothing and is told; so is the lack of a policy. An answer that does not fit is left alone.
+/// C83: its failure changes nothing and is told; so is the lack of a policy. An answer that does
+/// not fit is left alone.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
-    let rig = pi([Script::text("r1")], &[]).await;
-    assert_eq!(rig.handle.compact(None).await, Err(InputError::NoCompaction));
+    let harness = pi([Script::text("r1")], &[]).await;
+    assert_eq!(harness.handle.compact(None).await, Err(InputError::NoCompaction));
 
     let schema = OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
     let mut script = replies(1..4);
     script.extend([Script::error(ModelErrorKind::Overloaded, "too busy"), Script::text("sum")]);
-    let options = |agent: AgentBuilder| agent.output_schema(schema).limits(Limits::default().output_retries(0));
-    let mut rig = rig_with(script, options).await;
+    let options = |agent: AgentBuilder| {
+        agent.output_schema(schema).limits(Limits::default().output_retries(0))
+    };
+    let mut harness = rig_with(script, options).await;
     for prompt in ["p1", "p2", "p3"] {
-        assert_eq!(rig.handle.prompt(prompt).await.unwrap().end, EndKind::Error, "no object");
+        assert_eq!(harness.handle.prompt(prompt).await.unwrap().end, RunStatus::Error, "no object");
     }
-    rig.told();
-    let refused = rig.handle.compact(None).await;
+    harness.told();
+    let refused = harness.handle.compact(None).await;
     assert_eq!(refused, Err(InputError::NotCompacted("too busy".into())));
-    let told = rig.told();
-    assert_eq!((kinds(&told).len(), end_of(&told)), (2, EndKind::Error));
-    assert_eq!(rig.handle.compact(None).await.unwrap().len(), 1);
-    assert_eq!(end_of(&rig.told()), EndKind::Done, "the last answer is not asked for again");
-    rig.check().await;
+    let told = harness.told();
+    assert_eq!((kinds(&told).len(), end_of(&told)), (2, RunStatus::Error));
+    assert_eq!(harness.handle.compact(None).await.unwrap().len(), 1);
+    assert_eq!(end_of(&harness.told()), RunStatus::Done, "the last answer is not asked for again");
+    harness.check().await;
 }
 
-/// C83: asked for in a run it is done before the next request, or right after the run; while calls wait it is refused.
+/// C83: asked for in a run it is done before the next request, or right after the run; while calls
+/// wait it is refused.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_asked_for_in_a_run() {
     let (gate, last) = (Gate::new(), Gate::new());
     let mut script = replies(1..3);
-    script.extend([calls(&["slow"]), Script::text("sum"), Script::text("a").gate(&last), Script::text("sum two")]);
+    script.extend([
+        calls(&["slow"]),
+        Script::text("sum"),
+        Script::text("a").gate(&last),
+        Script::text("sum two"),
+    ]);
     script.push(calls(&["mutate"]));
-    let tools = [TestTool::new("slow").waits(&gate), TestTool::new("mutate").effect(Effect::AtMostOnce)];
-    let mut rig = pi_with(script, &tools, |agent| agent.compaction(KEEP)).await;
-    talk(&rig, 1..3).await;
-    send(&rig, "p3").await;
-    rig.until(starts).await;
-    let asked = rig.handle.compact(None);
+    let tools =
+        [TestTool::new("slow").waits(&gate), TestTool::new("mutate").effect(Effect::AtMostOnce)];
+    let mut harness = pi_with(script, &tools, |agent| agent.compaction(KEEP)).await;
+    talk(&harness, 1..3).await;
+    send(&harness, "p3").await;
+    harness.until(starts).await;
+    let asked = harness.handle.compact(None);
     let open = async {
-        rig.handle.state().await.unwrap();
+        harness.handle.state().await.unwrap();
         gate.open();
     };
     let (done, ()) = tokio::join!(asked, open);
-    assert_eq!((done.unwrap()[0].messages, sent(&rig, 3)), (4, vec!["r1|p2|r2|p3".to_owned()]));
-    assert_eq!(rig.model.requests()[4].messages.len(), 4);
+    assert_eq!((done.unwrap()[0].messages, sent(&harness, 3)), (4, vec!["r1|p2|r2|p3".to_owned()]));
+    assert_eq!(harness.model.requests()[4].messages.len(), 4);
 
-    let handle = rig.handle.clone();
+    let handle = harness.handle.clone();
     let asked = tokio::spawn(async move { handle.compact(None).await });
-    rig.until(is_delta).await;
+    harness.until(is_delta).await;
     last.open();
     assert_eq!(asked.await.unwrap().unwrap().len(), 1, "no request came after it");
-    let told = rig.told();
-    let runs: Vec<_> = told.iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).map(|e| e.run_id).collect();
+    let told = harness.told();
+    let runs: Vec<_> = told
+        .iter()
+        .filter(|e| matches!(e.event, AgentEvent::AgentEnd(_)))
+        .map(|e| e.run_id)
+        .collect();
     assert_eq!(runs, [RunId(3), RunId(4)]);
 
-    rig.handle.prompt("p4").await.unwrap();
-    let refused = rig.handle.compact(None).await;
-    assert!(matches!(&refused, Err(InputError::NotCompacted(why)) if why.contains("answer them first")), "{refused:?}");
-    rig.handle.abort().await.unwrap();
-    rig.check().await;
+    harness.handle.prompt("p4").await.unwrap();
+    let refused = harness.handle.compact(None).await;
+    assert!(
+        matches!(&refused, Err(InputError::NotCompacted(why)) if why.contains("answer them first")),
+        "{refused:?}"
+    );
+    harness.handle.abort().await.unwrap();
+    harness.check().await;
 }
 
-/// C83: what somebody says while a compaction is made is answered in the same run; an interrupt cuts the summary off.
+/// C83: what somebody says while a compaction is made is answered in the same run; an interrupt
+/// cuts the summary off.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered() {
     for (urgency, replaced) in [(Urgency::AfterTurn, 3), (Urgency::Interrupt, 0)] {
@@ -99,157 +121,212 @@ async fn a_steer_during_a_compaction_is_answered() {
             script.push(Script::text("sum for the request"));
         }
         script.push(Script::text("yes"));
-        let mut rig = rig(script).await;
-        talk(&rig, 1..4).await;
-        let handle = rig.handle.clone();
+        let mut harness = harness(script).await;
+        talk(&harness, 1..4).await;
+        let handle = harness.handle.clone();
         let asked = tokio::spawn(async move { handle.compact(None).await });
-        rig.until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } })).await;
-        rig.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
+        harness
+            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+            .await;
+        harness.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
         gate.open();
-        let told = rig.run_end().await;
-        assert_eq!((outcome_of(&told).text.as_str(), end_of(&told)), ("yes", EndKind::Done), "{}", trace(&told));
+        let told = harness.run_end().await;
+        assert_eq!(
+            (outcome_of(&told).text.as_str(), end_of(&told)),
+            ("yes", RunStatus::Done),
+            "{}",
+            trace(&told)
+        );
         assert_eq!(asked.await.unwrap().map_or(0, |done| done[0].messages), replaced);
-        let why = if replaced > 0 { CompactCause::Asked { instructions: None } } else { CompactCause::Threshold };
-        assert_eq!(compactions(&told).iter().map(|done| done.why.clone()).collect::<Vec<_>>(), [why]);
-        assert_eq!(asides(&rig), if replaced > 0 { 1 } else { 2 }, "one that is cut off is counted");
-        rig.check().await;
+        let why = if replaced > 0 {
+            CompactionCause::Asked { instructions: None }
+        } else {
+            CompactionCause::Threshold
+        };
+        assert_eq!(
+            compactions(&told).iter().map(|done| done.why.clone()).collect::<Vec<_>>(),
+            [why]
+        );
+        assert_eq!(
+            detached(&harness),
+            if replaced > 0 { 1 } else { 2 },
+            "one that is cut off is counted"
+        );
+        harness.check().await;
     }
 }
 
-/// C83: an interrupt before a request cuts the summary off and nothing is left out; the steer is in the next request.
+/// C83: an interrupt before a request cuts the summary off and nothing is left out; the steer is in
+/// the next request.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
     let gate = Gate::new();
     let mut script = replies(1..4);
     script.extend([Script::new().gate(&gate), Script::text("sum"), Script::text("both")]);
-    let mut rig = rig(script).await;
-    talk(&rig, 1..4).await;
-    send(&rig, "p4").await;
-    rig.until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "p4")).await;
-    rig.handle.steer(Prompt::from("and this").urgency(Urgency::Interrupt)).await.unwrap();
-    let told = rig.run_end().await;
-    assert_eq!(sent(&rig, 5), ["p1", "Before: sum", "p4", "and this"], "{}", trace(&told));
-    assert_eq!((asides(&rig), end_of(&told)), (2, EndKind::Done));
-    check_told(&mut rig);
-    rig.check().await;
+    let mut harness = harness(script).await;
+    talk(&harness, 1..4).await;
+    send(&harness, "p4").await;
+    harness
+        .until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "p4"))
+        .await;
+    harness.handle.steer(Prompt::from("and this").urgency(Urgency::Interrupt)).await.unwrap();
+    let told = harness.run_end().await;
+    assert_eq!(sent(&harness, 5), ["p1", "Before: sum", "p4", "and this"], "{}", trace(&told));
+    assert_eq!((detached(&harness), end_of(&told)), (2, RunStatus::Done));
+    check_told(&mut harness);
+    harness.check().await;
 }
 
-/// C83: an abort or the end of time cuts a compaction off; nothing has changed, and the session is usable.
+/// C83: an abort or the end of time cuts a compaction off; nothing has changed, and the session is
+/// usable.
 #[tokio::test(start_paused = true)]
 async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
     for asked in [true, false] {
         let mut script = replies(1..4);
         script.extend([Script::new().hang(), Script::text("sum"), Script::text("r5")]);
         let limits = Limits::default().wall_time(Duration::from_secs(60));
-        let mut rig = rig_with(script, |agent| if asked { agent } else { agent.limits(limits) }).await;
-        talk(&rig, 1..4).await;
-        rig.told();
+        let mut harness =
+            rig_with(script, |agent| if asked { agent } else { agent.limits(limits) }).await;
+        talk(&harness, 1..4).await;
+        harness.told();
         if asked {
-            let handle = rig.handle.clone();
+            let handle = harness.handle.clone();
             let wish = tokio::spawn(async move { handle.compact(None).await });
-            rig.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
-            rig.handle.abort().await.unwrap();
-            assert_eq!(wish.await.unwrap(), Err(InputError::NotCompacted("the run was aborted".into())));
-            assert_eq!(end_of(&rig.told()), EndKind::Aborted);
+            harness.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
+            harness.handle.abort().await.unwrap();
+            assert_eq!(
+                wish.await.unwrap(),
+                Err(InputError::NotCompacted("the run was aborted".into()))
+            );
+            assert_eq!(end_of(&harness.told()), RunStatus::Aborted);
         } else {
-            assert_eq!(rig.handle.prompt("p4").await.unwrap().limit, Some(Limit::WallTime));
+            assert_eq!(harness.handle.prompt("p4").await.unwrap().limit, Some(Limit::WallTime));
         }
-        assert_eq!((asides(&rig), compactions(&rig.told()).len()), (0, 0));
-        assert_eq!(rig.handle.prompt("p5").await.unwrap().text, "r5");
-        assert_eq!(sent(&rig, 5)[1], "Before: sum");
-        rig.check().await;
+        assert_eq!((detached(&harness), compactions(&harness.told()).len()), (0, 0));
+        assert_eq!(harness.handle.prompt("p5").await.unwrap().text, "r5");
+        assert_eq!(sent(&harness, 5)[1], "Before: sum");
+        harness.check().await;
     }
 }
 
-/// C83 C84: what is said during a compaction is answered in its run to the end: with a batch of calls, and again where the
-/// answer does not fit; also after a crash behind any item.
+/// C83 C84: what is said during a compaction is answered in its run to the end: with a batch of
+/// calls, and again where the answer does not fit; also after a crash behind any item.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
     let schema = || OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
-    let options = |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
+    let options =
+        |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
     let (gate, fits) = (Gate::new(), || Script::text("{}"));
-    let script = [fits(), fits(), fits(), Script::text("sum").gate(&gate), calls(&["ask"]), Script::text("no"), fits()];
+    let script = [
+        fits(),
+        fits(),
+        fits(),
+        Script::text("sum").gate(&gate),
+        calls(&["ask"]),
+        Script::text("no"),
+        fits(),
+    ];
     let tools = [TestTool::new("ask").effect(Effect::AtMostOnce)];
-    let mut rig = pi_with(script, &tools, options).await;
+    let mut harness = pi_with(script, &tools, options).await;
     for prompt in ["p1", "p2", "p3"] {
-        assert_eq!(rig.handle.prompt(prompt).await.unwrap().end, EndKind::Done);
+        assert_eq!(harness.handle.prompt(prompt).await.unwrap().end, RunStatus::Done);
     }
-    let handle = rig.handle.clone();
+    let handle = harness.handle.clone();
     let asked = tokio::spawn(async move { handle.compact(None).await });
-    rig.until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } })).await;
-    rig.handle.steer("wait").await.unwrap();
+    harness
+        .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+        .await;
+    harness.handle.steer("wait").await.unwrap();
     gate.open();
-    rig.until(|e| matches!(e, AgentEvent::AgentEnd(_))).await;
+    harness.until(|e| matches!(e, AgentEvent::AgentEnd(_))).await;
     assert_eq!(asked.await.unwrap().unwrap().len(), 1);
-    rig.handle.answer(&rig.pending().await[0], Decision::Approve).await.unwrap();
-    let told = rig.run_end().await;
-    let said = rig.transcript().await;
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    let told = harness.run_end().await;
+    let said = harness.transcript().await;
     let end = (end_of(&told), said.len(), said.last().unwrap().as_str());
-    assert_eq!(end, (EndKind::Done, 12, "A:{}/Stop"), "{said:#?}");
-    let log = rig.memory.items();
+    assert_eq!(end, (RunStatus::Done, 12, "A:{}/Stop"), "{said:#?}");
+    let log = harness.memory.items();
     for cut in 1..=log.len() {
-        let rig = pi_with((0..9).map(|_| fits()), &tools, options).await.restart_from(log[..cut].to_vec()).await;
-        if Past::of(&log[..cut]).run().is_none() {
+        let harness = pi_with((0..9).map(|_| fits()), &tools, options)
+            .await
+            .restart_from(log[..cut].to_vec())
+            .await;
+        if SessionLog::of(&log[..cut]).run().is_none() {
             continue;
         }
-        rig.handle.continue_run().await.unwrap();
-        if let [action] = &rig.pending().await[..] {
-            rig.handle.answer(action, Decision::Approve).await.unwrap();
+        harness.handle.continue_run().await.unwrap();
+        if let [action] = &harness.pending().await[..] {
+            harness
+                .handle
+                .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
+                .await
+                .unwrap();
         }
-        rig.handle.wait_for_idle().await;
-        assert_eq!(rig.transcript().await.last().unwrap(), "A:{}/Stop", "cut at {cut}");
-        let steered = log[..cut].iter().filter(|i| matches!(i, Item::Queued { lane: Lane::Steering, .. })).count();
-        assert_eq!(rig.transcript().await.iter().filter(|line| *line == "U:wait").count(), steered, "cut at {cut}");
-        rig.check().await;
+        harness.handle.wait_for_idle().await;
+        assert_eq!(harness.transcript().await.last().unwrap(), "A:{}/Stop", "cut at {cut}");
+        let steered = log[..cut]
+            .iter()
+            .filter(|i| matches!(i, LogEntry::Queued { lane: QueueKind::Steering, .. }))
+            .count();
+        assert_eq!(
+            harness.transcript().await.iter().filter(|line| *line == "U:wait").count(),
+            steered,
+            "cut at {cut}"
+        );
+        harness.check().await;
     }
 }
 
-/// C84: a session with compactions cut at every item goes on; nothing is lost but a summary, which is asked for again.
-/// The events of its log are those that were told.
+/// C84: a session with compactions cut at every item goes on; nothing is lost but a summary, which
+/// is asked for again. The events of its log are those that were told.
 #[tokio::test(start_paused = true)]
 async fn a_session_with_compactions_cut_at_every_item_goes_on() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("sum"), calls(&["read"])]);
     script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5")]);
-    let mut rig = rig(script).await;
-    talk(&rig, 1..5).await;
-    assert_eq!(rig.handle.compact(Some("all")).await.unwrap().len(), 1);
-    talk(&rig, 5..6).await;
-    let told = rig.told();
+    let mut harness = harness(script).await;
+    talk(&harness, 1..5).await;
+    assert_eq!(harness.handle.compact(Some("all")).await.unwrap().len(), 1);
+    talk(&harness, 5..6).await;
+    let told = harness.told();
     check_events(&told).unwrap();
-    rig.check().await;
-    let log = rig.memory.items();
+    harness.check().await;
+    let log = harness.memory.items();
     let numbered = |event: &AgentEvent| {
         !matches!(event, AgentEvent::MessageUpdate { .. })
             && !matches!(event, AgentEvent::MessageStart { role: Role::Assistant, .. })
     };
-    let again: Vec<_> = Past::events("s", &log).into_iter().map(|e| (e.seq, e.event)).collect();
-    let told: Vec<_> = told.iter().filter(|e| numbered(&e.event)).map(|e| (e.seq, e.event.clone())).collect();
+    let again: Vec<_> =
+        SessionLog::events("s", &log).into_iter().map(|e| (e.seq, e.event)).collect();
+    let told: Vec<_> =
+        told.iter().filter(|e| numbered(&e.event)).map(|e| (e.seq, e.event.clone())).collect();
     assert_eq!(again, told);
     assert_eq!(again.iter().filter(|(_, event)| is_compaction(event)).count(), 3);
     for cut in 1..=log.len() {
-        let rig = self::rig((0..4).map(|_| Script::text("more"))).await;
-        let rig = rig.restart_from(log[..cut].to_vec()).await;
-        let past = Past::of(&log[..cut]);
+        let harness = self::harness((0..4).map(|_| Script::text("more"))).await;
+        let harness = harness.restart_from(log[..cut].to_vec()).await;
+        let past = SessionLog::of(&log[..cut]);
         let asked = matches!(
-            log[..cut].iter().rfind(|i| matches!(i, Item::RunStarted { .. })),
-            Some(Item::RunStarted { cause: RunCause::Compact { .. }, .. })
+            log[..cut].iter().rfind(|i| matches!(i, LogEntry::RunStarted { .. })),
+            Some(LogEntry::RunStarted { cause: RunCause::Compact { .. }, .. })
         );
         if past.run().is_some() {
-            rig.handle.continue_run().await.unwrap();
+            harness.handle.continue_run().await.unwrap();
         }
-        rig.handle.wait_for_idle().await;
-        rig.check().await;
-        let items = rig.memory.items();
+        harness.handle.wait_for_idle().await;
+        harness.check().await;
+        let items = harness.memory.items();
         if past.run().is_some() && asked {
-            let done = items.iter().filter(|i| matches!(i, Item::Compacted { why: CompactCause::Asked { .. }, .. }));
+            let done = items.iter().filter(|i| {
+                matches!(i, LogEntry::Compacted { why: CompactionCause::Asked { .. }, .. })
+            });
             assert_eq!(done.count(), 1, "cut at {cut}");
         }
         let before: Vec<_> = past.messages().iter().map(|m| m.id).collect();
-        let after: Vec<_> = Past::of(&items).messages().iter().map(|m| m.id).collect();
+        let after: Vec<_> = SessionLog::of(&items).messages().iter().map(|m| m.id).collect();
         assert_eq!(after[..before.len()], before, "cut at {cut}: nothing is lost");
-        assert_eq!(rig.model.refused(), Vec::<String>::new(), "cut at {cut}");
+        assert_eq!(harness.model.refused(), Vec::<String>::new(), "cut at {cut}");
         check_log(&items).unwrap();
-        check_transcript(&Past::of(&items).context()).unwrap();
+        check_transcript(&SessionLog::of(&items).context()).unwrap();
     }
 }

@@ -1,28 +1,41 @@
 //! Logs with compactions are replayed as they were.
 
-use loopwright_memory::Compacting;
+use loopwright_memory::SummaryCompaction;
 
 use super::*;
-use crate::compaction::{KEEP, Keep, replies, rig, rig_with, talk};
+use crate::compaction::{KEEP, Keep, harness, replies, rig_with, talk};
 
 fn overflow() -> Script {
     Script::error(ModelErrorKind::ContextOverflow, "too many tokens")
 }
 
-fn compacted(rig: &Rig) -> Vec<Item> {
-    rig.memory.items().iter().filter(|item| matches!(item, Item::Compacted { .. })).cloned().collect()
+fn compacted(harness: &Harness) -> Vec<LogEntry> {
+    harness
+        .memory
+        .items()
+        .iter()
+        .filter(|item| matches!(item, LogEntry::Compacted { .. }))
+        .cloned()
+        .collect()
 }
 
-/// C86: compactions by themselves: at a threshold, after requests that are too large, with and without a summary.
+/// C86: compactions by themselves: at a threshold, after requests that are too large, with and
+/// without a summary.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_the_agent() {
     let mut script = replies(1..4);
-    script.extend([Script::text("sum"), Script::text("r4"), overflow(), Script::text("sum two"), Script::text("r5")]);
+    script.extend([
+        Script::text("sum"),
+        Script::text("r4"),
+        overflow(),
+        Script::text("sum two"),
+        Script::text("r5"),
+    ]);
     script.extend([Script::text("r6")]);
-    let rig = rig_with(script, |agent| agent).await;
-    talk(&rig, 1..7).await;
-    assert_eq!(compacted(&rig).len(), 2);
-    replays_pi(&rig).await;
+    let harness = rig_with(script, |agent| agent).await;
+    talk(&harness, 1..7).await;
+    assert_eq!(compacted(&harness).len(), 2);
+    replays_pi(&harness).await;
 
     let failures = [
         Script::error(ModelErrorKind::Overloaded, "too busy"),
@@ -32,53 +45,70 @@ async fn compactions_of_the_agent() {
     ];
     for failure in failures {
         let mut script = replies(1..4);
-        script.extend([failure.clone(), Script::text("r4"), overflow(), failure, Script::text("r5")]);
-        let rig = self::rig(script).await;
-        talk(&rig, 1..6).await;
-        assert_eq!(compacted(&rig).len(), 2);
-        replays_pi(&rig).await;
+        script.extend([
+            failure.clone(),
+            Script::text("r4"),
+            overflow(),
+            failure,
+            Script::text("r5"),
+        ]);
+        let harness = self::harness(script).await;
+        talk(&harness, 1..6).await;
+        assert_eq!(compacted(&harness).len(), 2);
+        replays_pi(&harness).await;
     }
 
     let batches = (0..3).map(|i| Script::calls([(&*format!("c{i}"), "read", json!({}))]));
-    let rig = rig_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
-    rig.handle.prompt("go").await.unwrap();
-    assert!(rig.memory.items().iter().all(|item| !matches!(item, Item::Aside { .. })), "no turn is left for it");
-    assert_eq!(compacted(&rig).len(), 1);
-    replays(&rig, PiPattern, |agent| agent.max_turns(4)).await;
+    let harness = rig_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert!(
+        harness.memory.items().iter().all(|item| !matches!(item, LogEntry::Detached { .. })),
+        "no turn is left for it"
+    );
+    assert_eq!(compacted(&harness).len(), 1);
+    replays(&harness, PiPattern, |agent| agent.max_turns(4)).await;
 }
 
 /// C86: a plan that is more than one step.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_many_steps() {
     struct OneByOne;
-    impl Compact for OneByOne {
-        fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
+    impl CompactionPolicy for OneByOne {
+        fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
             let len = context.messages.len();
             let summary = KEEP.plan(context)?.summary.filter(|_| len % 2 == 1);
-            let plan = CompactPlan::new(1..3).more(true);
+            let plan = CompactionPlan::new(1..3).more(true);
             (len > 4).then(|| match summary {
                 Some(request) => plan.summary(request),
                 None => plan,
             })
         }
-        fn finish(&self, _: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
+
+        fn finish(
+            &self,
+            _: &CompactionContext<'_>,
+            plan: &CompactionPlan,
+            summary: Option<&str>,
+        ) -> Replacement {
             let message = format!("{} and {}", plan.replaces.len(), summary.unwrap_or_default());
             Replacement::new(message.as_str()).details(json!(message))
         }
     }
-    let mut script: Vec<_> =
-        (1..6).map(|n| Script::text(&format!("r{n} {}", "and many more words ".repeat(9)))).collect();
+    let mut script: Vec<_> = (1..6)
+        .map(|n| Script::text(&format!("r{n} {}", "and many more words ".repeat(9))))
+        .collect();
     script.extend((0..6).map(|n| Script::text(&format!("sum {n}"))));
-    let rig = pi_with(script, &[], |agent| agent.compaction(OneByOne)).await;
+    let harness = pi_with(script, &[], |agent| agent.compaction(OneByOne)).await;
     for n in 1..6 {
-        rig.handle.prompt(format!("p{n}")).await.unwrap();
+        harness.handle.prompt(format!("p{n}")).await.unwrap();
     }
-    rig.handle.compact(Some("all")).await.unwrap();
-    assert!(compacted(&rig).len() > 4, "{:?}", rig.memory.items());
-    replays_pi(&rig).await;
+    harness.handle.compact(Some("all")).await.unwrap();
+    assert!(compacted(&harness).len() > 4, "{:?}", harness.memory.items());
+    replays_pi(&harness).await;
 }
 
-/// C86: compactions that were asked for at rest, with what was said while they were made, and one that failed.
+/// C86: compactions that were asked for at rest, with what was said while they were made, and one
+/// that failed.
 #[tokio::test(start_paused = true)]
 async fn compactions_asked_for_at_rest() {
     for urgency in [None, Some(Urgency::AfterTurn), Some(Urgency::Interrupt)] {
@@ -86,43 +116,54 @@ async fn compactions_asked_for_at_rest() {
         let mut script = replies(1..4);
         script.push(Script::text("sum").gate(&gate));
         script.extend([Script::text("x"), Script::text("y"), Script::text("z")]);
-        let mut rig = rig(script).await;
-        talk(&rig, 1..4).await;
-        let handle = rig.handle.clone();
+        let mut harness = harness(script).await;
+        talk(&harness, 1..4).await;
+        let handle = harness.handle.clone();
         let asked = tokio::spawn(async move { handle.compact(Some("the names")).await });
-        rig.until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } })).await;
+        harness
+            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+            .await;
         if let Some(urgency) = urgency {
-            rig.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
+            harness.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
         }
         gate.open();
-        rig.run_end().await;
+        harness.run_end().await;
         let _ = asked.await.unwrap();
-        rig.handle.prompt("next").await.unwrap();
-        rig.check().await;
-        replays_pi(&rig).await;
+        harness.handle.prompt("next").await.unwrap();
+        harness.check().await;
+        replays_pi(&harness).await;
     }
 
     let mut script = replies(1..4);
-    script.extend([Script::error(ModelErrorKind::Overloaded, "too busy"), Script::new().hang(), Script::text("sum")]);
+    script.extend([
+        Script::error(ModelErrorKind::Overloaded, "too busy"),
+        Script::new().hang(),
+        Script::text("sum"),
+    ]);
     script.push(Script::text("r4"));
-    let mut rig = rig(script).await;
-    talk(&rig, 1..4).await;
-    assert_eq!(rig.handle.compact(None).await, Err(InputError::NotCompacted("too busy".into())));
-    rig.told();
-    let handle = rig.handle.clone();
+    let mut harness = harness(script).await;
+    talk(&harness, 1..4).await;
+    assert_eq!(
+        harness.handle.compact(None).await,
+        Err(InputError::NotCompacted("too busy".into()))
+    );
+    harness.told();
+    let handle = harness.handle.clone();
     let asked = tokio::spawn(async move { handle.compact(None).await });
-    rig.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
-    rig.handle.abort().await.unwrap();
+    harness.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
+    harness.handle.abort().await.unwrap();
     assert!(asked.await.unwrap().is_err());
-    assert_eq!(rig.handle.compact(None).await.unwrap().len(), 1);
-    talk(&rig, 4..5).await;
-    replays_pi(&rig).await;
+    assert_eq!(harness.handle.compact(None).await.unwrap().len(), 1);
+    talk(&harness, 4..5).await;
+    replays_pi(&harness).await;
 }
 
-/// C86: compactions that were asked for in a run: before a request, twice, in vain, and so late that they come after it.
+/// C86: compactions that were asked for in a run: before a request, twice, in vain, and so late
+/// that they come after it.
 #[tokio::test(start_paused = true)]
 async fn compactions_asked_for_in_a_run() {
-    let asks: [&[Option<&str>]; 3] = [&[None], &[Some("the names")], &[Some("first"), Some("second")]];
+    let asks: [&[Option<&str>]; 3] =
+        [&[None], &[Some("the names")], &[Some("first"), Some("second")]];
     let replies_to_them = [["sum", "more"], ["", ""], ["", "sum"]];
     for wishes in asks {
         for summaries in replies_to_them {
@@ -130,42 +171,55 @@ async fn compactions_asked_for_in_a_run() {
             let mut script = replies(1..3);
             script.push(calls(&["slow"]));
             script.extend(summaries.iter().take(wishes.len()).map(|text| Script::text(text)));
-            script.extend([Script::text("a").gate(&last), Script::text("b"), Script::text("c"), Script::text("d")]);
+            script.extend([
+                Script::text("a").gate(&last),
+                Script::text("b"),
+                Script::text("c"),
+                Script::text("d"),
+            ]);
             let tools = [TestTool::new("slow").waits(&gate)];
-            let mut rig = pi_with(script, &tools, |agent| agent.compaction(Keep { at: 9, ..KEEP })).await;
-            talk(&rig, 1..3).await;
-            send(&rig, "p3").await;
-            rig.until(starts).await;
+            let mut harness =
+                pi_with(script, &tools, |agent| agent.compaction(Keep { at: 9, ..KEEP })).await;
+            talk(&harness, 1..3).await;
+            send(&harness, "p3").await;
+            harness.until(starts).await;
             let ask = |instructions: Option<&'static str>| {
-                let handle = rig.handle.clone();
+                let handle = harness.handle.clone();
                 tokio::spawn(async move { handle.compact(instructions).await })
             };
             let mut asked: Vec<_> = wishes.iter().map(|wish| ask(*wish)).collect();
             tokio::task::yield_now().await;
-            rig.handle.steer(Prompt::from("and?").urgency(Urgency::AfterTurn)).await.unwrap();
+            harness.handle.steer(Prompt::from("and?").urgency(Urgency::AfterTurn)).await.unwrap();
             gate.open();
-            rig.until(is_delta).await;
-            let handle = rig.handle.clone();
+            harness.until(is_delta).await;
+            let handle = harness.handle.clone();
             asked.push(tokio::spawn(async move { handle.compact(None).await }));
             tokio::task::yield_now().await;
             last.open();
             for asked in asked {
                 let _ = asked.await.unwrap();
             }
-            rig.handle.wait_for_idle().await;
-            rig.handle.prompt("p4").await.unwrap();
-            let items = rig.memory.items();
-            let run = items.split(|item| matches!(item, Item::RunEnded { .. })).nth(2).unwrap();
-            let why = |item: &Item| if let Item::Compacted { why, .. } = item { Some(why.clone()) } else { None };
-            let asked = CompactCause::Asked { instructions: wishes[0].map(Into::into) };
-            assert_eq!(run.iter().filter_map(why).any(|why| why == asked), summaries[0] == "sum", "{run:?}");
-            rig.check().await;
-            replays_pi(&rig).await;
+            harness.handle.wait_for_idle().await;
+            harness.handle.prompt("p4").await.unwrap();
+            let items = harness.memory.items();
+            let run = items.split(|item| matches!(item, LogEntry::RunEnded { .. })).nth(2).unwrap();
+            let why = |item: &LogEntry| {
+                if let LogEntry::Compacted { why, .. } = item { Some(why.clone()) } else { None }
+            };
+            let asked = CompactionCause::Asked { instructions: wishes[0].map(Into::into) };
+            assert_eq!(
+                run.iter().filter_map(why).any(|why| why == asked),
+                summaries[0] == "sum",
+                "{run:?}"
+            );
+            harness.check().await;
+            replays_pi(&harness).await;
         }
     }
 }
 
-/// C86: a steer that cuts the summary for a request off, once the request was too large and once it was not.
+/// C86: a steer that cuts the summary for a request off, once the request was too large and once it
+/// was not.
 #[tokio::test(start_paused = true)]
 async fn steers_during_the_summary_for_a_request() {
     for too_large in [false, true] {
@@ -174,20 +228,32 @@ async fn steers_during_the_summary_for_a_request() {
             let talked = if too_large { 3 } else { 4 };
             let mut script = replies(1..talked);
             script.extend(too_large.then(overflow));
-            script.extend([Script::new().say("sum").gate(&gate), Script::text("more"), Script::text("both")]);
+            script.extend([
+                Script::new().say("sum").gate(&gate),
+                Script::text("more"),
+                Script::text("both"),
+            ]);
             script.push(Script::text("well"));
-            let mut rig = rig(script).await;
-            talk(&rig, 1..talked).await;
-            send(&rig, "next").await;
-            rig.until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "next")).await;
+            let mut harness = harness(script).await;
+            talk(&harness, 1..talked).await;
+            send(&harness, "next").await;
+            harness
+                .until(
+                    |e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "next"),
+                )
+                .await;
             if too_large {
-                rig.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Withdrawn, .. })).await;
+                harness
+                    .until(|e| {
+                        matches!(e, AgentEvent::MessageUpdate { update: Update::Withdrawn, .. })
+                    })
+                    .await;
             }
-            rig.handle.steer(Prompt::from("and this").urgency(urgency)).await.unwrap();
+            harness.handle.steer(Prompt::from("and this").urgency(urgency)).await.unwrap();
             gate.open();
-            rig.run_end().await;
-            rig.check().await;
-            replays_pi(&rig).await;
+            harness.run_end().await;
+            harness.check().await;
+            replays_pi(&harness).await;
         }
     }
 }
@@ -198,21 +264,21 @@ async fn compactions_and_several_processes() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("sum"), calls(&["read"])]);
     script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5")]);
-    let whole = rig(script).await;
+    let whole = harness(script).await;
     talk(&whole, 1..5).await;
     assert_eq!(whole.handle.compact(Some("all")).await.unwrap().len(), 1);
     talk(&whole, 5..6).await;
     let log = whole.memory.items();
     for cut in 1..=log.len() {
-        let rig = rig((0..6).map(|n| Script::text(&format!("more {n}")))).await;
-        let rig = rig.restart_from(log[..cut].to_vec()).await;
-        if Past::of(&log[..cut]).run().is_some() {
-            rig.handle.continue_run().await.unwrap();
+        let harness = harness((0..6).map(|n| Script::text(&format!("more {n}")))).await;
+        let harness = harness.restart_from(log[..cut].to_vec()).await;
+        if SessionLog::of(&log[..cut]).run().is_some() {
+            harness.handle.continue_run().await.unwrap();
         }
-        rig.handle.wait_for_idle().await;
-        rig.handle.prompt("and now?").await.unwrap();
-        let _ = rig.handle.compact(None).await;
-        replays_pi(&rig).await;
+        harness.handle.wait_for_idle().await;
+        harness.handle.prompt("and now?").await.unwrap();
+        let _ = harness.handle.compact(None).await;
+        replays_pi(&harness).await;
     }
 }
 
@@ -221,16 +287,19 @@ async fn compactions_and_several_processes() {
 async fn another_policy_is_a_difference() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("r5")]);
-    let rig = rig(script).await;
-    talk(&rig, 1..6).await;
-    let replay = Replay::from_items(rig.memory.items());
+    let harness = harness(script).await;
+    talk(&harness, 1..6).await;
+    let replay = Replay::from_items(harness.memory.items());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     let with = |policy: Keep| like().compaction(policy).build().unwrap();
     replay.run(&with(KEEP)).await.unwrap();
     replay.compare(&with(KEEP), &with(KEEP)).await.unwrap();
 
     let found = replay.run(&like().build().unwrap()).await.unwrap_err();
-    assert!(found.to_string().starts_with("request 4 never came: instead came `{\"model\""), "{found}");
+    assert!(
+        found.to_string().starts_with("request 4 never came: instead came `{\"model\""),
+        "{found}"
+    );
     let found = replay.run(&with(Keep { at: 5, ..KEEP })).await.unwrap_err();
     assert!(found.to_string().starts_with("request 3 is not in the log"), "{found}");
     let found = replay.run(&with(Keep { keep: 3, ..KEEP })).await.unwrap_err();
@@ -239,26 +308,35 @@ async fn another_policy_is_a_difference() {
     // Nothing is asked for after it, so it is the item that differs.
     let mut script = replies(1..4);
     script.push(Script::text("sum"));
-    let rig = self::rig(script).await;
-    talk(&rig, 1..4).await;
-    rig.handle.compact(None).await.unwrap();
-    let replay = Replay::from_items(rig.memory.items());
-    let agent = |policy| GenericAgent::builder(replay.model(), PiPattern).compaction(policy).build().unwrap();
+    let harness = self::harness(script).await;
+    talk(&harness, 1..4).await;
+    harness.handle.compact(None).await.unwrap();
+    let replay = Replay::from_items(harness.memory.items());
+    let agent = |policy| {
+        GenericAgent::builder(replay.model(), PiPattern).compaction(policy).build().unwrap()
+    };
     replay.run(&agent(KEEP)).await.unwrap();
     struct Further;
-    impl Compact for Further {
-        fn plan(&self, context: &CompactContext<'_>) -> Option<CompactPlan> {
+    impl CompactionPolicy for Further {
+        fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
             let mut plan = KEEP.plan(context)?;
             plan.replaces.start = 2;
             Some(plan)
         }
-        fn finish(&self, context: &CompactContext<'_>, plan: &CompactPlan, summary: Option<&str>) -> Replacement {
+
+        fn finish(
+            &self,
+            context: &CompactionContext<'_>,
+            plan: &CompactionPlan,
+            summary: Option<&str>,
+        ) -> Replacement {
             let mut as_before = plan.clone();
             as_before.replaces.start = 1;
             KEEP.finish(context, &as_before, summary)
         }
     }
-    let further = GenericAgent::builder(replay.model(), PiPattern).compaction(Further).build().unwrap();
+    let further =
+        GenericAgent::builder(replay.model(), PiPattern).compaction(Further).build().unwrap();
     let found = replay.run(&further).await.unwrap_err();
     assert!(found.to_string().contains("\"first\":\"m3\"") && found.item().is_some(), "{found}");
     let never = GenericAgent::builder(replay.model(), PiPattern).build().unwrap();
@@ -269,7 +347,7 @@ async fn another_policy_is_a_difference() {
 /// C86: with a window, a policy that goes by it is tried against the log.
 #[tokio::test(start_paused = true)]
 async fn compacting_is_tried_against_a_log() {
-    let policy = || Compacting::new().keep_turns(1).keep_tokens(0);
+    let policy = || SummaryCompaction::new().keep_turns(1).keep_tokens(0);
     let words = |n: usize| Script::text(&format!("r{n} {}", "and many more words ".repeat(60)));
     let mut script: Vec<_> = (1..5).map(words).collect();
     script.extend([Script::text("sum"), words(5)]);
@@ -280,10 +358,14 @@ async fn compacting_is_tried_against_a_log() {
     for n in 1..6 {
         handle.prompt(format!("p{n}")).await.unwrap();
     }
-    assert_eq!(memory.items().iter().filter(|item| matches!(item, Item::Compacted { .. })).count(), 1);
+    assert_eq!(
+        memory.items().iter().filter(|item| matches!(item, LogEntry::Compacted { .. })).count(),
+        1
+    );
     for (window, same) in [(2600, true), (100_000, false)] {
         let replay = Replay::from_items(memory.items()).window(window);
-        let agent = GenericAgent::builder(replay.model(), PiPattern).compaction(policy()).build().unwrap();
+        let agent =
+            GenericAgent::builder(replay.model(), PiPattern).compaction(policy()).build().unwrap();
         let replayed = replay.run(&agent).await;
         assert_eq!(replayed.is_ok(), same, "{window}: {replayed:?}");
     }

@@ -1,14 +1,15 @@
 //! What an edit makes of a text, and how one that was made before is known again.
 //!
-//! Line ends do not count when text is looked for: `\n` finds `\r\n`. What is put in gets the line ends of
-//! the text around it; whatever is not replaced stays as it is, byte for byte.
+//! Line ends do not count when text is looked for: `\n` finds `\r\n`. What is put in gets the line
+//! ends of the text around it; whatever is not replaced stays as it is, byte for byte.
 //!
-//! An edit may be made twice, when a crash came before its result was written down, and the second time must
-//! change nothing. It is known by the text alone: `old` is gone, and `new` is there once and says enough
-//! ([`says_enough`]); or `new` contains `old`, and each `old` in the text is part of a `new`. A short `new` such
-//! as `}` is likely to be there by chance: then `old` is not found, an error that changes nothing either. An edit whose result would be edited again is refused,
-//! so there is none of which a repetition changes anything. A repeated deletion is not found, which is an error
-//! and changes nothing.
+//! An edit may be made twice, when a crash came before its result was written down, and the second
+//! time must change nothing. It is known by the text alone: `old` is gone, and `new` is there once
+//! and says enough ([`says_enough`]); or `new` contains `old`, and each `old` in the text is part
+//! of a `new`. A short `new` such as `}` is likely to be there by chance: then `old` is not found,
+//! an error that changes nothing either. An edit whose result would be edited again is refused, so
+//! there is none of which a repetition changes anything. A repeated deletion is not found, which is
+//! an error and changes nothing.
 
 use super::hint;
 
@@ -34,8 +35,8 @@ const NAMED: usize = 10;
 /// Characters of a line that is not there by chance.
 const SIGN: usize = 8;
 
-/// Puts `new` in the place of `old`, which is not empty and not `new`; of every one if `all`. The result has at
-/// most `largest` bytes.
+/// Puts `new` in the place of `old`, which is not empty and not `new`; of every one if `all`. The
+/// result has at most `largest` bytes.
 pub(super) fn apply(text: &str, old: &str, new: &str, all: bool, largest: u64) -> Edited {
     let (view, old, new) = (View::of(text), unix(old), unix(new));
     match judge(&view, &old, &new, all) {
@@ -46,7 +47,8 @@ pub(super) fn apply(text: &str, old: &str, new: &str, all: bool, largest: u64) -
     if bytes > largest {
         return Edited::TooLarge { bytes };
     }
-    let (mut out, mut lines, mut done) = (String::with_capacity(text.len() + new.len()), Vec::new(), 0);
+    let (mut out, mut lines, mut done) =
+        (String::with_capacity(text.len() + new.len()), Vec::new(), 0);
     let (mut line, mut counted) = (1, 0);
     let (mut crlf, new_crlf) = (view.ends_with_crlf(), new.replace('\n', "\r\n"));
     for at in memchr::memmem::find_iter(view.text.as_bytes(), old.as_bytes()) {
@@ -87,7 +89,8 @@ enum Verdict {
 
 fn judge(view: &View, old: &str, new: &str, all: bool) -> Verdict {
     let (mut count, mut all_covered, mut first) = (0, true, Vec::new());
-    let mut cover = Cover { starts: places(&view.text, new).peekable(), length: new.len(), last: None };
+    let mut cover =
+        Cover { starts: places(&view.text, new).peekable(), length: new.len(), last: None };
     for at in places(&view.text, old) {
         count += 1;
         all_covered = all_covered && cover.has(at, at + old.len());
@@ -108,14 +111,17 @@ fn judge(view: &View, old: &str, new: &str, all: bool) -> Verdict {
         0 => Verdict::Other(Edited::NotFound),
         1 => Verdict::Apply,
         _ if all => Verdict::Apply,
-        _ => Verdict::Other(Edited::Ambiguous { count, lines: first.iter().map(|at| view.line(*at)).collect() }),
+        _ => Verdict::Other(Edited::Ambiguous {
+            count,
+            lines: first.iter().map(|at| view.line(*at)).collect(),
+        }),
     }
 }
 
 /// Whether `new`, found where `old` is nowhere, is a sign that the edit was made.
 ///
-/// It is if one of its lines has eight characters or more, not counting white space at its ends, or if it is
-/// `old` but for white space.
+/// It is if one of its lines has eight characters or more, not counting white space at its ends, or
+/// if it is `old` but for white space.
 fn says_enough(old: &str, new: &str) -> bool {
     let long = |line: &str| line.trim().chars().nth(SIGN - 1).is_some();
     new.lines().any(long) || new.split_whitespace().eq(old.split_whitespace())
@@ -129,8 +135,8 @@ struct Cover<P: Iterator<Item = usize>> {
 }
 
 impl<P: Iterator<Item = usize>> Cover<P> {
-    /// Whether these bytes are part of one of them. All are equally long, so of those that begin before it the
-    /// last one reaches furthest.
+    /// Whether these bytes are part of one of them. All are equally long, so of those that begin
+    /// before it the last one reaches furthest.
     fn has(&mut self, from: usize, to: usize) -> bool {
         while let Some(start) = self.starts.next_if(|start| *start <= from) {
             self.last = Some(start);
@@ -143,8 +149,9 @@ impl<P: Iterator<Item = usize>> Cover<P> {
 fn places<'a>(text: &'a str, part: &'a str) -> impl Iterator<Item = usize> + 'a {
     let (text, part) = (text.as_bytes(), part.as_bytes());
     let finder = memchr::memmem::Finder::new(part);
-    // As Knuth, Morris and Pratt do: `read` bytes are, the last `fit` of them as `part` begins. Where none is, the
-    // finder is faster. Looking again from each place would take the square of the time where `part` repeats itself.
+    // As Knuth, Morris and Pratt do: `read` bytes are, the last `fit` of them as `part` begins.
+    // Where none is, the finder is faster. Looking again from each place would take the square of
+    // the time where `part` repeats itself.
     let (mut borders, mut read, mut fit) = (Vec::new(), 0, 0);
     std::iter::from_fn(move || {
         loop {
@@ -172,7 +179,8 @@ fn places<'a>(text: &'a str, part: &'a str) -> impl Iterator<Item = usize> + 'a 
     })
 }
 
-/// For each beginning of `part` how long the longest of its ends is that `part` begins with too, itself aside.
+/// For each beginning of `part` how long the longest of its ends is that `part` begins with too,
+/// itself aside.
 fn borders_of(part: &[u8]) -> Vec<usize> {
     let (mut borders, mut fit) = (vec![0; part.len()], 0);
     for at in 1..part.len() {
@@ -199,7 +207,8 @@ struct View {
 
 impl View {
     fn of(text: &str) -> Self {
-        let (mut view, mut done) = (View { text: String::with_capacity(text.len()), crlf: Vec::new() }, 0);
+        let (mut view, mut done) =
+            (View { text: String::with_capacity(text.len()), crlf: Vec::new() }, 0);
         for at in memchr::memmem::find_iter(text.as_bytes(), b"\r\n") {
             view.text.push_str(&text[done..at]);
             view.crlf.push(view.text.len());
@@ -214,8 +223,8 @@ impl View {
         at + self.crlf.partition_point(|end| *end < at)
     }
 
-    /// Whether the line at a place ends with `\r\n`; the last one is as the one before it. To be asked from the
-    /// front to the back: a line is looked at once.
+    /// Whether the line at a place ends with `\r\n`; the last one is as the one before it. To be
+    /// asked from the front to the back: a line is looked at once.
     fn ends_with_crlf(&self) -> impl FnMut(usize) -> bool {
         let (bytes, mut known) = (self.text.as_bytes(), None);
         move |at| match known {
@@ -275,7 +284,10 @@ mod tests {
     fn exactly_one_is_wanted_unless_all_are() {
         let ambiguous = Edited::Ambiguous { count: 3, lines: vec![1, 2, 2] };
         assert_eq!(apply("a\na a\n", "a", "b", false), ambiguous);
-        assert_eq!(apply("aaa", "aa", "b", false), Edited::Ambiguous { count: 2, lines: vec![1, 1] });
+        assert_eq!(
+            apply("aaa", "aa", "b", false),
+            Edited::Ambiguous { count: 2, lines: vec![1, 1] }
+        );
         let all = Edited::Changed { text: "b\nb b\n".into(), lines: vec![1, 2, 2] };
         assert_eq!(apply("a\na a\n", "a", "b", true), all);
         assert_eq!(apply("a\n", "x", "b", true), Edited::NotFound);
@@ -294,8 +306,14 @@ mod tests {
         assert_eq!(apply("x\nnew text\n", "old text", "new text", false), already(2));
         // There by chance, for all that is known.
         assert_eq!(apply("x\nnew\n", "old", "new", false), Edited::NotFound);
-        assert_eq!(apply("fn f() {\n    g();\n}\n", "nonexistent_fn()", "}", false), Edited::NotFound);
-        assert_eq!(apply("fn a() {}\nfn b() {}\n", "fn a() {}", "fn a() {}\nfn b() {}", false), already(1));
+        assert_eq!(
+            apply("fn f() {\n    g();\n}\n", "nonexistent_fn()", "}", false),
+            Edited::NotFound
+        );
+        assert_eq!(
+            apply("fn a() {}\nfn b() {}\n", "fn a() {}", "fn a() {}\nfn b() {}", false),
+            already(1)
+        );
         assert_eq!(apply("ab ab", "a", "ab", true), already(1));
         // It could be any of these, so it is none.
         assert_eq!(apply("new text\nnew text\n", "old", "new text", false), Edited::NotFound);
@@ -309,18 +327,27 @@ mod tests {
 
     #[test]
     fn the_size_after_it_is_known_before() {
-        for (text, new, bytes) in [("a\na", "b\nb", 7), ("a\r\na", "b\nb", 10), ("ab\r\n\nab\n", "c\n", 11)] {
+        for (text, new, bytes) in
+            [("a\na", "b\nb", 7), ("a\r\na", "b\nb", 10), ("ab\r\n\nab\n", "c\n", 11)]
+        {
             let edit = |largest| super::apply(text, "a", new, true, largest);
             assert_eq!(edit(bytes - 1), Edited::TooLarge { bytes }, "{text:?}");
-            assert!(matches!(edit(bytes), Edited::Changed { text, .. } if text.len() as u64 == bytes), "{text:?}");
+            assert!(
+                matches!(edit(bytes), Edited::Changed { text, .. } if text.len() as u64 == bytes),
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn places_overlap_and_are_all_there() {
-        for (text, part) in
-            [("aabaabaabaa", "aabaa"), ("aaaa", "aa"), ("abcab", "ab"), ("ababcababab", "abab"), ("", "a")]
-        {
+        for (text, part) in [
+            ("aabaabaabaa", "aabaa"),
+            ("aaaa", "aa"),
+            ("abcab", "ab"),
+            ("ababcababab", "abab"),
+            ("", "a"),
+        ] {
             let each = (0..text.len()).filter(|at| text[*at..].starts_with(part));
             assert!(places(text, part).eq(each), "{text} {part}");
         }
@@ -335,13 +362,17 @@ mod tests {
         let largest = crate::text::WHOLE;
         let edit = super::apply(&format!("{wide}{many}"), "a", &wide, true, largest);
         assert!(matches!(edit, Edited::TooLarge { .. }), "{edit:?}");
-        assert_eq!(super::apply(&many, "a", &many[..150_000], true, largest), Edited::Already { line: 1 });
+        assert_eq!(
+            super::apply(&many, "a", &many[..150_000], true, largest),
+            Edited::Already { line: 1 }
+        );
         let one_line = super::apply(&format!("\r\n{many}"), "a", "b", true, largest);
         assert!(matches!(one_line, Edited::Changed { .. }));
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
-    /// Whatever small texts are edited: the second time changes nothing, and nobody is told that it did.
+    /// Whatever small texts are edited: the second time changes nothing, and nobody is told that it
+    /// did.
     #[test]
     fn a_second_time_changes_nothing() {
         let alphabet = ["a", "b", " ", "\n", "\r\n", "ab"];
@@ -356,12 +387,16 @@ mod tests {
         let (mut edits, mut known) = (0, 0);
         for text in (0..6usize.pow(4)).map(|n| word(n, 4)) {
             for old in (0..42).map(|n| if n < 36 { word(n, 2) } else { word(n - 36, 1) }) {
-                for new in ["", "b", "a", "ab", "a\nb", "ba", " a", "a long line", " ab\nlong line"] {
+                for new in ["", "b", "a", "ab", "a\nb", "ba", " a", "a long line", " ab\nlong line"]
+                {
                     for all in [false, true] {
                         if unix(&old) == new {
                             continue;
                         }
-                        let Edited::Changed { text: once, .. } = apply(&text, &old, new, all) else { continue };
+                        let Edited::Changed { text: once, .. } = apply(&text, &old, new, all)
+                        else {
+                            continue;
+                        };
                         edits += 1;
                         match apply(&once, &old, new, all) {
                             Edited::Changed { text: twice, .. } => {

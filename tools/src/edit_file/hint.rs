@@ -27,16 +27,24 @@ pub(super) fn hint(text: &str, old: &str) -> Option<String> {
     }
     let lower = text.to_lowercase();
     if let Some(at) = lower.find(&old.to_lowercase()) {
-        return Some(format!("it is there with other capital letters, at line {}", line_of(&lower, at)));
+        return Some(format!(
+            "it is there with other capital letters, at line {}",
+            line_of(&lower, at)
+        ));
     }
     // Where it begins as the file does, the first line that differs is the one to mend.
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
     let opening = wanted.first()?.trim();
     let has: Vec<&str> = text.lines().collect();
-    let same = |at: usize| wanted.iter().zip(&has[at..]).take_while(|(a, b)| a.trim() == b.trim()).count();
+    let same =
+        |at: usize| wanted.iter().zip(&has[at..]).take_while(|(a, b)| a.trim() == b.trim()).count();
     let starts = (0..has.len()).filter(|at| opening.len() > 3 && has[*at].trim() == opening);
-    let (length, at) = starts.map(|at| (same(at), at)).max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at)))?;
-    let instead = has.get(at + length).map_or("the end of the file".to_owned(), |line| format!("`{}`", quoted(line)));
+    let (length, at) = starts
+        .map(|at| (same(at), at))
+        .max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at)))?;
+    let instead = has
+        .get(at + length)
+        .map_or("the end of the file".to_owned(), |line| format!("`{}`", quoted(line)));
     Some(format!(
         "it begins as line {} does, but line {} is {instead}, where old_string has `{}`",
         at + 1,
@@ -75,7 +83,9 @@ impl Like {
         let skipped = old.lines().take_while(|line| line.trim().is_empty()).count();
         let pairs = old.lines().skip(skipped).zip(text.lines().skip(first - 1)).enumerate();
         let differs = pairs.into_iter().find(|(_, (wanted, has))| wanted != has);
-        differs.map(|(n, (wanted, _))| (first, first + n, wanted)).or_else(|| Some((first, first, old.lines().next()?)))
+        differs
+            .map(|(n, (wanted, _))| (first, first + n, wanted))
+            .or_else(|| Some((first, first, old.lines().next()?)))
     }
 }
 
@@ -104,7 +114,9 @@ fn line_at(text: &str, line: usize) -> String {
 /// A line with its tabs and the like to be seen.
 fn quoted(line: &str) -> String {
     let cut: String = line.chars().take(QUOTED).collect();
-    cut.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    cut.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use loopwright::{Approval, Content};
+use loopwright_core::message::Content;
+use loopwright_core::tool::Approval;
 use serde_json::Value;
 
 use super::*;
@@ -29,7 +30,8 @@ async fn edit(before: impl AsRef<[u8]>, mut arguments: Value) -> Tried {
     let output = call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await;
     let after = fs::read(dir.path().join("f")).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
-    let details = output.as_ref().ok().and_then(|output| output.details.clone()).unwrap_or_default();
+    let details =
+        output.as_ref().ok().and_then(|output| output.details.clone()).unwrap_or_default();
     let told = output.map(|output| match &output.content[..] {
         [Content::Text { text }] => text.clone(),
         other => panic!("{other:?}"),
@@ -69,8 +71,14 @@ async fn what_is_not_there_once_is_refused_with_the_reason() {
             replace("    let b = 1;", "x"),
             "with other white space is there from line 2 on. The file has `\\tlet b = 1;`",
         ),
-        (replace("nothing", "x"), "old_string does not occur in `f`: read the file to see what is there"),
-        (replace("nothing", ""), "old_string does not occur in `f`, or it has been deleted already"),
+        (
+            replace("nothing", "x"),
+            "old_string does not occur in `f`: read the file to see what is there",
+        ),
+        (
+            replace("nothing", ""),
+            "old_string does not occur in `f`, or it has been deleted already",
+        ),
         (
             replace("nonexistent_fn()", " c "),
             "does not occur in `f`, but new_string does, so perhaps the edit was made",
@@ -90,7 +98,10 @@ async fn what_is_not_there_once_is_refused_with_the_reason() {
     assert!(tried.told.unwrap_err().contains("would occur in `f` again, at line 1"));
     let many = "x\n".repeat(30);
     let why = edit(&many, replace("x", "y")).await.told.unwrap_err();
-    assert!(why.contains("30 times in `f`, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and others: "), "{why}");
+    assert!(
+        why.contains("30 times in `f`, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and others: "),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -103,9 +114,15 @@ async fn all_occurrences_are_replaced_when_that_is_asked_for() {
 
 #[tokio::test]
 async fn what_could_not_be_edited_again_is_not_made() {
-    let arguments = json!({ "old_string": "a", "new_string": "b".repeat(2_000), "replace_all": true });
+    let arguments =
+        json!({ "old_string": "a", "new_string": "b".repeat(2_000), "replace_all": true });
     let tried = edit("a".repeat(100_000), arguments).await;
-    assert!(tried.told.unwrap_err().contains("would have 200000000 bytes, more than the 33554432 of the largest"));
+    assert!(
+        tried
+            .told
+            .unwrap_err()
+            .contains("would have 200000000 bytes, more than the 33554432 of the largest")
+    );
     assert_eq!(tried.after.len(), 100_000);
 }
 
@@ -120,9 +137,13 @@ async fn what_is_no_text_is_left_alone() {
     let large = fs::File::create(dir.path().join("large")).unwrap();
     large.set_len(WHOLE + 1).unwrap();
     let tool = edit_file(Workspace::open(dir.path()).unwrap());
-    let why = call(&tool, &json!({ "path": "large", "old_string": "a", "new_string": "b" })).await.unwrap_err();
+    let why = call(&tool, &json!({ "path": "large", "old_string": "a", "new_string": "b" }))
+        .await
+        .unwrap_err();
     assert!(why.contains("more than the 33554432"), "{why}");
-    let why = call(&tool, &json!({ "path": "gone", "old_string": "a", "new_string": "b" })).await.unwrap_err();
+    let why = call(&tool, &json!({ "path": "gone", "old_string": "a", "new_string": "b" }))
+        .await
+        .unwrap_err();
     assert!(why.contains("does not exist"), "{why}");
     assert!(!dir.path().join("gone").exists());
 }
@@ -141,7 +162,8 @@ async fn the_same_call_again_is_known_and_changes_nothing() {
         let arguments = json!({ "path": "f", "old_string": old, "new_string": new });
         call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await.unwrap();
         let once = fs::read(&path).unwrap();
-        let output = call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await.unwrap();
+        let output =
+            call(&edit_file(Workspace::open(dir.path()).unwrap()), &arguments).await.unwrap();
         assert_eq!(output.details.unwrap()["already_applied"], true);
         assert_eq!(fs::read(&path).unwrap(), once);
     }
@@ -160,9 +182,12 @@ async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read
     // Never read: nothing is known of it.
     call(&write, &json!({ "path": "f", "content": "one\n" })).await.unwrap();
     fs::write(&path, "one by them\n").unwrap();
-    for why in [call(&edit, &arguments).await.unwrap_err(), call(&write, &whole).await.unwrap_err()] {
+    for why in [call(&edit, &arguments).await.unwrap_err(), call(&write, &whole).await.unwrap_err()]
+    {
         assert!(
-            why.contains("has changed on disk since it was last read, and was left as it is: read it again"),
+            why.contains(
+                "has changed on disk since it was last read, and was left as it is: read it again"
+            ),
             "{why}"
         );
     }
@@ -220,7 +245,10 @@ fn it_asks_first() {
     let dir = tempfile::tempdir().unwrap();
     let tool = edit_file(Workspace::open(dir.path()).unwrap());
     let spec = tool.spec();
-    assert_eq!((spec.effect, spec.sequential, spec.interruptible), (Effect::Idempotent, true, false));
+    assert_eq!(
+        (spec.effect, spec.sequential, spec.interruptible),
+        (Effect::Idempotent, true, false)
+    );
     assert!(matches!(spec.needs_approval, Approval::ByEffect));
     assert_eq!(spec.schema["required"], json!(["path", "old_string", "new_string"]));
 }

@@ -8,7 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{Tool, ToolContext, ToolError, Toolbox};
+use loopwright_core::tool::Toolbox;
+use loopwright_core::{Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -70,7 +71,10 @@ impl Trap {
     }
 
     /// Calls each tool with this path, in every argument that takes one; gives what was told.
-    pub(super) async fn call_each(&self, path: &str) -> Vec<(&'static str, Result<String, ToolError>)> {
+    pub(super) async fn call_each(
+        &self,
+        path: &str,
+    ) -> Vec<(&'static str, Result<String, ToolError>)> {
         let calls = [
             ("read_file", json!({ "path": path })),
             ("read_file", json!({ "path": path, "offset": -1 })),
@@ -81,14 +85,19 @@ impl Trap {
             ("diff", json!({ "file_a": "inner.txt", "file_b": path })),
             ("edit_file", json!({ "path": path, "old_string": SECRET, "new_string": PLANTED })),
             ("write_file", json!({ "path": path, "content": PLANTED })),
-            ("execute_command", json!({ "cwd": path, "command": "cat secret.txt; echo x > made.txt" })),
+            (
+                "execute_command",
+                json!({ "cwd": path, "command": "cat secret.txt; echo x > made.txt" }),
+            ),
         ];
         let mut told = Vec::new();
         for (tool, arguments) in calls {
             told.push((tool, self.call(tool, arguments).await));
         }
-        let taking =
-            self.tools.tools().filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"));
+        let taking = self
+            .tools
+            .tools()
+            .filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"));
         let tried = |tool: &Arc<dyn Tool>| told.iter().any(|(name, _)| *name == &*tool.spec().name);
         assert!(taking.into_iter().all(tried), "a tool that takes a path is missing here");
         told

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use loopwright::{Approval, Content};
+use loopwright_core::message::Content;
+use loopwright_core::tool::Approval;
 use tempfile::TempDir;
 
 use super::*;
@@ -30,7 +31,10 @@ impl Place {
 
     fn with(commands: Commands) -> Self {
         let outer = outer();
-        let tool = Box::new(execute_command(Workspace::open(&outer.path().join("root")).unwrap(), commands));
+        let tool = Box::new(execute_command(
+            Workspace::open(&outer.path().join("root")).unwrap(),
+            commands,
+        ));
         Place { outer, tool }
     }
 
@@ -46,7 +50,8 @@ impl Place {
     }
 
     async fn call(&self, arguments: Value) -> Told {
-        let output = self.tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
+        let output =
+            self.tool.call(&arguments, ToolContext::detached()).await.map_err(|e| e.to_string())?;
         let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
         Ok((text.clone(), output.details.unwrap()))
     }
@@ -65,7 +70,8 @@ fn outer() -> TempDir {
 
 /// A word that only one test's processes have on their command line.
 fn marker(test: &str) -> String {
-    format!("{test}-{}-{:?}", std::process::id(), Instant::now()).replace(|c: char| !c.is_ascii_alphanumeric(), "")
+    format!("{test}-{}-{:?}", std::process::id(), Instant::now())
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "")
 }
 
 /// How many processes have the marker on their command line.
@@ -87,7 +93,8 @@ fn until_alive(marker: &str, wanted: impl Fn(usize) -> bool) {
 #[tokio::test]
 async fn what_it_prints_comes_as_it_came_with_the_exit_code() {
     let place = Place::new();
-    let (text, details) = place.call(json!({ "command": "echo a; echo b >&2; echo c; exit 3" })).await.unwrap();
+    let (text, details) =
+        place.call(json!({ "command": "echo a; echo b >&2; echo c; exit 3" })).await.unwrap();
     assert_eq!(text, "Exit code 3.\na\nb\nc\n");
     assert_eq!((&details["exit_code"], &details["signal"]), (&json!(3), &Value::Null));
     assert_eq!((&details["output_bytes"], &details["output_file"]), (&json!(6), &Value::Null));
@@ -96,8 +103,16 @@ async fn what_it_prints_comes_as_it_came_with_the_exit_code() {
     assert_eq!(text, "Ended by signal 9 (SIGKILL). It printed nothing.");
     assert_eq!((&details["exit_code"], &details["signal"]), (&Value::Null, &json!(9)));
     let told = place.run("kill -SYS $$").await;
-    assert!(told.starts_with("Ended by signal 31 (SIGSYS: a system call was refused, by the confinement"), "{told}");
-    assert_eq!(place.run("read line; echo \"<$line>\"; echo 'a  b'").await, "Exit code 0.\n<>\na  b\n");
+    assert!(
+        told.starts_with(
+            "Ended by signal 31 (SIGSYS: a system call was refused, by the confinement"
+        ),
+        "{told}"
+    );
+    assert_eq!(
+        place.run("read line; echo \"<$line>\"; echo 'a  b'").await,
+        "Exit code 0.\n<>\na  b\n"
+    );
     assert_eq!(place.run("exec >&- 2>&-; true").await, "Exit code 0. It printed nothing.");
 }
 
@@ -110,13 +125,20 @@ async fn what_it_leaves_in_the_background_ends_with_it() {
             format!("sh -c ': >begun; sleep 1000; : {mark}' &"),
             format!("setsid nohup sh -c ': >begun; sleep 1000; : {mark}' >/dev/null 2>&1 &"),
             format!("(setsid env -i sh -c ': >begun; sleep 1000; : {mark}' <&- >&- 2>&- & ) &"),
-            format!("setsid sh -c 'trap \"\" TERM HUP INT; : >begun; while :; do sleep 1000; done; : {mark}' &"),
+            format!(
+                "setsid sh -c 'trap \"\" TERM HUP INT; : >begun; while :; do sleep 1000; done; : {mark}' &"
+            ),
         ] {
             // It goes on only when the background has begun.
-            let command = format!("rm -f begun; {background} until [ -e begun ]; do :; done; echo x");
+            let command =
+                format!("rm -f begun; {background} until [ -e begun ]; do :; done; echo x");
             let start = Instant::now();
-            let (text, details) = place.call(json!({ "command": command, "timeout": 10 })).await.unwrap();
-            assert!(text.contains("left in the background") && text.ends_with("\nx\n"), "{background}: {text}");
+            let (text, details) =
+                place.call(json!({ "command": command, "timeout": 10 })).await.unwrap();
+            assert!(
+                text.contains("left in the background") && text.ends_with("\nx\n"),
+                "{background}: {text}"
+            );
             assert!(details["processes_ended"].as_u64().unwrap() >= 1, "{background}: {details}");
             assert_eq!(alive(&mark), 0, "{name} {background}");
             assert!(start.elapsed() < Duration::from_secs(9));
@@ -141,7 +163,8 @@ async fn its_time_ends_all_of_it() {
 #[tokio::test]
 async fn a_call_that_is_cancelled_or_dropped_leaves_nothing() {
     let (place, mark) = (Place::new(), marker("cancel"));
-    let arguments = json!({ "command": format!("setsid sh -c 'sleep 1000; : {mark}' & sleep 1000") });
+    let arguments =
+        json!({ "command": format!("setsid sh -c 'sleep 1000; : {mark}' & sleep 1000") });
     let cx = ToolContext::detached();
     let cancel = cx.cancellation();
     let (told, ()) = tokio::join!(place.tool.call(&arguments, cx), async {
@@ -177,7 +200,8 @@ async fn output_comes_while_it_runs() {
     let place = Place::new();
     let workspace = Workspace::open(&place.root()).unwrap();
     let shell = Shell::new(&workspace, Commands::new());
-    let mut running = shell.start("echo one; until [ -e go ]; do :; done; echo two", None, TIME).unwrap();
+    let mut running =
+        shell.start("echo one; until [ -e go ]; do :; done; echo two", None, TIME).unwrap();
     assert_eq!(running.live.recv().await.as_deref(), Some("one\n"));
     fs::write(place.root().join("go"), "").unwrap();
     assert_eq!(running.live.recv().await.as_deref(), Some("two\n"));
@@ -188,7 +212,9 @@ async fn output_comes_while_it_runs() {
 #[tokio::test]
 async fn too_many_processes_are_ended() {
     let (place, mark) = (Place::with(Commands::new().max_processes(20)), marker("many"));
-    let command = format!("i=0; while [ $i -lt 60 ]; do setsid sh -c 'sleep 1000; : {mark}' & i=$((i+1)); done; wait");
+    let command = format!(
+        "i=0; while [ $i -lt 60 ]; do setsid sh -c 'sleep 1000; : {mark}' & i=$((i+1)); done; wait"
+    );
     let why = place.call(json!({ "command": command })).await.unwrap_err();
     assert!(why.contains("processes at the same time, which are too many"), "{why}");
     assert_eq!(alive(&mark), 0);
@@ -201,29 +227,43 @@ async fn what_cannot_be_meant_is_refused() {
         (json!({ "command": " " }), "`command` is empty"),
         (json!({ "command": "a\u{0}b" }), "NUL"),
         (json!({ "command": "true", "timeout": 0 }), "`timeout` is 0"),
-        (json!({ "command": "true", "timeout": -1 }), "`timeout` is -1, but it is a number of seconds"),
+        (
+            json!({ "command": "true", "timeout": -1 }),
+            "`timeout` is -1, but it is a number of seconds",
+        ),
         (json!({ "command": "true", "timeout": i64::MAX }), "but 60 are the most"),
-        (json!({ "command": "true", "timeout": 61 }), "`timeout` is 61 seconds, but 60 are the most"),
+        (
+            json!({ "command": "true", "timeout": 61 }),
+            "`timeout` is 61 seconds, but 60 are the most",
+        ),
     ] {
         let why = place.call(arguments).await.unwrap_err();
         assert!(why.contains(says), "{why}");
     }
     let short = Place::with(Commands::new().max_timeout(Duration::from_secs(1)));
-    assert!(short.call(json!({ "command": "sleep 5" })).await.unwrap_err().contains("its time of 1 s"));
+    assert!(
+        short.call(json!({ "command": "sleep 5" })).await.unwrap_err().contains("its time of 1 s")
+    );
 }
 
 #[test]
 fn it_asks_first_and_says_how_it_is_confined() {
     let place = Place::new();
     let spec = place.tool.spec();
-    assert_eq!((spec.effect, spec.sequential, spec.interruptible), (Effect::AtMostOnce, true, true));
+    assert_eq!(
+        (spec.effect, spec.sequential, spec.interruptible),
+        (Effect::AtMostOnce, true, true)
+    );
     assert!(matches!(spec.needs_approval, Approval::ByEffect));
     assert!(spec.timeout.unwrap() > Commands::new().max_timeout);
     let properties = spec.schema["properties"].as_object().unwrap();
     assert!(properties.values().all(|p| p["description"].is_string()), "{properties:?}");
     assert_eq!(spec.schema["required"], json!(["command"]));
     let description = &spec.description;
-    assert!(description.contains("confined by Landlock") && description.contains("have no network"), "{description}");
+    assert!(
+        description.contains("confined by Landlock") && description.contains("have no network"),
+        "{description}"
+    );
     let open = Place::with(Commands::new().network());
     assert!(open.tool.spec().description.contains("have the network of this machine"));
 }
@@ -232,8 +272,10 @@ fn it_asks_first_and_says_how_it_is_confined() {
 #[tokio::test]
 async fn an_ended_call_has_details_too() {
     let outer = outer();
-    let tool = execute_command(Workspace::open(&outer.path().join("root")).unwrap(), Commands::new());
-    let ended = tool.call(&json!({ "command": "sleep 9", "timeout": 1 }), ToolContext::detached()).await;
+    let tool =
+        execute_command(Workspace::open(&outer.path().join("root")).unwrap(), Commands::new());
+    let ended =
+        tool.call(&json!({ "command": "sleep 9", "timeout": 1 }), ToolContext::detached()).await;
     let Err(ToolError::FailedWith { why, details }) = ended else { panic!("{ended:?}") };
     assert!(why.contains("its time of 1 s was up"), "{why}");
     assert!(details["confinement"].is_object() && details["exit_code"].is_null(), "{details}");

@@ -36,7 +36,9 @@ impl Confinement {
             Ok(landlock) => Confinement::Landlock(landlock),
             Err(no_landlock) => match bubblewrap::find() {
                 Ok(program) => Confinement::Bubblewrap(program),
-                Err(no_bubblewrap) => Confinement::Missing(format!("{no_landlock}, and {no_bubblewrap}")),
+                Err(no_bubblewrap) => {
+                    Confinement::Missing(format!("{no_landlock}, and {no_bubblewrap}"))
+                }
             },
         }
     }
@@ -80,7 +82,8 @@ impl Confinement {
                 _ => "Commands are not confined: they can do all that the user can.".into(),
             };
         };
-        let network = if commands.network { "have the network of this machine" } else { "have no network" };
+        let network =
+            if commands.network { "have the network of this machine" } else { "have no network" };
         let mut text = format!(
             "Commands are confined by {by}: they can write in the workspace and below $TMPDIR and $HOME, which are \
              temporary, and nowhere else; read only there and in the system's directories; and {network}. What is \
@@ -116,7 +119,10 @@ impl Confinement {
         }
     }
 
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "nothing confines elsewhere"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(unused_variables, reason = "nothing confines elsewhere")
+    )]
     fn gaps(&self, commands: &Commands) -> Vec<&'static str> {
         match self {
             #[cfg(target_os = "linux")]

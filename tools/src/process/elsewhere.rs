@@ -1,4 +1,5 @@
-//! One command on a Unix that is not Linux: ended with its process group, and nothing knows its daemons.
+//! One command on a Unix that is not Linux: ended with its process group, and nothing knows its
+//! daemons.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
@@ -58,7 +59,10 @@ pub(super) fn supervise(
             streamed.put_back(text);
         }
         // Not waited for yet, so that the number of its group stays its own.
-        let looked = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+        let looked = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,
+        );
         if exited.is_none() && matches!(looked, Ok(Some(_))) {
             exited = Some(Instant::now());
         }

@@ -6,19 +6,21 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process,
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    test_kill_process,
 };
 
 /// How the processes of a command are known.
 #[derive(Debug, Clone)]
 pub(super) enum Mark {
-    /// This thread may signal them and nobody else, since Landlock scopes its signals. Nothing gets away: a
-    /// daemon that clears its environment stays in the domain, and so do its children.
+    /// This thread may signal them and nobody else, since Landlock scopes its signals. Nothing gets
+    /// away: a daemon that clears its environment stays in the domain, and so do its children.
     Signals,
-    /// This thread may look into them and nobody else, as with every Landlock. One that forbids to be looked
-    /// into gets away, should it leave its process group.
+    /// This thread may look into them and nobody else, as with every Landlock. One that forbids to
+    /// be looked into gets away, should it leave its process group.
     Traces,
-    /// They descend from the first, or have this in their environment. A daemon that clears it gets away.
+    /// They descend from the first, or have this in their environment. A daemon that clears it gets
+    /// away.
     Descent(String),
 }
 
@@ -40,8 +42,8 @@ struct Stat {
 }
 
 impl Members {
-    /// Those of the command whose first process this is: a child that has not been waited for, in a process
-    /// group of its own.
+    /// Those of the command whose first process this is: a child that has not been waited for, in a
+    /// process group of its own.
     pub(super) fn of(first: Pid, watchdog: Option<Pid>, mark: Mark) -> Self {
         // All others are younger. Without a date none is taken for one.
         let since = Stat::read(first.as_raw_pid()).map_or(u64::MAX, |stat| stat.since);
@@ -50,8 +52,11 @@ impl Members {
 
     /// Those that run.
     pub(super) fn running(&self) -> Vec<Pid> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        let Ok(entries) = std::fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        let names =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
         names.filter_map(Pid::from_raw).filter(|pid| self.has(*pid)).collect()
     }
 
@@ -63,15 +68,19 @@ impl Members {
         if matches!(self.mark, Mark::Descent(_)) {
             self.note(&mut known); // once its parent has ended, a child is not known by it any more
         }
-        // In one step, so nothing in it can fork meanwhile. The first has not been waited for, so the group is its.
+        // In one step, so nothing in it can fork meanwhile. The first has not been waited for, so
+        // the group is its.
         let _ = kill_process_group(self.first, Signal::KILL);
         loop {
             self.note(&mut known);
-            known.retain(|pid, since| Stat::read(*pid).is_some_and(|stat| stat.runs() && stat.since == *since));
+            known.retain(|pid, since| {
+                Stat::read(*pid).is_some_and(|stat| stat.runs() && stat.since == *since)
+            });
             if known.is_empty() || Instant::now() > deadline {
                 return known.len();
             }
-            // What is stopped starts no more, so what multiplies comes to an end before it is thinned out.
+            // What is stopped starts no more, so what multiplies comes to an end before it is
+            // thinned out.
             for signal in [Signal::STOP, Signal::KILL] {
                 for (pid, since) in &known {
                     self.signal(*pid, *since, signal);
@@ -82,20 +91,24 @@ impl Members {
         }
     }
 
-    /// Notes those that run, each with the time of its start, by which it can be told from a later one of its number.
+    /// Notes those that run, each with the time of its start, by which it can be told from a later
+    /// one of its number.
     fn note(&self, known: &mut BTreeMap<i32, u64>) {
         let running = self.running().into_iter().map(Pid::as_raw_pid);
         known.extend(running.filter_map(|pid| Some((pid, Stat::read(pid)?.since))));
     }
 
     fn signal(&self, pid: i32, since: u64, signal: Signal) {
-        let Some(number) = Pid::from_raw(pid) else { return };
+        let Some(number) = Pid::from_raw(pid) else {
+            return;
+        };
         // The kernel looks whose it is, and there may be many.
         if matches!(self.mark, Mark::Signals) {
             let _ = kill_process(number, signal);
             return;
         }
-        // The number may belong to another process by now. Held open it cannot change, so it is looked at then.
+        // The number may belong to another process by now. Held open it cannot change, so it is
+        // looked at then.
         let held: Result<OwnedFd, _> = pidfd_open(number, PidfdFlags::empty());
         if let Ok(held) = held
             && Stat::read(pid).is_some_and(|stat| stat.since == since)
@@ -190,7 +203,8 @@ mod tests {
     #[test]
     fn what_is_older_than_the_command_is_none() {
         let parent = rustix::process::getppid().unwrap();
-        let all = Members { first: parent, watchdog: None, since: 0, mark: Mark::Descent("A=1".into()) };
+        let all =
+            Members { first: parent, watchdog: None, since: 0, mark: Mark::Descent("A=1".into()) };
         assert!(all.has(parent));
         assert!(!Members { since: u64::MAX, ..all }.has(parent));
     }

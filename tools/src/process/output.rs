@@ -1,4 +1,5 @@
-//! What a command says: its beginning and its end are in memory, and all of it in a file once it is long.
+//! What a command says: its beginning and its end are in memory, and all of it in a file once it is
+//! long.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,8 +30,8 @@ pub(crate) struct Output {
     file: Spool,
 }
 
-/// The file that long output goes to while the command runs. It has no name, so a command that reads all files
-/// of the workspace does not read what it prints.
+/// The file that long output goes to while the command runs. It has no name, so a command that
+/// reads all files of the workspace does not read what it prints.
 #[derive(Debug)]
 struct Spool {
     workspace: Workspace,
@@ -67,7 +68,13 @@ impl Output {
     /// Of a command in this workspace, of which at most so many bytes are kept.
     pub(crate) fn new(workspace: &Workspace, most: u64) -> Self {
         let end = END.min(usize::try_from(most / 2).unwrap_or(END));
-        let file = Spool { workspace: workspace.unguarded(), most: most - end as u64, end, written: 0, open: None };
+        let file = Spool {
+            workspace: workspace.unguarded(),
+            most: most - end as u64,
+            end,
+            written: 0,
+            open: None,
+        };
         Output { head: Vec::new(), tail: VecDeque::new(), total: 0, file }
     }
 
@@ -91,7 +98,8 @@ impl Output {
         self.total
     }
 
-    /// What is kept, to be put into a file of its own, if there is more than is shown. An error says why nothing is.
+    /// What is kept, to be put into a file of its own, if there is more than is shown. An error
+    /// says why nothing is.
     pub(crate) fn take_kept(&mut self) -> Option<Result<Kept, String>> {
         Some(self.file.open.take()?.map(|start| {
             let rest = self.total - self.file.written;
@@ -101,20 +109,27 @@ impl Output {
         }))
     }
 
-    /// At most so many bytes, which must not be more than [`SHOWN`]; a half of them from the end where that is too few.
+    /// At most so many bytes, which must not be more than [`SHOWN`]; a half of them from the end
+    /// where that is too few.
     pub(crate) fn shown(&self, most: usize) -> Shown {
         if self.total <= most as u64 {
             return Shown { head: text(&self.head), tail: String::new(), left_out: 0 };
         }
         let half = most / 2;
         let tail: Vec<u8> = self.tail.range(self.tail.len() - half..).copied().collect();
-        Shown { head: text(&self.head[..half]), tail: text(&tail), left_out: self.total - 2 * half as u64 }
+        Shown {
+            head: text(&self.head[..half]),
+            tail: text(&tail),
+            left_out: self.total - 2 * half as u64,
+        }
     }
 }
 
 impl Spool {
     fn write(&mut self, bytes: &[u8]) {
-        let open = self.open.get_or_insert_with(|| self.workspace.spool(KEPT).map_err(|why| why.to_string()));
+        let open = self
+            .open
+            .get_or_insert_with(|| self.workspace.spool(KEPT).map_err(|why| why.to_string()));
         let room = usize::try_from(self.most - self.written).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(room)];
         let Ok(file) = open else { return };
@@ -137,7 +152,8 @@ impl Kept {
     }
 }
 
-/// Output as it can be told while the command runs: whole characters, and never more than a bounded part.
+/// Output as it can be told while the command runs: whole characters, and never more than a bounded
+/// part.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     /// The beginning of a character that is not complete.
@@ -188,7 +204,8 @@ impl Live {
     }
 }
 
-/// Bytes as text: what is no UTF-8, and NUL, which some stores refuse, become a replacement character.
+/// Bytes as text: what is no UTF-8, and NUL, which some stores refuse, become a replacement
+/// character.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
@@ -222,7 +239,10 @@ mod tests {
     #[test]
     fn what_fits_is_shown_whole() {
         let shown = output([b"ab".to_vec(), b"cd\0\xff".to_vec()]).shown(100);
-        assert_eq!(shown, Shown { head: "abcd\u{fffd}\u{fffd}".into(), tail: String::new(), left_out: 0 });
+        assert_eq!(
+            shown,
+            Shown { head: "abcd\u{fffd}\u{fffd}".into(), tail: String::new(), left_out: 0 }
+        );
         assert_eq!(output([]).shown(10).head, "");
     }
 
@@ -260,9 +280,13 @@ mod tests {
     fn a_small_bound_holds_too() {
         for (max, first, last) in [(0, 0, 0), (1, 1, 0), (7, 4, 3), (40_000, 20_000, 20_000)] {
             let all: Vec<u8> = (0..50_000).map(|n| (n % 251) as u8).collect();
-            let (lost, whole) = contents(output_of(max, [all.clone()]).take_kept().unwrap().unwrap());
+            let (lost, whole) =
+                contents(output_of(max, [all.clone()]).take_kept().unwrap().unwrap());
             assert_eq!(lost, 50_000 - max);
-            assert!(whole.starts_with(&all[..first]) && whole.ends_with(&all[50_000 - last..]), "{max}");
+            assert!(
+                whole.starts_with(&all[..first]) && whole.ends_with(&all[50_000 - last..]),
+                "{max}"
+            );
             assert!(whole.len() < max as usize + 60);
         }
     }

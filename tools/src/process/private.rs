@@ -1,7 +1,8 @@
 //! The directory that commands have for themselves, and an end to those whose owner was killed.
 //!
-//! Its owner holds it locked as long as it lives, by a descriptor that no command inherits; the kernel lets go
-//! when the owner is gone, however that comes. Whoever makes one removes those that nobody holds.
+//! Its owner holds it locked as long as it lives, by a descriptor that no command inherits; the
+//! kernel lets go when the owner is gone, however that comes. Whoever makes one removes those that
+//! nobody holds.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,8 @@ use tempfile::TempDir;
 const NAME: &str = "loopwright-commands-";
 const RANDOM: usize = 12;
 
-/// For temporary files (`tmp`), and the home directory of confined commands (`home`). Gone when it is dropped.
+/// For temporary files (`tmp`), and the home directory of confined commands (`home`). Gone when it
+/// is dropped.
 pub(super) struct Private {
     dir: TempDir,
     /// None where nothing can be locked; nothing can be taken for left over there either.
@@ -35,7 +37,9 @@ impl Private {
         // Until it is locked another process may take it for left over. That is not so every time.
         for _ in 0..16 {
             let dir = builder.tempdir_in(place)?;
-            let Some(lock) = lock(dir.path()) else { continue };
+            let Some(lock) = lock(dir.path()) else {
+                continue;
+            };
             for name in ["tmp", "home"] {
                 std::fs::create_dir(dir.path().join(name))?;
             }
@@ -72,11 +76,14 @@ fn sweep(place: &Path) {
     let user = rustix::process::geteuid().as_raw();
     let ours = |name: &str| {
         let random = name.strip_prefix(NAME);
-        random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
+        random.is_some_and(|random| {
+            random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric())
+        })
     };
     for entry in std::fs::read_dir(place).into_iter().flatten().filter_map(Result::ok) {
         // Of a link this is what the link is, not what it leads to.
-        let is_dir = || entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user);
+        let is_dir =
+            || entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user);
         if entry.file_name().to_str().is_some_and(ours)
             && is_dir()
             && let Ok(dir) = File::open(entry.path())
@@ -105,8 +112,11 @@ mod tests {
         fs::create_dir_all(stale.join("tmp/deep")).unwrap();
         fs::write(stale.join("tmp/deep/f"), "").unwrap();
         // Whatever else has such a name, somebody made on purpose.
-        let others =
-            ["loopwright-commands-mine", "loopwright-commands-aB3dEf6h-j9l", "loopwright-commands-aB3dEf6hIj9lm"];
+        let others = [
+            "loopwright-commands-mine",
+            "loopwright-commands-aB3dEf6h-j9l",
+            "loopwright-commands-aB3dEf6hIj9lm",
+        ];
         others.iter().for_each(|other| fs::create_dir(path(other)).unwrap());
         fs::create_dir_all(path("elsewhere/tmp")).unwrap();
         symlink("elsewhere", path("loopwright-commands-000000000000")).unwrap();
@@ -116,8 +126,14 @@ mod tests {
         assert!(!stale.exists());
         assert!(living.path().join("tmp/f").exists() && second.path().join("home").exists());
         assert!(others.iter().all(|other| path(other).exists()));
-        assert!(path("elsewhere/tmp").exists() && path("loopwright-commands-111111111111").exists());
-        assert_eq!(fs::metadata(second.path()).unwrap().permissions().mode() & 0o777, 0o700, "nobody else looks in");
+        assert!(
+            path("elsewhere/tmp").exists() && path("loopwright-commands-111111111111").exists()
+        );
+        assert_eq!(
+            fs::metadata(second.path()).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "nobody else looks in"
+        );
         let gone = living.path().to_owned();
         drop(living);
         assert!(!gone.exists());
@@ -131,7 +147,10 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         let private = Private::make_in(place.path()).unwrap();
-                        assert!(private.path().join("tmp").is_dir() && private.path().join("home").is_dir());
+                        assert!(
+                            private.path().join("tmp").is_dir()
+                                && private.path().join("home").is_dir()
+                        );
                     }
                 });
             }

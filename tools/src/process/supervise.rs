@@ -16,14 +16,15 @@ use super::output::{Live, Output};
 use super::watchdog::Watchdog;
 use super::{Ended, How};
 
-/// How long a command that has ended may leave its output open, as a process in the background does.
+/// How long a command that has ended may leave its output open, as a process in the background
+/// does.
 const LINGER: Duration = Duration::from_millis(200);
 /// How long ending all processes may take beyond the command's time.
 const ENDING: Duration = Duration::from_millis(700);
 /// How long it may take if that time is not up.
 const ENDING_EARLY: Duration = Duration::from_secs(10);
-/// How often live output that was not taken is offered again, and the system asked how many processes it has.
-/// Short, since many can come in it.
+/// How often live output that was not taken is offered again, and the system asked how many
+/// processes it has. Short, since many can come in it.
 const LOOK: Duration = Duration::from_millis(10);
 /// How often the command's processes are counted, however many the system has.
 const COUNT: Duration = Duration::from_millis(500);
@@ -76,10 +77,19 @@ fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(b"\n"); // go; if it is dead already, that shows
     }
-    let mut watch =
-        Watch { out: Some(out), output: job.output, streamed: Live::default(), live: &job.live, stop: &job.stop, exit };
-    let over =
-        watch.until_over(started + job.time, Most { own: job.max_processes, all: crowd + job.max_processes }, &members);
+    let mut watch = Watch {
+        out: Some(out),
+        output: job.output,
+        streamed: Live::default(),
+        live: &job.live,
+        stop: &job.stop,
+        exit,
+    };
+    let over = watch.until_over(
+        started + job.time,
+        Most { own: job.max_processes, all: crowd + job.max_processes },
+        &members,
+    );
     let left = if matches!(over, Ok(Over::Exited)) { members.running().len() } else { 0 };
     let early = (started + job.time).saturating_duration_since(Instant::now());
     let undead = members.end(ENDING + early.min(ENDING_EARLY));
@@ -163,17 +173,23 @@ impl Watch<'_> {
         let mut fds = vec![readable(self.stop.as_fd())];
         fds.extend(self.out.as_ref().map(|out| readable(out.as_fd())));
         fds.extend(running.then(|| readable(self.exit.as_fd())));
-        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let time =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match poll(&mut fds, Some(&time)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(why) => return Err(why.into()),
         }
         let ready = |n: usize| fds.get(n).is_some_and(|fd| !fd.revents().is_empty());
         let out = self.out.is_some();
-        Ok(Ready { stop: ready(0), out: out && ready(1), exit: running && ready(1 + usize::from(out)) })
+        Ok(Ready {
+            stop: ready(0),
+            out: out && ready(1),
+            exit: running && ready(1 + usize::from(out)),
+        })
     }
 
-    /// What there is to read, but not for ever: a command that never stops must be looked after too.
+    /// What there is to read, but not for ever: a command that never stops must be looked after
+    /// too.
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
         for _ in 0..16 {
@@ -209,12 +225,14 @@ struct Ready {
     exit: bool,
 }
 
-/// How many processes and threads the system has. Quickly known, unlike how many of them are the command's.
+/// How many processes and threads the system has. Quickly known, unlike how many of them are the
+/// command's.
 fn crowd() -> usize {
     rustix::system::sysinfo().procs.into()
 }
 
-/// The kernel's own limit, on all processes of the user. It is not an error if there is a lower one.
+/// The kernel's own limit, on all processes of the user. It is not an error if there is a lower
+/// one.
 fn limit(pid: Pid, most: usize) {
     let most = Some(most as u64);
     let _ = prlimit(Some(pid), Resource::Nproc, Rlimit { current: most, maximum: most });

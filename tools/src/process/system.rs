@@ -23,8 +23,8 @@ const SYSTEM: [&str; 16] = [
     "/run/systemd/resolve",
 ];
 
-/// Where administrators keep secrets, so that for root each thing in them is looked at. The rest of `/usr` comes
-/// from packages, and would take long.
+/// Where administrators keep secrets, so that for root each thing in them is looked at. The rest of
+/// `/usr` comes from packages, and would take long.
 const LOOKED_AT: [&str; 3] = ["/etc", "/opt", "/usr/local"];
 /// How deep it is looked; what lies deeper is left out where something beside it is.
 const DEEP: usize = 40;
@@ -33,12 +33,14 @@ const DEEP: usize = 40;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Readable {
     pub(super) paths: Vec<PathBuf>,
-    /// Links beside what is in `paths`, which nobody needs leave to follow, but which must be there.
+    /// Links beside what is in `paths`, which nobody needs leave to follow, but which must be
+    /// there.
     pub(super) links: Vec<PathBuf>,
 }
 
-/// The system's directories. Root owns all that is in them, secrets too, and may read it without any
-/// capability; so for root what is in some of them is looked at, and what not everybody may read is left out.
+/// The system's directories. Root owns all that is in them, secrets too, and may read it without
+/// any capability; so for root what is in some of them is looked at, and what not everybody may
+/// read is left out.
 pub(super) fn readable() -> Readable {
     let all = SYSTEM.iter().map(PathBuf::from);
     if !rustix::process::geteuid().is_root() {
@@ -67,9 +69,11 @@ impl Readable {
                     false => self.add_but(&path, looked_at),
                 }
             }
-            // All at once where nothing is left out, so that the directory itself can be listed too.
+            // All at once where nothing is left out, so that the directory itself can be listed
+            // too.
             let whole = |below: &&Path| self.paths.iter().any(|path| path == below);
-            if looked_at.iter().filter(|below| below.starts_with(dir) && below.is_dir()).all(whole) {
+            if looked_at.iter().filter(|below| below.starts_with(dir) && below.is_dir()).all(whole)
+            {
                 self.paths.truncate(paths);
                 self.links.truncate(links);
                 self.paths.push(dir.to_owned());
@@ -77,9 +81,12 @@ impl Readable {
         }
     }
 
-    /// Adds what is in a directory and open to everybody: all at once where nothing in it is closed.
+    /// Adds what is in a directory and open to everybody: all at once where nothing in it is
+    /// closed.
     fn add_public(&mut self, dir: &Path, deep: usize) -> bool {
-        let Ok(entries) = std::fs::read_dir(dir) else { return false };
+        let Ok(entries) = std::fs::read_dir(dir) else {
+            return false;
+        };
         let (mut all_public, paths, links) = (true, self.paths.len(), self.links.len());
         for entry in entries.filter_map(Result::ok) {
             let path = entry.path();
@@ -122,7 +129,9 @@ mod tests {
     fn only_some_directories_are_looked_at() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        for (name, mode) in [("local/a/open", 0o644), ("local/b/open", 0o644), ("lib/closed", 0o600)] {
+        for (name, mode) in
+            [("local/a/open", 0o644), ("local/b/open", 0o644), ("lib/closed", 0o600)]
+        {
             fs::create_dir_all(path(name).parent().unwrap()).unwrap();
             fs::write(path(name), "").unwrap();
             fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
@@ -139,7 +148,10 @@ mod tests {
         };
         assert_eq!(found(), Readable { paths: vec![dir.path().to_owned()], links: Vec::new() });
         fs::set_permissions(path("local/b/open"), PermissionsExt::from_mode(0o600)).unwrap();
-        assert_eq!(found(), Readable { paths: vec![path("lib"), path("local/a")], links: vec![path("lib64")] });
+        assert_eq!(
+            found(),
+            Readable { paths: vec![path("lib"), path("local/a")], links: vec![path("lib64")] }
+        );
         fs::set_permissions(path("local"), PermissionsExt::from_mode(0o700)).unwrap();
         assert_eq!(found().paths, [path("lib")]);
     }
@@ -148,7 +160,9 @@ mod tests {
     fn what_is_closed_is_left_out_and_what_lies_beside_it_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        for (name, mode) in [("a/open", 0o644), ("a/deep/open", 0o644), ("b/open", 0o644), ("b/closed", 0o640)] {
+        for (name, mode) in
+            [("a/open", 0o644), ("a/deep/open", 0o644), ("b/open", 0o644), ("b/closed", 0o640)]
+        {
             fs::create_dir_all(path(name).parent().unwrap()).unwrap();
             fs::write(path(name), "").unwrap();
             fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
@@ -164,6 +178,9 @@ mod tests {
         let mut found = Readable::default();
         assert!(!found.add_public(dir.path(), 8));
         found.paths.sort();
-        assert_eq!(found, Readable { paths: vec![path("a"), path("b/open")], links: vec![path("b/link")] });
+        assert_eq!(
+            found,
+            Readable { paths: vec![path("a"), path("b/open")], links: vec![path("b/link")] }
+        );
     }
 }

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// Reads until this process says that all is well. At the end of input, which comes when this process is
-/// gone, it ends every process that it may signal and that can get no new privileges. Landlock lets it
-/// signal those of its command alone; the second condition is there in case that should ever fail. What was
-/// temporary goes too.
+/// Reads until this process says that all is well. At the end of input, which comes when this
+/// process is gone, it ends every process that it may signal and that can get no new privileges.
+/// Landlock lets it signal those of its command alone; the second condition is there in case that
+/// should ever fail. What was temporary goes too.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _ && exit
@@ -33,7 +33,8 @@ rm -rf "$1"
 pub(super) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Starts it, from a thread in a Landlock domain that scopes signals, but not that of the command.
+    /// Starts it, from a thread in a Landlock domain that scopes signals, but not that of the
+    /// command.
     pub(super) fn start(temporary: &Path) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
         shell

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
-use loopwright::{ToolContext, ToolError};
+use loopwright_core::{ToolContext, ToolError};
 
 use super::unreadable;
 
@@ -17,8 +17,13 @@ pub(super) struct Lines<'a, R> {
 }
 
 impl<R: BufRead> Lines<'_, R> {
-    /// Puts the first `room` bytes of the next line into `line`, without its end; gives its whole length.
-    pub(super) fn next(&mut self, line: &mut Vec<u8>, room: usize) -> Result<Option<usize>, ToolError> {
+    /// Puts the first `room` bytes of the next line into `line`, without its end; gives its whole
+    /// length.
+    pub(super) fn next(
+        &mut self,
+        line: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<Option<usize>, ToolError> {
         line.clear();
         let (mut length, mut any) = (0, false);
         loop {
@@ -47,7 +52,9 @@ impl<R: BufRead> Lines<'_, R> {
 pub(super) fn utf8(line: &[u8], cut: bool) -> Option<&str> {
     match std::str::from_utf8(line) {
         Ok(text) => Some(text),
-        Err(e) if cut && e.error_len().is_none() => std::str::from_utf8(&line[..e.valid_up_to()]).ok(),
+        Err(e) if cut && e.error_len().is_none() => {
+            std::str::from_utf8(&line[..e.valid_up_to()]).ok()
+        }
         Err(_) => None,
     }
 }
@@ -62,7 +69,8 @@ pub(super) struct Last {
 }
 
 impl Last {
-    /// Finds the last `wanted` lines of the first `size` bytes, reading from the end and no further than needed.
+    /// Finds the last `wanted` lines of the first `size` bytes, reading from the end and no further
+    /// than needed.
     pub(super) fn find(
         path: &str,
         file: &mut (impl Read + Seek),
@@ -128,7 +136,11 @@ mod tests {
     #[test]
     fn memory_does_not_grow_with_a_line() {
         let cx = ToolContext::detached();
-        let mut lines = Lines { path: "f", input: BufReader::new(std::io::repeat(b'x').take(50 << 20)), cx: &cx };
+        let mut lines = Lines {
+            path: "f",
+            input: BufReader::new(std::io::repeat(b'x').take(50 << 20)),
+            cx: &cx,
+        };
         let mut line = Vec::new();
         assert_eq!(lines.next(&mut line, BYTES).unwrap(), Some(50 << 20));
         assert!(line.len() == BYTES && line.capacity() <= 4 * BYTES);
@@ -146,8 +158,9 @@ mod tests {
     #[test]
     fn the_last_lines_are_found_from_the_end() {
         let cx = ToolContext::detached();
-        let find =
-            |text: &str, wanted| Last::find("f", &mut Cursor::new(text), text.len() as u64, wanted, &cx).unwrap();
+        let find = |text: &str, wanted| {
+            Last::find("f", &mut Cursor::new(text), text.len() as u64, wanted, &cx).unwrap()
+        };
         let table = [
             ("a\nb\nc\n", 1, (4, 1)),
             ("a\nb\nc", 1, (4, 1)),
@@ -166,7 +179,10 @@ mod tests {
             let Last { place, lines } = find(&long, wanted);
             assert_eq!(lines, wanted);
             assert!(long[place as usize..].starts_with(&format!("{}\n", 40_000 - wanted)));
-            assert_eq!(ends_before("f", &mut Cursor::new(&long), place, &cx).unwrap(), 40_000 - wanted);
+            assert_eq!(
+                ends_before("f", &mut Cursor::new(&long), place, &cx).unwrap(),
+                40_000 - wanted
+            );
         }
         cx.cancellation().cancel();
         assert_eq!(Last::find("f", &mut Cursor::new("a"), 1, 1, &cx), Err(ToolError::Cancelled));

@@ -45,7 +45,10 @@ async fn a_window_says_how_to_read_on() {
     let (text, _) = read(numbered(10), json!({ "offset": 10, "limit": i64::MAX })).await.unwrap();
     assert_eq!(text, "    10\tline 10\n");
     let (text, _) = read(numbered(2_120), json!({})).await.unwrap();
-    assert!(text.ends_with("  2000\tline 2000\n… 120 more lines: read on with offset=2001\n"), "{text}");
+    assert!(
+        text.ends_with("  2000\tline 2000\n… 120 more lines: read on with offset=2001\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -57,9 +60,18 @@ async fn a_negative_offset_counts_from_the_end() {
             json!({ "offset": -4, "limit": 2 }),
             "     7\tline 7\n     8\tline 8\n… 2 more lines: read on with offset=9\n",
         ),
-        (json!({ "offset": -10, "limit": 1 }), "     1\tline 1\n… 9 more lines: read on with offset=2\n"),
-        (json!({ "offset": i64::MIN, "limit": 1 }), "     1\tline 1\n… 9 more lines: read on with offset=2\n"),
-        (json!({ "offset": null, "limit": 1 }), "     1\tline 1\n… 9 more lines: read on with offset=2\n"),
+        (
+            json!({ "offset": -10, "limit": 1 }),
+            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+        ),
+        (
+            json!({ "offset": i64::MIN, "limit": 1 }),
+            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+        ),
+        (
+            json!({ "offset": null, "limit": 1 }),
+            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+        ),
     ];
     for (arguments, wanted) in table {
         let (text, details) = read(numbered(10), arguments.clone()).await.unwrap();
@@ -85,7 +97,10 @@ async fn the_last_lines_of_a_huge_file_are_numbered_from_the_end() {
     assert_eq!(output.details, Some(json!({ "path": "huge", "first_line": -2, "last_line": -1 })));
     let output = call(&dir, json!({ "path": "huge", "offset": -2, "limit": 1 })).await.unwrap();
     let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
-    assert_eq!(text, &format!("    -2\tthe last but one\n… 1 more line: read on with offset=-1\n{word}"));
+    assert_eq!(
+        text,
+        &format!("    -2\tthe last but one\n… 1 more line: read on with offset=-1\n{word}")
+    );
 }
 
 #[tokio::test]
@@ -111,7 +126,8 @@ async fn a_line_without_end_is_cut_at_a_character() {
     let long = format!("a{}\nnext\n", "é".repeat(BYTES));
     let (text, details) = read(long, json!({})).await.unwrap();
     assert!(text.len() < BYTES + 200);
-    let word = "… line 1 has 102401 bytes and is cut after 51200\n… 1 more line: read on with offset=2\n";
+    let word =
+        "… line 1 has 102401 bytes and is cut after 51200\n… 1 more line: read on with offset=2\n";
     assert!(text.ends_with(word), "{}", &text[text.len() - 200..]);
     assert_eq!(details["last_line"], 1);
     let (text, details) = read("x".repeat(BYTES + 1), json!({})).await.unwrap();
@@ -129,7 +145,12 @@ async fn nothing_to_show_is_said() {
     let why = read(numbered(3), json!({ "offset": 0 })).await.unwrap_err();
     assert!(why.contains("numbered from 1, and from -1 backwards"), "{why}");
     for limit in [0, -1] {
-        assert!(read(numbered(3), json!({ "limit": limit })).await.unwrap_err().contains("limit below 1"));
+        assert!(
+            read(numbered(3), json!({ "limit": limit }))
+                .await
+                .unwrap_err()
+                .contains("limit below 1")
+        );
     }
 }
 
@@ -156,7 +177,8 @@ async fn images_are_shown_up_to_five_megabytes() {
         bytes.resize(20_000, 7);
         fs::write(dir.path().join("picture"), &bytes).unwrap();
         let output = call(&dir, json!({ "path": "picture" })).await.unwrap();
-        let [Content::Text { .. }, Content::Image { media_type, data }] = &output.content[..] else {
+        let [Content::Text { .. }, Content::Image { media_type, data }] = &output.content[..]
+        else {
             panic!("{output:?}")
         };
         assert_eq!((media_type.as_str(), BASE64_STANDARD.decode(data).unwrap()), (wanted, bytes));

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use loopwright::Content;
+use loopwright_core::message::Content;
 use serde_json::Value;
 
 use super::*;
@@ -43,28 +43,50 @@ async fn lines_come_with_path_and_number_in_order() {
          src/b.rs:1:fn b() {}\n"
     );
     assert_eq!((&details["total_lines"], &details["total_files"]), (&json!(6), &json!(5)));
-    assert_eq!(details["matches"][4], json!({ "path": "src/a.rs", "line": 4, "text": "fn aa() {}" }));
+    assert_eq!(
+        details["matches"][4],
+        json!({ "path": "src/a.rs", "line": 4, "text": "fn aa() {}" })
+    );
 }
 
 #[tokio::test]
 async fn a_line_ends_before_its_carriage_return() {
     let dir = tree(&[("f", b"word\r\nword\nword x\r\n\r\n")]);
-    assert_eq!(search(&dir, json!({ "pattern": "^word$" })).await.unwrap().0, "f:1:word\nf:2:word\n");
+    assert_eq!(
+        search(&dir, json!({ "pattern": "^word$" })).await.unwrap().0,
+        "f:1:word\nf:2:word\n"
+    );
     assert_eq!(search(&dir, json!({ "pattern": "^$" })).await.unwrap().0, "f:4:\n");
 }
 
 #[tokio::test]
 async fn path_and_include_narrow_it() {
-    let dir =
-        tree(&[("src/a.rs", b"word\n"), ("src/a.txt", b"word\n"), ("src/in/b.rs", b"word\n"), ("c.rs", b"word\n")]);
+    let dir = tree(&[
+        ("src/a.rs", b"word\n"),
+        ("src/a.txt", b"word\n"),
+        ("src/in/b.rs", b"word\n"),
+        ("c.rs", b"word\n"),
+    ]);
     let table = [
-        (json!({ "pattern": "word", "path": "src" }), "src/a.rs:1:word\nsrc/a.txt:1:word\nsrc/in/b.rs:1:word\n"),
+        (
+            json!({ "pattern": "word", "path": "src" }),
+            "src/a.rs:1:word\nsrc/a.txt:1:word\nsrc/in/b.rs:1:word\n",
+        ),
         (json!({ "pattern": "word", "path": "src/a.txt" }), "src/a.txt:1:word\n"),
-        (json!({ "pattern": "word", "path": "src", "include": "*.rs" }), "src/a.rs:1:word\nsrc/in/b.rs:1:word\n"),
+        (
+            json!({ "pattern": "word", "path": "src", "include": "*.rs" }),
+            "src/a.rs:1:word\nsrc/in/b.rs:1:word\n",
+        ),
         (json!({ "pattern": "word", "path": "src", "include": "in/*.rs" }), "src/in/b.rs:1:word\n"),
-        (json!({ "pattern": "^WORD$", "path": null, "include": "" }), "No line in `.` matches `^WORD$`.\n"),
+        (
+            json!({ "pattern": "^WORD$", "path": null, "include": "" }),
+            "No line in `.` matches `^WORD$`.\n",
+        ),
         (json!({ "pattern": "(?i)^WORD$", "include": "c.*" }), "c.rs:1:word\n"),
-        (json!({ "pattern": "x", "include": "*.py" }), "No line in `.` matches `x` in files that match `*.py`.\n"),
+        (
+            json!({ "pattern": "x", "include": "*.py" }),
+            "No line in `.` matches `x` in files that match `*.py`.\n",
+        ),
     ];
     for (arguments, wanted) in table {
         assert_eq!(search(&dir, arguments.clone()).await.unwrap().0, wanted, "{arguments}");
@@ -75,14 +97,27 @@ async fn path_and_include_narrow_it() {
 async fn a_pattern_that_cannot_be_used_says_why() {
     let dir = tree(&[("f", b"x\n")]);
     let why = search(&dir, json!({ "pattern": "foo(" })).await.unwrap_err();
-    assert!(why.contains("`foo(` is not usable") && why.contains("put a backslash before them"), "{why}");
+    assert!(
+        why.contains("`foo(` is not usable") && why.contains("put a backslash before them"),
+        "{why}"
+    );
     let why = search(&dir, json!({ "pattern": r"\w{5000}" })).await.unwrap_err();
     assert!(why.contains("too much memory: repeat less"), "{why}");
     let why = search(&dir, json!({ "pattern": "a\nb" })).await.unwrap_err();
     assert!(why.contains("line by line"), "{why}");
     assert!(search(&dir, json!({ "pattern": "" })).await.unwrap_err().contains("is empty"));
-    assert!(search(&dir, json!({ "pattern": "x", "include": "../*" })).await.unwrap_err().contains("`..`"));
-    assert!(search(&dir, json!({ "pattern": "x", "path": "gone" })).await.unwrap_err().contains("does not exist"));
+    assert!(
+        search(&dir, json!({ "pattern": "x", "include": "../*" }))
+            .await
+            .unwrap_err()
+            .contains("`..`")
+    );
+    assert!(
+        search(&dir, json!({ "pattern": "x", "path": "gone" }))
+            .await
+            .unwrap_err()
+            .contains("does not exist")
+    );
 }
 
 #[tokio::test]
@@ -98,8 +133,14 @@ async fn binary_and_ignored_files_are_left_out() {
         ("t", b"word\n"),
     ]);
     let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
-    assert_eq!(text, "late:1:word\nt:1:word\n… 1 file is binary: only the text at its start was searched\n");
-    assert_eq!(search(&dir, json!({ "pattern": "^word", "path": "out" })).await.unwrap().0, "out/f:1:word\n");
+    assert_eq!(
+        text,
+        "late:1:word\nt:1:word\n… 1 file is binary: only the text at its start was searched\n"
+    );
+    assert_eq!(
+        search(&dir, json!({ "pattern": "^word", "path": "out" })).await.unwrap().0,
+        "out/f:1:word\n"
+    );
 }
 
 #[tokio::test]
@@ -126,7 +167,10 @@ async fn what_is_ignored_is_searched_from_inside() {
              there, give one as `path`, such as `logs/a.log`\n",
         ),
     ] {
-        assert_eq!(search(&dir, json!({ "pattern": "word", "path": path })).await.unwrap().0, wanted);
+        assert_eq!(
+            search(&dir, json!({ "pattern": "word", "path": path })).await.unwrap().0,
+            wanted
+        );
     }
 }
 
@@ -155,8 +199,10 @@ async fn what_is_left_out_is_told_where_nothing_is_found() {
 
 #[tokio::test]
 async fn text_in_other_encodings_is_found_as_far_as_it_can_be() {
-    let utf16: Vec<u8> = "\u{feff}naïve word\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let dir = tree(&[("latin1", b"na\xefve word\n"), ("utf16", &utf16), ("bom", b"\xef\xbb\xbfword\n")]);
+    let utf16: Vec<u8> =
+        "\u{feff}naïve word\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let dir =
+        tree(&[("latin1", b"na\xefve word\n"), ("utf16", &utf16), ("bom", b"\xef\xbb\xbfword\n")]);
     let (text, _) = search(&dir, json!({ "pattern": "word$" })).await.unwrap();
     assert!(text.contains("latin1:1:na\u{fffd}ve word\n") && text.contains("bom:1:"), "{text}");
 }
@@ -164,14 +210,19 @@ async fn text_in_other_encodings_is_found_as_far_as_it_can_be() {
 #[tokio::test]
 async fn of_very_many_the_first_are_shown_with_the_totals() {
     let many = "word\n".repeat(100);
-    let files: Vec<(String, &[u8])> = (0..9).rev().map(|n| (format!("f{n}"), many.as_bytes())).collect();
-    let dir = tree(&files.iter().map(|(name, content)| (name.as_str(), *content)).collect::<Vec<_>>());
+    let files: Vec<(String, &[u8])> =
+        (0..9).rev().map(|n| (format!("f{n}"), many.as_bytes())).collect();
+    let dir =
+        tree(&files.iter().map(|(name, content)| (name.as_str(), *content)).collect::<Vec<_>>());
     let (text, details) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
     assert!(text.starts_with("f0:1:word\nf0:2:word\n"));
     let word = "f2:50:word\n… the first 250 of 900 matching lines in 9 files: narrow it with `path`, `include` or a longer \
                 pattern\n";
     assert!(text.ends_with(word), "{}", &text[text.len() - 200..]);
-    assert_eq!((details["matches"].as_array().unwrap().len(), &details["total_lines"]), (LINES, &json!(900)));
+    assert_eq!(
+        (details["matches"].as_array().unwrap().len(), &details["total_lines"]),
+        (LINES, &json!(900))
+    );
 }
 
 #[tokio::test]
@@ -179,7 +230,10 @@ async fn a_line_of_any_length_is_cut_at_a_character() {
     let long = format!("word {}\nword\n", "é".repeat(100_000));
     let dir = tree(&[("f", long.as_bytes())]);
     let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
-    assert!(text.len() < 350 && text.contains("é…\nf:2:word\n") && !text.contains('\u{fffd}'), "{text}");
+    assert!(
+        text.len() < 350 && text.contains("é…\nf:2:word\n") && !text.contains('\u{fffd}'),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -193,9 +247,13 @@ async fn a_line_without_end_is_not_held() {
 fn memory_is_bounded_whatever_is_found() {
     let mut found = Found::default();
     for n in (0..2_000).rev() {
-        let first = (0..n % 7).map(|line| Line { line: line as u64, text: String::new() }).collect();
+        let first =
+            (0..n % 7).map(|line| Line { line: line as u64, text: String::new() }).collect();
         found.add(Path::new(&format!("{n:05}")), Ok(Hits { first, count: n % 7, binary: false }));
-        assert!(found.held < LINES + 7 && found.held == found.first.values().map(Vec::len).sum::<usize>());
+        assert!(
+            found.held < LINES + 7
+                && found.held == found.first.values().map(Vec::len).sum::<usize>()
+        );
     }
     assert_eq!(found.first.keys().next().unwrap(), Path::new("00000"));
     assert!(found.held >= LINES);

@@ -11,19 +11,23 @@ use super::{Result, Root, Workspace};
 use crate::error::WorkspaceError;
 
 impl Workspace {
-    /// The workspace in a directory of this one, which must exist: what it is opened as stays below this root, whatever
-    /// its path comes to mean meanwhile. It has no guard.
+    /// The workspace in a directory of this one, which must exist: what it is opened as stays below
+    /// this root, whatever its path comes to mean meanwhile. It has no guard.
     ///
     /// # Errors
     /// The path leads out of this workspace, or to no directory.
     pub fn below(&self, path: &str) -> Result<Workspace> {
         let (dir, path) = self.open_dir(path)?;
-        let fail = |e: io::Error| WorkspaceError::Root { root: path.display().to_string(), why: e.to_string() };
+        let fail = |e: io::Error| WorkspaceError::Root {
+            root: path.display().to_string(),
+            why: e.to_string(),
+        };
         let real = std::fs::canonicalize(here(&dir, &path)).map_err(fail)?;
         Ok(Workspace { root: Arc::new(Root { dir, path: real.clone(), real }), seen: None })
     }
 
-    /// A directory, open, so that it stays what it is whatever its path comes to mean; and the path.
+    /// A directory, open, so that it stays what it is whatever its path comes to mean; and the
+    /// path.
     pub(crate) fn open_dir(&self, path: &str) -> Result<(Dir, PathBuf)> {
         let inside = self.inside(path)?;
         let fail = |e: io::Error| self.error(path, "used as the working directory", &e);

@@ -36,8 +36,14 @@ pub(crate) enum EntryKind {
 }
 
 impl Workspace {
-    /// The entries of a directory whose names `keep` likes, sorted by name, the first `at_most` of them.
-    pub(crate) fn list(&self, path: &str, at_most: usize, keep: impl Fn(&Path) -> bool) -> Result<Listing> {
+    /// The entries of a directory whose names `keep` likes, sorted by name, the first `at_most` of
+    /// them.
+    pub(crate) fn list(
+        &self,
+        path: &str,
+        at_most: usize,
+        keep: impl Fn(&Path) -> bool,
+    ) -> Result<Listing> {
         let fail = |e: io::Error| self.error(path, "listed", &e);
         let dir = self.root.dir.open_dir(self.inside(path)?).map_err(fail)?;
         let (mut first, mut total) = (BTreeMap::new(), 0);

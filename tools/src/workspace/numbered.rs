@@ -29,11 +29,13 @@ impl Workspace {
     /// A file without a name, on the disk of such a directory. It is gone with whoever has it open.
     pub(crate) fn spool(&self, path: &str) -> Result<File> {
         let dir = self.ignored(path)?;
-        super::directory::nameless(&dir, &self.root.real.join(path)).map_err(|e| self.error(path, "written to", &e))
+        super::directory::nameless(&dir, &self.root.real.join(path))
+            .map_err(|e| self.error(path, "written to", &e))
     }
 
-    /// Fills a new file `SERIES-NUMBER.txt` of a directory that git ignores, and gives its path. What has a name
-    /// keeps it: numbers only grow, and a file that was there is never written to. The oldest files are removed.
+    /// Fills a new file `SERIES-NUMBER.txt` of a directory that git ignores, and gives its path.
+    /// What has a name keeps it: numbers only grow, and a file that was there is never written to.
+    /// The oldest files are removed.
     pub(crate) fn add_numbered(
         &self,
         path: &str,
@@ -50,7 +52,9 @@ impl Workspace {
             let file = format!("{series}-{number}.txt");
             match dir.open_with(&file, OpenOptions::new().write(true).create_new(true)) {
                 Ok(open) => break (file, open.into_std()),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < u64::MAX => number += 1,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < u64::MAX => {
+                    number += 1
+                }
                 Err(e) => return Err(fail(e)),
             }
         };
@@ -65,7 +69,10 @@ impl Workspace {
             own += usize::from(old.series == series);
             all += 1;
             bytes = bytes.saturating_add(old.bytes);
-            if all > most.of_all || bytes > most.bytes || (old.series == series && own > most.of_series) {
+            if all > most.of_all
+                || bytes > most.bytes
+                || (old.series == series && own > most.of_series)
+            {
                 let _ = dir.remove_file(&old.file); // another process may have done it
                 all -= 1;
                 bytes -= old.bytes.min(bytes);
@@ -88,16 +95,29 @@ fn numbered(dir: &Dir) -> io::Result<Vec<Numbered>> {
     let mut files = Vec::new();
     for entry in dir.entries()? {
         let entry = entry?;
-        let Ok(file) = entry.file_name().into_string() else { continue };
+        let Ok(file) = entry.file_name().into_string() else {
+            continue;
+        };
         let parts = file.strip_suffix(".txt").and_then(|name| name.rsplit_once('-'));
-        let Some((series, number)) = parts.and_then(|(series, number)| Some((series, number.parse().ok()?))) else {
+        let Some((series, number)) =
+            parts.and_then(|(series, number)| Some((series, number.parse().ok()?)))
+        else {
             continue;
         };
         // One that is gone by now was not there.
-        let Ok(metadata) = entry.metadata() else { continue };
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
         if metadata.is_file() {
-            let modified = metadata.modified().map_or(SystemTime::UNIX_EPOCH, |time| time.into_std());
-            files.push(Numbered { series: series.to_owned(), number, modified, bytes: metadata.len(), file });
+            let modified =
+                metadata.modified().map_or(SystemTime::UNIX_EPOCH, |time| time.into_std());
+            files.push(Numbered {
+                series: series.to_owned(),
+                number,
+                modified,
+                bytes: metadata.len(),
+                file,
+            });
         }
     }
     Ok(files)

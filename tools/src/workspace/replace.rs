@@ -1,9 +1,9 @@
 //! Putting a file in its place, all or nothing: [`Workspace::write`].
 //!
-//! The content goes to a new file in the same directory, is made durable, and is renamed. A process that
-//! is killed meanwhile leaves that file behind, `.loopwright-N.tmp`: at most as many in a directory as
-//! writers were at work in it at once. While its writer lives, the file is locked; the next write in the
-//! directory removes one that nobody holds.
+//! The content goes to a new file in the same directory, is made durable, and is renamed. A process
+//! that is killed meanwhile leaves that file behind, `.loopwright-N.tmp`: at most as many in a
+//! directory as writers were at work in it at once. While its writer lives, the file is locked; the
+//! next write in the directory removes one that nobody holds.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -18,14 +18,24 @@ use crate::error::{WorkspaceError, shown};
 impl Workspace {
     /// Puts `content` in the place of the file, or of nothing; gives the size of what was there.
     ///
-    /// All or nothing: it is written to a new file beside it, made durable, and renamed. Missing parent
-    /// directories are made. A file that was there leaves its mode; a symbolic link stays one. One that is
-    /// no longer as `before` says, or as it was read if the workspace is guarded, is left alone.
-    pub(crate) fn write(&self, path: &str, content: &[u8], before: Option<Stamp>) -> Result<Option<u64>> {
+    /// All or nothing: it is written to a new file beside it, made durable, and renamed. Missing
+    /// parent directories are made. A file that was there leaves its mode; a symbolic link stays
+    /// one. One that is no longer as `before` says, or as it was read if the workspace is guarded,
+    /// is left alone.
+    pub(crate) fn write(
+        &self,
+        path: &str,
+        content: &[u8],
+        before: Option<Stamp>,
+    ) -> Result<Option<u64>> {
         let fail = |e: io::Error| self.error(path, "written", &e);
         let (target, old) = self.place(path)?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
-            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory", hint: NAME_A_FILE });
+            return Err(WorkspaceError::Kind {
+                path: shown(path),
+                what: "a directory",
+                hint: NAME_A_FILE,
+            });
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         // With `..` in it, half of the way could be made before the rest is refused.
@@ -41,7 +51,8 @@ impl Workspace {
             let Some(stamp) = stamp else { continue };
             let is_same = match dir.symlink_metadata(name) {
                 Ok(metadata) => stamp == Stamp::of(&metadata),
-                // Of a file that is gone nothing can be lost, unless an edit would bring the old text back.
+                // Of a file that is gone nothing can be lost, unless an edit would bring the old
+                // text back.
                 Err(e) => e.kind() == io::ErrorKind::NotFound && before.is_none(),
             };
             if !is_same {
@@ -55,7 +66,8 @@ impl Workspace {
         Ok(old.map(|metadata| metadata.len()))
     }
 
-    /// Whether the file is there, if writing it could succeed: as [`Workspace::write`] finds it, and nothing is made.
+    /// Whether the file is there, if writing it could succeed: as [`Workspace::write`] finds it,
+    /// and nothing is made.
     pub(crate) fn could_write(&self, path: &str) -> Result<bool> {
         let fail = |e: io::Error| self.error(path, "written", &e);
         let (target, old) = self.place(path)?;
@@ -76,7 +88,11 @@ impl Workspace {
     fn place(&self, path: &str) -> Result<(PathBuf, Option<Metadata>)> {
         let asked = self.inside(path)?;
         if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
-            return Err(WorkspaceError::Kind { path: shown(path), what: "a directory's name", hint: NAME_A_FILE });
+            return Err(WorkspaceError::Kind {
+                path: shown(path),
+                what: "a directory's name",
+                hint: NAME_A_FILE,
+            });
         }
         self.target(path, asked)
     }
@@ -93,22 +109,33 @@ impl Workspace {
                         regular(path, &metadata)?;
                         if metadata.permissions().readonly() {
                             let hint = "it was protected on purpose; ask the user before changing its mode";
-                            return Err(WorkspaceError::Kind { path: shown(path), what: "a read-only file", hint });
+                            return Err(WorkspaceError::Kind {
+                                path: shown(path),
+                                what: "a read-only file",
+                                hint,
+                            });
                         }
                         return Ok((real, Some(metadata)));
                     }
-                    (Err(e), _) | (_, Err(e)) if e.kind() != io::ErrorKind::NotFound => return Err(fail(e)),
+                    (Err(e), _) | (_, Err(e)) if e.kind() != io::ErrorKind::NotFound => {
+                        return Err(fail(e));
+                    }
                     _ => {}
                 },
-                Err(e) if e.kind() == io::ErrorKind::NotFound => match self.root.dir.symlink_metadata(&asked) {
-                    Ok(metadata) if metadata.is_symlink() => {
-                        let (what, hint) = ("a symbolic link to nothing", "write to the path that it points to");
-                        return Err(WorkspaceError::Kind { path: shown(path), what, hint });
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    match self.root.dir.symlink_metadata(&asked) {
+                        Ok(metadata) if metadata.is_symlink() => {
+                            let (what, hint) = (
+                                "a symbolic link to nothing",
+                                "write to the path that it points to",
+                            );
+                            return Err(WorkspaceError::Kind { path: shown(path), what, hint });
+                        }
+                        Ok(_) => last = e,
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((asked, None)),
+                        Err(e) => return Err(fail(e)),
                     }
-                    Ok(_) => last = e,
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((asked, None)),
-                    Err(e) => return Err(fail(e)),
-                },
+                }
                 Err(e) => return Err(fail(e)),
             }
         }
@@ -129,7 +156,8 @@ pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(b".loopwright-") && name.ends_with(b".tmp")
 }
 
-/// A file that has no place yet, locked as long as it is open. Dropped without a place, it is removed.
+/// A file that has no place yet, locked as long as it is open. Dropped without a place, it is
+/// removed.
 struct NewFile<'a> {
     dir: &'a Dir,
     name: String,
@@ -167,9 +195,11 @@ impl<'a> NewFile<'a> {
             match new.file.try_lock() {
                 _ if !lockable => return Ok(new),
                 Ok(()) if is_at(dir, &new.name, &new.file) => return Ok(new),
-                // Another writer came between the two and takes it for left over: the name is its own now.
+                // Another writer came between the two and takes it for left over: the name is its
+                // own now.
                 Ok(()) | Err(std::fs::TryLockError::WouldBlock) => new.placed.set(true),
-                // There are no locks here, so nothing tells what is left over: a name that nobody has.
+                // There are no locks here, so nothing tells what is left over: a name that nobody
+                // has.
                 Err(std::fs::TryLockError::Error(_)) => slot = SLOTS,
             }
         }
@@ -205,7 +235,8 @@ impl<'a> NewFile<'a> {
     fn put(&self, name: &Path) -> io::Result<()> {
         self.dir.rename(&self.name, self.dir, name)?;
         self.placed.set(true);
-        // The name, too, should outlive a power cut; where a directory cannot be synced, it need not.
+        // The name, too, should outlive a power cut; where a directory cannot be synced, it need
+        // not.
         let _ = self.dir.open(".").and_then(|dir| dir.sync_all());
         Ok(())
     }
@@ -219,11 +250,14 @@ impl Drop for NewFile<'_> {
     }
 }
 
-/// Removes what a killed writer left at this name; `false` if its writer is at work, or it is no such file.
+/// Removes what a killed writer left at this name; `false` if its writer is at work, or it is no
+/// such file.
 fn removed_left_over(dir: &Dir, name: &str) -> bool {
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(FollowSymlinks::No);
-    let Ok(file) = dir.open_with(name, &options).map(cap_std::fs::File::into_std) else { return false };
+    let Ok(file) = dir.open_with(name, &options).map(cap_std::fs::File::into_std) else {
+        return false;
+    };
     let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
     regular && file.try_lock().is_ok() && is_at(dir, name, &file) && dir.remove_file(name).is_ok()
 }
@@ -251,7 +285,8 @@ mod tests {
 
     fn names(dir: &tempfile::TempDir) -> Vec<String> {
         let entries = fs::read_dir(dir.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -277,7 +312,10 @@ mod tests {
         fs::write(outer.path().join(".loopwright-0.tmp"), "left over").unwrap();
         let first = NewFile::create(&workspace.root.dir, None).unwrap();
         let second = NewFile::create(&workspace.root.dir, None).unwrap();
-        assert_eq!((first.name.as_str(), second.name.as_str()), (".loopwright-0.tmp", ".loopwright-1.tmp"));
+        assert_eq!(
+            (first.name.as_str(), second.name.as_str()),
+            (".loopwright-0.tmp", ".loopwright-1.tmp")
+        );
         second.put(Path::new("g")).unwrap();
         first.put(Path::new("f")).unwrap();
         assert_eq!(names(&outer), ["f", "g"]);

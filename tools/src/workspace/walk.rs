@@ -1,9 +1,10 @@
 //! Going through the files of a directory tree: [`Workspace::walk`].
 //!
-//! The crate `ignore` walks, on several threads, and does not follow symbolic links. It reads names by
-//! ambient paths, so a directory that is swapped for a link meanwhile could show it names outside: they
-//! are only hints here. Whatever is told or opened is looked up again from the open root ([`Here`]), and so
-//! are the files that say what to ignore, of which a link, a pipe or a very large one is not read.
+//! The crate `ignore` walks, on several threads, and does not follow symbolic links. It reads names
+//! by ambient paths, so a directory that is swapped for a link meanwhile could show it names
+//! outside: they are only hints here. Whatever is told or opened is looked up again from the open
+//! root ([`Here`]), and so are the files that say what to ignore, of which a link, a pipe or a very
+//! large one is not read.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, File, OpenOptions};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{DirEntry, Match, WalkBuilder, WalkState};
-use loopwright::{ToolContext, ToolError};
+use loopwright_core::{ToolContext, ToolError};
 
 use super::{Root, Workspace, replace};
 use crate::error::shown;
@@ -61,14 +62,16 @@ impl Walked {
             1 => "… 1 directory could not be read\n".into(),
             n => format!("… {n} directories could not be read\n"),
         };
-        let Ignored { directories, files, example } = self.ignored.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Ignored { directories, files, example } =
+            self.ignored.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let (true, Some((_, example))) = (nothing, example) {
             let count = |n, one, many| match n {
                 0 => None,
                 1 => Some(format!("1 {one}")),
                 n => Some(format!("{n} {many}")),
             };
-            let all = [count(directories, "directory", "directories"), count(files, "file", "files")];
+            let all =
+                [count(directories, "directory", "directories"), count(files, "file", "files")];
             told.push_str(&format!(
                 "… not looked at: {}, which a .gitignore or its like names. To look there, give one as `path`, such as \
                  `{}`\n",
@@ -88,7 +91,8 @@ impl Walked {
             true => ignored.directories += 1,
             false => ignored.files += 1,
         }
-        let is_better = |(is_file, known): &(bool, PathBuf)| (!is_dir, path) < (*is_file, known.as_path());
+        let is_better =
+            |(is_file, known): &(bool, PathBuf)| (!is_dir, path) < (*is_file, known.as_path());
         if ignored.example.as_ref().is_none_or(is_better) {
             ignored.example = Some((!is_dir, path.to_owned()));
         }
@@ -103,7 +107,10 @@ impl Here<'_> {
             let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
             self.root.dir.open_dir(directory.unwrap_or(Path::new("."))).ok()
         });
-        directory.as_ref().zip(name).is_some_and(|(directory, name)| directory.symlink_metadata(name).is_ok())
+        directory
+            .as_ref()
+            .zip(name)
+            .is_some_and(|(directory, name)| directory.symlink_metadata(name).is_ok())
     }
 
     /// Opens it if it is a regular file.
@@ -113,9 +120,9 @@ impl Here<'_> {
 }
 
 impl Workspace {
-    /// Goes through the files below `path`, or to the file that it is, in no certain order, on several
-    /// threads: each calls a function that `thread` makes. Left out are `.git`, and what a `.gitignore` or
-    /// `.ignore` in the workspace names, unless the walk begins in it.
+    /// Goes through the files below `path`, or to the file that it is, in no certain order, on
+    /// several threads: each calls a function that `thread` makes. Left out are `.git`, and what a
+    /// `.gitignore` or `.ignore` in the workspace names, unless the walk begins in it.
     pub(crate) fn walk<'w, V>(
         &'w self,
         path: &str,
@@ -140,7 +147,8 @@ impl Workspace {
         let start = root.real.join(start).components().collect::<PathBuf>();
         let rules = Rules::above(root, &start);
         let walked = Walked::default();
-        let walk = WalkBuilder::new(&start).standard_filters(false).follow_links(false).build_parallel();
+        let walk =
+            WalkBuilder::new(&start).standard_filters(false).follow_links(false).build_parallel();
         walk.run(|| {
             let (mut visit, mut near, start) = (thread(), Near::default(), &start);
             let (rules, walked) = (&rules, &walked);
@@ -182,10 +190,17 @@ fn step(
     }
     if is_dir {
         rules.read(root, path);
-    } else if let (Ok(inside), Ok(below)) = (path.strip_prefix(&root.real), path.strip_prefix(start))
+    } else if let (Ok(inside), Ok(below)) =
+        (path.strip_prefix(&root.real), path.strip_prefix(start))
         && let Some(kind) = kind.filter(|kind| kind.is_file() || kind.is_symlink())
     {
-        visit(&Here { root, near: near.of(rules, path), path: inside, below, is_file: kind.is_file() });
+        visit(&Here {
+            root,
+            near: near.of(rules, path),
+            path: inside,
+            below,
+            is_file: kind.is_file(),
+        });
     }
     WalkState::Continue
 }
@@ -199,10 +214,17 @@ struct Rules {
 }
 
 impl Rules {
-    /// The rules of the directories from the root of the workspace down to that of `start`, without its own.
+    /// The rules of the directories from the root of the workspace down to that of `start`, without
+    /// its own.
     fn above(root: &Root, start: &Path) -> Self {
-        let rules = Rules { root: root.real.clone(), start: start.to_owned(), by_directory: RwLock::default() };
-        for directory in start.ancestors().skip(1).take_while(|directory| directory.starts_with(&root.real)) {
+        let rules = Rules {
+            root: root.real.clone(),
+            start: start.to_owned(),
+            by_directory: RwLock::default(),
+        };
+        for directory in
+            start.ancestors().skip(1).take_while(|directory| directory.starts_with(&root.real))
+        {
             rules.read(root, directory);
         }
         rules
@@ -210,18 +232,22 @@ impl Rules {
 
     /// Reads what `directory` says. Comes before anything in it is visited.
     fn read(&self, root: &Root, directory: &Path) {
-        let Ok(inside) = directory.strip_prefix(&root.real) else { return };
+        let Ok(inside) = directory.strip_prefix(&root.real) else {
+            return;
+        };
         let mut builder = GitignoreBuilder::new(directory);
         let at_root = directory == root.real;
         let exclude = at_root && add_lines(root, Path::new(".git/info/exclude"), &mut builder);
         // The last rule that fits holds, so what is to win comes last.
-        let ignores = [".gitignore", ".ignore"].map(|name| add_lines(root, &inside.join(name), &mut builder));
+        let ignores =
+            [".gitignore", ".ignore"].map(|name| add_lines(root, &inside.join(name), &mut builder));
         if exclude || ignores.contains(&true) {
             self.add(directory, builder);
         }
     }
 
-    /// Whether by these rules nothing would be seen: they ignore where the walk begins, or whatever is in it.
+    /// Whether by these rules nothing would be seen: they ignore where the walk begins, or whatever
+    /// is in it.
     fn ignores_start(&self, directory: &Path, rules: &Gitignore) -> bool {
         let any = self.start.join("any name, such as nothing has");
         let itself = || rules.matched_path_or_any_parents(&self.start, true).is_ignore();
@@ -241,7 +267,9 @@ impl Rules {
 
 /// Adds the lines of this file, if it is a regular one; says whether it was.
 fn add_lines(root: &Root, path: &Path, builder: &mut GitignoreBuilder) -> bool {
-    let Ok(file) = open_regular(root, path) else { return false };
+    let Ok(file) = open_regular(root, path) else {
+        return false;
+    };
     let mut bytes = Vec::new();
     if file.take(IGNORE_BYTES).read_to_end(&mut bytes).is_err() {
         return false;
@@ -270,7 +298,8 @@ impl Near {
             let all = rules.by_directory.read().unwrap_or_else(PoisonError::into_inner);
             self.rules.clear();
             if !all.is_empty() {
-                let inside = directory.ancestors().take_while(|above| above.starts_with(&rules.root));
+                let inside =
+                    directory.ancestors().take_while(|above| above.starts_with(&rules.root));
                 self.rules.extend(inside.filter_map(|above| all.get(above).cloned()));
             }
             self.opened.take();
@@ -283,7 +312,10 @@ impl Near {
     /// The nearest directory that has a word on it decides.
     fn ignores(&self, path: &Path, is_dir: bool) -> bool {
         let words = self.rules.iter().map(|rules| rules.matched(path, is_dir));
-        words.into_iter().find(|word| !word.is_none()).is_some_and(|word| matches!(word, Match::Ignore(_)))
+        words
+            .into_iter()
+            .find(|word| !word.is_none())
+            .is_some_and(|word| matches!(word, Match::Ignore(_)))
     }
 }
 

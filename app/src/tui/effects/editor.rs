@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use loopwright::CallId;
+use loopwright_core::message::CallId;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -46,7 +46,10 @@ impl Editor {
             Command::new(editor)
         };
         let mut child = command.arg(&file).spawn().map_err(|why| {
-            format!("The editor `{}` could not be started: {why}. Set VISUAL or EDITOR.", editor.to_string_lossy())
+            format!(
+                "The editor `{}` could not be started: {why}. Set VISUAL or EDITOR.",
+                editor.to_string_lossy()
+            )
         })?;
         #[cfg(unix)]
         let process = child.id();
@@ -73,9 +76,10 @@ impl Editor {
         let status = (&mut self.status).await.map_err(io::Error::other).flatten();
         let call = self.call.clone();
         match status.map_err(not_edited) {
-            Ok(status) if !status.success() => {
-                Told::Refused { call, why: format!("The editor ended with {status}; the arguments are as they were.") }
-            }
+            Ok(status) if !status.success() => Told::Refused {
+                call,
+                why: format!("The editor ended with {status}; the arguments are as they were."),
+            },
             Ok(_) => match std::fs::read_to_string(self.dir.path().join("arguments.json")) {
                 Ok(json) => Told::Edited { call, json },
                 Err(why) => Told::Refused { call, why: not_edited(why) },
@@ -94,20 +98,23 @@ impl Drop for Editor {
         if !matches!(self.alive.try_recv(), Err(TryRecvError::Empty)) {
             return;
         }
+
         #[cfg(unix)]
         end(self.process, &self.alive);
         let _ = self.alive.recv_timeout(MOMENT); // until it was waited for
     }
 }
 
-/// Ends a process and what it has started: politely, and after a moment in any case. They are in our own process group,
-/// as the terminal's foreground must be, so the group cannot be asked.
+/// Ends a process and what it has started: politely, and after a moment in any case. They are in
+/// our own process group, as the terminal's foreground must be, so the group cannot be asked.
 #[cfg(unix)]
 fn end(process: u32, alive: &mpsc::Receiver<()>) {
     use rustix::process::{Pid, Signal, kill_process};
 
-    let all: Vec<Pid> =
-        family(process).into_iter().filter_map(|id| i32::try_from(id).ok().and_then(Pid::from_raw)).collect();
+    let all: Vec<Pid> = family(process)
+        .into_iter()
+        .filter_map(|id| i32::try_from(id).ok().and_then(Pid::from_raw))
+        .collect();
     for id in &all {
         let _ = kill_process(*id, Signal::TERM); // it may have ended
     }
@@ -117,9 +124,13 @@ fn end(process: u32, alive: &mpsc::Receiver<()>) {
     }
 }
 
-/// Waits a moment at most until they have ended; where only the first can be waited for, for that one.
+/// Waits a moment at most until they have ended; where only the first can be waited for, for that
+/// one.
 #[cfg(unix)]
-#[cfg_attr(target_os = "linux", expect(unused_variables, reason = "each of them can be waited for"))]
+#[cfg_attr(
+    target_os = "linux",
+    expect(unused_variables, reason = "each of them can be waited for")
+)]
 fn wait(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
     #[cfg(target_os = "linux")]
     {
@@ -133,6 +144,7 @@ fn wait(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
             let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left));
         }
     }
+
     #[cfg(not(target_os = "linux"))]
     let _ = alive.recv_timeout(MOMENT);
 }
@@ -154,6 +166,7 @@ fn family(process: u32) -> Vec<u32> {
 #[cfg(unix)]
 fn parent(id: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before it may hold anything, but for what follows the last `)`: the state, then the parent.
+    // The name before it may hold anything, but for what follows the last `)`: the state, then the
+    // parent.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

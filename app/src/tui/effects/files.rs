@@ -9,8 +9,8 @@ use crate::tui::state::Choice;
 /// The most that are offered.
 pub(super) const MOST: usize = 50_000;
 
-/// Files and directories below the root, directories with a `/`, at most so many; and whether there are more. Names with
-/// spaces are in quotes. Blocks.
+/// Files and directories below the root, directories with a `/`, at most so many; and whether there
+/// are more. Names with spaces are in quotes. Blocks.
 pub(super) fn files(root: &Path, most: usize) -> (Vec<Choice>, bool) {
     let mut walk = WalkBuilder::new(root);
     walk.require_git(false).parents(false).follow_links(false).hidden(false);
@@ -25,7 +25,9 @@ pub(super) fn files(root: &Path, most: usize) -> (Vec<Choice>, bool) {
     let mut found = found.filter_map(name);
     let mut all: Vec<Choice> = found.by_ref().take(most).collect();
     let more = found.next().is_some();
-    all.sort_by(|a, b| (a.value.matches('/').count(), &a.value).cmp(&(b.value.matches('/').count(), &b.value)));
+    all.sort_by(|a, b| {
+        (a.value.matches('/').count(), &a.value).cmp(&(b.value.matches('/').count(), &b.value))
+    });
     (all, more)
 }
 

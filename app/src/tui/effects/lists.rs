@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright::{Effect as ToolEffect, SessionInfo};
+use loopwright_core::log::SessionInfo;
+use loopwright_core::tool::Effect as ToolEffect;
 use loopwright_memory::to_markdown;
 use loopwright_providers::Facts;
 use loopwright_tools::coding_tools_with;
@@ -37,7 +38,9 @@ impl Host {
                 tokio::task::spawn_blocking(move || {
                     let (all, more) = files(&root, MOST);
                     if more {
-                        let text = format!("… more: {MOST} files are offered after @, the directory has others too.");
+                        let text = format!(
+                            "… more: {MOST} files are offered after @, the directory has others too."
+                        );
                         let _ = news.send(News::Told(Told::Notice(Tone::Quiet, text)));
                     }
                     tell(Ok(all));
@@ -51,9 +54,11 @@ impl Host {
                 let store = self.store();
                 tokio::spawn(async move {
                     tell(match store {
-                        Ok(store) => {
-                            store.sessions().await.map_err(StartError::from).map(|all| others_first(&all, open))
-                        }
+                        Ok(store) => store
+                            .sessions()
+                            .await
+                            .map_err(StartError::from)
+                            .map(|all| others_first(&all, open)),
                         Err(why) => Err(why),
                     });
                 });
@@ -71,10 +76,12 @@ impl Host {
                 let tools = coding_tools_with(workspace, place.commands());
                 let approved = &self.options().approve;
                 let unasked = |name: &str| {
-                    let given = |one: &Approve| *one == Approve::All || *one == Approve::Tool(name.to_owned());
+                    let given = |one: &Approve| {
+                        *one == Approve::All || *one == Approve::Tool(name.to_owned())
+                    };
                     self.allowed().has(name) || approved.iter().any(given)
                 };
-                let line = |tool: &Arc<dyn loopwright::Tool>| {
+                let line = |tool: &Arc<dyn loopwright_core::Tool>| {
                     let spec = tool.spec();
                     let asks = match spec.effect {
                         ToolEffect::ReadOnly => "",
@@ -95,9 +102,13 @@ impl Host {
         let told = match self.session() {
             None => Told::Notice(Tone::Error, "No session is open.".into()),
             Some(session) => {
-                let file = file.unwrap_or_else(|| PathBuf::from(format!("loopwright-{}.md", session.name)));
+                let file = file
+                    .unwrap_or_else(|| PathBuf::from(format!("loopwright-{}.md", session.name)));
                 match export(session, &file).await {
-                    Ok(()) => Told::Notice(Tone::Quiet, format!("The conversation is in {}.", file.display())),
+                    Ok(()) => Told::Notice(
+                        Tone::Quiet,
+                        format!("The conversation is in {}.", file.display()),
+                    ),
                     Err(StartError(why)) => Told::Notice(Tone::Error, why),
                 }
             }
@@ -113,14 +124,16 @@ async fn export(session: &Session, file: &Path) -> Result<(), StartError> {
 
 fn known_models(list: Option<&PathBuf>) -> Result<Vec<Choice>, StartError> {
     let catalogue = models::catalogue(list)?;
-    let mut all: Vec<Choice> = catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
+    let mut all: Vec<Choice> =
+        catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
     all.push(Choice::new("offline", "rules, which need no model"));
     Ok(all)
 }
 
 /// The one that is open comes last: nobody looks for it.
 fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
-    let (open, others): (Vec<_>, Vec<_>) = all.iter().partition(|info| Some(&info.id) == open.as_ref());
+    let (open, others): (Vec<_>, Vec<_>) =
+        all.iter().partition(|info| Some(&info.id) == open.as_ref());
     others.into_iter().chain(open).map(choice).collect()
 }
 

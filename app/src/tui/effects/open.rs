@@ -6,7 +6,10 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright::{AgentHandle, AgentState, EventStream, MessageId, ModelInfo};
+use loopwright_core::agent::AgentState;
+use loopwright_core::message::MessageId;
+use loopwright_core::model::ModelInfo;
+use loopwright_core::{AgentHandle, EventStream};
 use tokio::sync::mpsc;
 
 use super::News;
@@ -58,12 +61,21 @@ struct Open {
 impl Host {
     pub(super) fn new(given: Options, news: mpsc::UnboundedSender<News>) -> Self {
         let allowed = Allowed::default();
-        Host { news, options: given.clone(), given, allowed, open: None, session: None, first: None }
+        Host {
+            news,
+            options: given.clone(),
+            given,
+            allowed,
+            open: None,
+            session: None,
+            first: None,
+        }
     }
 
     pub(super) fn options(&self) -> &Options {
         &self.options
     }
+
     /// The options, changed, and so in what the session keeps of them.
     pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Options> {
         let mut options = Box::new(self.options.clone());
@@ -71,29 +83,37 @@ impl Host {
         options.given.as_deref_mut().into_iter().for_each(change);
         options
     }
+
     pub(super) fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
+
     pub(super) fn handle(&self) -> Option<AgentHandle> {
         self.open.as_ref().map(|open| open.handle.clone())
     }
+
     pub(super) fn news(&self) -> mpsc::UnboundedSender<News> {
         self.news.clone()
     }
+
     pub(super) fn allowed(&self) -> &Allowed {
         &self.allowed
     }
+
     pub(super) fn allow(&self, tool: &str) {
         self.allowed.add(tool);
     }
+
     pub(super) fn spoken(&mut self) {
         if let Some(open) = &mut self.open {
             open.spoke = true;
         }
     }
+
     pub(super) fn tell(&self, told: Told) {
         let _ = self.news.send(News::Told(told));
     }
+
     pub(super) fn tell_closed(&self) {
         self.tell(Told::NotOpened { why: "That needs a conversation.".into(), closed: true });
     }
@@ -157,18 +177,24 @@ impl Host {
                     self.first_session().await
                 }
             },
-            Target::Named(name) => match self.session.as_ref().filter(|session| *session.name == *name) {
-                Some(_) if self.open.is_some() => Err(StartError(format!("Session `{name}` is the one that is open."))),
-                Some(session) => Ok((session.clone(), self.options.clone())),
-                None if self.is_first(&name) => self.first_session().await,
-                None => {
-                    let session = self.named(&name).await?;
-                    // It goes on as it was started.
-                    let (models, config) = (self.given.models.clone(), self.given.config.clone());
-                    let options = self.settle(&session, &Options { models, config, ..Options::default() })?;
-                    Ok((session, options))
+            Target::Named(name) => {
+                match self.session.as_ref().filter(|session| *session.name == *name) {
+                    Some(_) if self.open.is_some() => {
+                        Err(StartError(format!("Session `{name}` is the one that is open.")))
+                    }
+                    Some(session) => Ok((session.clone(), self.options.clone())),
+                    None if self.is_first(&name) => self.first_session().await,
+                    None => {
+                        let session = self.named(&name).await?;
+                        // It goes on as it was started.
+                        let (models, config) =
+                            (self.given.models.clone(), self.given.config.clone());
+                        let options = self
+                            .settle(&session, &Options { models, config, ..Options::default() })?;
+                        Ok((session, options))
+                    }
                 }
-            },
+            }
             // What the open one was allowed when it was started is its own.
             Target::Fork(name) => {
                 let session = self.named(&name).await?;
@@ -188,8 +214,11 @@ impl Host {
     /// One that is there.
     async fn named(&self, name: &str) -> Result<Session, StartError> {
         let store = self.store()?;
-        let none =
-            || StartError(format!("There is no session `{name}`: /sessions offers those there are, /new begins one."));
+        let none = || {
+            StartError(format!(
+                "There is no session `{name}`: /sessions offers those there are, /new begins one."
+            ))
+        };
         let info = find(&*store, name).await?.ok_or_else(none)?;
         Ok(Session { kept: self.keeps(), ..Session::known(store, info) })
     }
@@ -204,10 +233,12 @@ impl Host {
         self.session.as_ref().is_none_or(|session| session.kept)
     }
 
-    /// What was given on the command line, with the model and the thinking of the session that is open.
+    /// What was given on the command line, with the model and the thinking of the session that is
+    /// open.
     fn given_now(&self) -> Options {
         let used = self.options.given.as_deref().unwrap_or(&self.options);
-        let (model, base_url, thinking) = (used.model.clone(), used.base_url.clone(), used.thinking);
+        let (model, base_url, thinking) =
+            (used.model.clone(), used.base_url.clone(), used.thinking);
         Options { model, base_url, thinking, models: used.models.clone(), ..self.given.clone() }
     }
 
@@ -229,7 +260,8 @@ impl Host {
         Ok((session, options))
     }
 
-    /// Reads the events of the session from here on: what was not read is in what the session is now.
+    /// Reads the events of the session from here on: what was not read is in what the session is
+    /// now.
     pub(super) async fn join(&mut self) {
         if let Err(StartError(why)) = self.try_join().await {
             self.open = None;
@@ -239,7 +271,9 @@ impl Host {
 
     async fn try_join(&self) -> Result<(), StartError> {
         let ended = |_| StartError("The session has ended: /sessions opens it again.".into());
-        let (Some(open), Some(session)) = (&self.open, &self.session) else { return Ok(()) };
+        let (Some(open), Some(session)) = (&self.open, &self.session) else {
+            return Ok(());
+        };
         let (_, events) = open.handle.join().await.map_err(ended)?;
         let mut state = open.handle.state().await.map_err(ended)?;
         (state.repaired, state.interrupted_run) = (None, None); // that was told
@@ -249,7 +283,7 @@ impl Host {
         Ok(())
     }
 
-    pub(super) fn store(&self) -> Result<Arc<dyn loopwright::MemoryStore>, StartError> {
+    pub(super) fn store(&self) -> Result<Arc<dyn loopwright_core::SessionStore>, StartError> {
         match (&self.session, &self.first) {
             (Some(session), _) => Ok(session.store.clone()),
             (None, Some(which)) => crate::store::open(&which.at),
@@ -266,7 +300,9 @@ impl Host {
     }
 
     async fn try_fork(&self, at: Option<MessageId>) -> Result<String, StartError> {
-        let Some(session) = &self.session else { return Err(StartError("No session is open.".into())) };
+        let Some(session) = &self.session else {
+            return Err(StartError("No session is open.".into()));
+        };
         let store = &session.store;
         let item = match at {
             None => None,
@@ -283,17 +319,21 @@ impl Host {
 
     /// Lets the session go. What nobody ever said anything in is not kept.
     async fn release(&mut self) {
-        let Some(Open { handle, spoke, .. }) = self.open.take() else { return };
+        let Some(Open { handle, spoke, .. }) = self.open.take() else {
+            return;
+        };
         let mut end = handle.subscribe(); // ends when the session has let go of its memory
         drop(handle);
         while end.next().await.is_some() {}
-        if let Some(session) = self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none())
+        if let Some(session) =
+            self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none())
         {
             let _ = session.store.delete(&session.name).await; // an empty one more does no harm
         }
     }
 
-    /// Stops what goes on and lets the session go. Gives its name, if there is something to go on with.
+    /// Stops what goes on and lets the session go. Gives its name, if there is something to go on
+    /// with.
     pub(super) async fn leave(&mut self) -> Option<Arc<str>> {
         let open = self.open.as_ref()?;
         let spoke = open.spoke;
@@ -309,10 +349,17 @@ impl Host {
     }
 }
 
-async fn start(session: &Session, built: Built, same: bool) -> Result<(Opened, AgentHandle, EventStream), StartError> {
+async fn start(
+    session: &Session,
+    built: Built,
+    same: bool,
+) -> Result<(Opened, AgentHandle, EventStream), StartError> {
     let (context, _) = session.context_and_mended(&built).await?; // the session's state tells it
     let (handle, events) = built.agent.run(context).await?;
-    let state = handle.state().await.map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
+    let state = handle
+        .state()
+        .await
+        .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
     let opened = opened(session, state, built.model, built.root, same).await?;
     Ok((opened, handle, events))
 }
@@ -338,7 +385,8 @@ fn with_address(StartError(why): StartError, session: &Session, options: &Option
     if !why.contains("--base-url") {
         return StartError(why);
     }
-    let (name, model) = (print::quoted(&session.name), options.model.as_deref().unwrap_or("PROVIDER/NAME"));
+    let (name, model) =
+        (print::quoted(&session.name), options.model.as_deref().unwrap_or("PROVIDER/NAME"));
     let which = if session.kept { format!("--session {name} ") } else { String::new() };
     let command = format!("loopwright {which}--model {} --base-url URL", print::quoted(model));
     StartError(format!("{why} To give one, leave with /quit and start `{command}`."))

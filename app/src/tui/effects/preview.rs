@@ -1,6 +1,6 @@
 //! The diff that a call would make to a file.
 
-use loopwright::ExternalAction;
+use loopwright_core::event::ExternalAction;
 use loopwright_tools::{Workspace, preview};
 
 use super::News;

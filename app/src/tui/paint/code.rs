@@ -16,7 +16,8 @@ const STEP: usize = 1_024;
 pub(super) struct Code {
     width: usize,
     highlighter: Highlighter,
-    /// A line too long to be laid out anew each time it grows, and how many bytes of it are laid out.
+    /// A line too long to be laid out anew each time it grows, and how many bytes of it are laid
+    /// out.
     long: Option<(Flow, usize)>,
     /// No row of the long line was handed out.
     first: bool,
@@ -48,12 +49,14 @@ impl Code {
         self.put(rows, first, theme, into);
     }
 
-    /// Lays out what can no longer change of a line that is not whole; the line is the same, or longer, each time.
+    /// Lays out what can no longer change of a line that is not whole; the line is the same, or
+    /// longer, each time.
     pub(super) fn begin(&mut self, line: &str, theme: &Theme, into: &mut Vec<Line<'static>>) {
         if line.len() <= LONGEST {
             return;
         }
-        let (flow, from) = self.long.get_or_insert_with(|| (Flow::new(inner(self.width), Break::Anywhere), 0));
+        let (flow, from) =
+            self.long.get_or_insert_with(|| (Flow::new(inner(self.width), Break::Anywhere), 0));
         while line.len() > *from + STEP {
             let to = line.floor_char_boundary(*from + STEP);
             flow.push(&line[*from..to], theme.text);
@@ -70,7 +73,13 @@ impl Code {
         inner(self.width)
     }
 
-    fn put(&self, rows: Vec<Vec<Piece>>, mut first: bool, theme: &Theme, into: &mut Vec<Line<'static>>) {
+    fn put(
+        &self,
+        rows: Vec<Vec<Piece>>,
+        mut first: bool,
+        theme: &Theme,
+        into: &mut Vec<Line<'static>>,
+    ) {
         for mut row in rows {
             if self.inner() < self.width {
                 let mark = if first { MARGINS.0 } else { MARGINS.1 };

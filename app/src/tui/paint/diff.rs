@@ -12,7 +12,8 @@ use super::theme::Theme;
 
 /// Below this width the numbers of lines take more room than they are worth.
 const NUMBERS_FROM: usize = 40;
-/// In longer lines, in bytes, it is not looked for the words that changed, and neither in lines less alike than this.
+/// In longer lines, in bytes, it is not looked for the words that changed, and neither in lines
+/// less alike than this.
 const LONGEST: usize = 1_000;
 const ALIKE: f32 = 0.4;
 /// Of more pairs of lines in one diff it is not looked for them either.
@@ -20,18 +21,25 @@ const PAIRS: usize = 1_000;
 /// Past this time a comparison is coarser, and still true.
 const TIME: Duration = Duration::from_millis(200);
 
-/// A unified diff: lines with their numbers where there is room for them, and in lines that were replaced the words
-/// that changed.
+/// A unified diff: lines with their numbers where there is room for them, and in lines that were
+/// replaced the words that changed.
 pub(crate) fn diff(unified: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     paint(&rows(unified), width, true, theme)
 }
 
-/// How one part of a text became the other, with all that stayed; the numbers of its lines are not known.
-pub(super) fn replacement(before: &str, after: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+/// How one part of a text became the other, with all that stayed; the numbers of its lines are not
+/// known.
+pub(super) fn replacement(
+    before: &str,
+    after: &str,
+    width: u16,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
     // That neither ends with the end of a line is as it should be, and not worth a remark.
     let end = if before.ends_with('\n') || after.ends_with('\n') { "" } else { "\n" };
     let unified = unified(&format!("{before}{end}"), &format!("{after}{end}"), before.len());
-    let rows: Vec<_> = rows(&unified).into_iter().filter(|row| !matches!(row, Row::Hunk(_))).collect();
+    let rows: Vec<_> =
+        rows(&unified).into_iter().filter(|row| !matches!(row, Row::Hunk(_))).collect();
     paint(&rows, width, false, theme)
 }
 
@@ -66,7 +74,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What of a hunk is still to come, so that a line that went and begins with `--` is not taken for a header.
+/// What of a hunk is still to come, so that a line that went and begins with `--` is not taken for
+/// a header.
 #[derive(Default)]
 struct Hunk {
     old: usize,
@@ -97,7 +106,8 @@ impl Hunk {
             _ => return None,
         };
         let number = if side == Side::Old { self.old } else { self.new };
-        (self.old_left, self.new_left) = (self.old_left.checked_sub(old)?, self.new_left.checked_sub(new)?);
+        (self.old_left, self.new_left) =
+            (self.old_left.checked_sub(old)?, self.new_left.checked_sub(new)?);
         (self.old, self.new) = (self.old.saturating_add(old), self.new.saturating_add(new));
         Some(Row::Line(side, number, text))
     }
@@ -117,8 +127,13 @@ fn rows<'a>(unified: &'a str) -> Vec<Row<'a>> {
 }
 
 fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line<'static>> {
-    let largest = rows.iter().map(|row| if let Row::Line(_, number, _) = row { *number } else { 0 }).max();
-    let digits = if numbers && usize::from(width) >= NUMBERS_FROM { largest.unwrap_or(0).to_string().len() } else { 0 };
+    let largest =
+        rows.iter().map(|row| if let Row::Line(_, number, _) = row { *number } else { 0 }).max();
+    let digits = if numbers && usize::from(width) >= NUMBERS_FROM {
+        largest.unwrap_or(0).to_string().len()
+    } else {
+        0
+    };
     let mut painter = Painter { width: width.max(1).into(), digits, theme, pairs: 0 };
     let (mut lines, mut from) = (Vec::new(), 0);
     while let Some(row) = rows.get(from) {
@@ -133,7 +148,8 @@ fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line
             }
             Row::Line(..) => {
                 let run = |from: usize, side| {
-                    let of_side = |row: &&Row<'_>| matches!(row, Row::Line(its, ..) if *its == side);
+                    let of_side =
+                        |row: &&Row<'_>| matches!(row, Row::Line(its, ..) if *its == side);
                     from + rows[from..].iter().take_while(of_side).count()
                 };
                 let middle = run(from, Side::Old);
@@ -165,7 +181,9 @@ impl Painter<'_> {
         for (rows, changes, side) in [(old, olds, Side::Old), (new, news, Side::New)] {
             let mut changes = changes.into_iter();
             for row in rows {
-                let Row::Line(_, number, line) = row else { continue };
+                let Row::Line(_, number, line) = row else {
+                    continue;
+                };
                 let words = changes.next().unwrap_or_else(|| vec![(line, false)]);
                 self.line(side, *number, &words, lines);
             }
@@ -173,7 +191,13 @@ impl Painter<'_> {
     }
 
     /// A line, as words of which some changed.
-    fn line(&self, side: Side, number: usize, words: &[(&str, bool)], lines: &mut Vec<Line<'static>>) {
+    fn line(
+        &self,
+        side: Side,
+        number: usize,
+        words: &[(&str, bool)],
+        lines: &mut Vec<Line<'static>>,
+    ) {
         let (sign, style, changed) = match side {
             Side::Both => (" ", self.theme.text, self.theme.text),
             Side::Old => ("-", self.theme.removed, self.theme.removed_word),
@@ -182,7 +206,9 @@ impl Painter<'_> {
         let gutter = if self.digits > 0 { self.digits + 1 } else { 0 };
         let signed = if self.width < 8 { 1 } else { 2 };
         let mut flow = Flow::new(self.width.saturating_sub(gutter + signed), Break::Anywhere);
-        words.iter().for_each(|(word, is_changed)| flow.push(word, if *is_changed { changed } else { style }));
+        words.iter().for_each(|(word, is_changed)| {
+            flow.push(word, if *is_changed { changed } else { style })
+        });
         if words.iter().all(|(word, _)| word.is_empty()) {
             flow.end_line();
         }
@@ -190,7 +216,10 @@ impl Painter<'_> {
             let mut line = Vec::new();
             if self.digits > 0 {
                 let number = if n == 0 { number.to_string() } else { String::new() };
-                line.push(Piece::styled(format!("{number:>digits$} ", digits = self.digits), self.theme.dim));
+                line.push(Piece::styled(
+                    format!("{number:>digits$} ", digits = self.digits),
+                    self.theme.dim,
+                ));
             }
             if self.width > 1 {
                 let mark = if n == 0 || signed < 2 { " " } else { "↪" };
@@ -213,7 +242,8 @@ fn words<'a>(old: &'a str, new: &'a str) -> (Words<'a>, Words<'a>) {
     if old.len().max(new.len()) > LONGEST {
         return whole();
     }
-    let (olds, news): (Vec<_>, Vec<_>) = (old.split_word_bounds().collect(), new.split_word_bounds().collect());
+    let (olds, news): (Vec<_>, Vec<_>) =
+        (old.split_word_bounds().collect(), new.split_word_bounds().collect());
     let diff = TextDiff::configure().timeout(TIME).diff_slices(&olds, &news);
     if diff.ratio() < ALIKE {
         return whole();
@@ -234,7 +264,9 @@ mod tests {
     fn shown(lines: &[Line<'static>]) -> String {
         let theme = Theme::ansi();
         let piece = |piece: &Piece| match piece.style {
-            style if style == theme.added_word || style == theme.removed_word => format!("⟦{}⟧", piece.content),
+            style if style == theme.added_word || style == theme.removed_word => {
+                format!("⟦{}⟧", piece.content)
+            }
             _ => piece.content.to_string(),
         };
         lines.iter().map(|line| line.spans.iter().map(piece).collect::<String>() + "\n").collect()
@@ -263,10 +295,15 @@ mod tests {
 
     #[test]
     fn words_are_compared_in_so_many_lines_and_no_more() {
-        let (old, new) = ("-let x = old(1);\n".repeat(PAIRS + 1), "+let x = new(1);\n".repeat(PAIRS + 1));
-        let lines = diff(&format!("@@ -1,{0} +1,{0} @@\n{old}{new}", PAIRS + 1), 30, &Theme::ansi());
+        let (old, new) =
+            ("-let x = old(1);\n".repeat(PAIRS + 1), "+let x = new(1);\n".repeat(PAIRS + 1));
+        let lines =
+            diff(&format!("@@ -1,{0} +1,{0} @@\n{old}{new}", PAIRS + 1), 30, &Theme::ansi());
         let shown = shown(&lines);
-        assert_eq!((shown.matches("⟦old⟧").count(), shown.matches("⟦new⟧").count()), (PAIRS, PAIRS));
+        assert_eq!(
+            (shown.matches("⟦old⟧").count(), shown.matches("⟦new⟧").count()),
+            (PAIRS, PAIRS)
+        );
         assert_eq!(shown.matches("new(1)").count(), 1);
     }
 

@@ -1,5 +1,5 @@
-//! [`Flow`]: styled text broken into rows of a width; [`wrap`], the same for text of one style, and [`Growing`] for one
-//! that grows.
+//! [`Flow`]: styled text broken into rows of a width; [`wrap`], the same for text of one style, and
+//! [`Growing`] for one that grows.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -14,8 +14,9 @@ const TAB: &str = "    ";
 /// Text within a line, and its style.
 pub(super) type Piece = Span<'static>;
 
-/// Text of one style in lines of at most `width` columns, broken at words where that is possible. Spaces at the
-/// beginning of a line are kept, tabs are four spaces, and what a terminal would obey is made harmless.
+/// Text of one style in lines of at most `width` columns, broken at words where that is possible.
+/// Spaces at the beginning of a line are kept, tabs are four spaces, and what a terminal would obey
+/// is made harmless.
 pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width.into(), Break::Words);
     for line in text.lines() {
@@ -28,12 +29,14 @@ pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
 /// A very long word is cut after so many bytes, so that what is not settled stays short.
 const STEP: usize = 1_024;
 
-/// Text of one style that grows, in the lines that [`wrap`] makes of it, laid out only where it grows.
+/// Text of one style that grows, in the lines that [`wrap`] makes of it, laid out only where it
+/// grows.
 pub(crate) struct Growing {
     style: Style,
     flow: Flow,
     lines: Vec<Line<'static>>,
-    /// How many of the lines no further text can change, and how many bytes are in them or in the flow.
+    /// How many of the lines no further text can change, and how many bytes are in them or in the
+    /// flow.
     settled: usize,
     taken: usize,
     work: Work,
@@ -50,7 +53,8 @@ impl Growing {
     pub(crate) fn update(&mut self, text: &str) {
         self.lines.truncate(self.settled);
         // Between words, and not within the end of a line.
-        let mut to = text.rfind([' ', '\n']).map_or(0, |end| text[..end].trim_end_matches('\r').len());
+        let mut to =
+            text.rfind([' ', '\n']).map_or(0, |end| text[..end].trim_end_matches('\r').len());
         if text.len() > to.max(self.taken) + 2 * STEP {
             to = text.floor_char_boundary(text.len() - STEP);
         }
@@ -82,6 +86,7 @@ impl Work {
     pub(super) fn add(&mut self, bytes: usize) {
         self.0 += bytes;
     }
+
     pub(super) fn bytes(&self) -> usize {
         self.0
     }
@@ -94,7 +99,11 @@ impl Work {
 
 /// The columns that text takes on a terminal.
 pub(crate) fn columns(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.graphemes(true).map(UnicodeWidthStr::width).sum()
+    }
 }
 
 /// As much of the text as `width` columns take, on one line, with an ellipsis if that is not all.
@@ -126,8 +135,8 @@ pub(super) enum Break {
     Anywhere,
 }
 
-/// Takes text piece by piece, and makes rows of it. What is not yet a full row can be copied with the flow, so that
-/// a text that grows is laid out only where it does.
+/// Takes text piece by piece, and makes rows of it. What is not yet a full row can be copied with
+/// the flow, so that a text that grows is laid out only where it does.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     width: usize,
@@ -202,7 +211,8 @@ impl Flow {
             wide if wide > self.width => ("\u{fffd}", 1),
             wide => (grapheme, wide),
         };
-        // Before and after a wide letter a line may be broken, as is the custom where they are written.
+        // Before and after a wide letter a line may be broken, as is the custom where they are
+        // written.
         let alone = wide > 1 || self.breaks == Break::Anywhere;
         if alone || self.word_used + wide > self.width {
             self.end_word();
@@ -231,7 +241,9 @@ impl Flow {
         self.used += std::mem::take(&mut self.word_used);
         for piece in self.word.drain(..) {
             match self.row.last_mut() {
-                Some(last) if last.style == piece.style => last.content.to_mut().push_str(&piece.content),
+                Some(last) if last.style == piece.style => {
+                    last.content.to_mut().push_str(&piece.content)
+                }
                 _ => self.row.push(piece),
             }
         }
@@ -299,7 +311,8 @@ mod tests {
             for letter in text.graphemes(true) {
                 so_far.push_str(letter);
                 growing.update(so_far.trim());
-                let expected = [vec![Line::raw("first")], wrap(so_far.trim(), width, style)].concat();
+                let expected =
+                    [vec![Line::raw("first")], wrap(so_far.trim(), width, style)].concat();
                 assert_eq!(growing.lines(), expected, "{width} {so_far:?}");
             }
         }
@@ -312,7 +325,8 @@ mod tests {
             let mut growing = Growing::below(Line::raw(""), 80, Style::new());
             let frames = 500;
             for frame in 1..=frames {
-                growing.update(text[..text.floor_char_boundary(text.len() * frame / frames)].trim());
+                growing
+                    .update(text[..text.floor_char_boundary(text.len() * frame / frames)].trim());
             }
             let work = growing.work.bytes();
             assert!(work <= text.len() + frames * 3 * STEP, "{work} of {}", text.len());

@@ -1,7 +1,7 @@
 //! The tokens of program text, line by line, in the theme's styles.
 //!
-//! The languages take a while to load, and the rules of each take a tenth of a second when they are first used. Both are
-//! done aside: until then program text is plain.
+//! The languages take a while to load, and the rules of each take a tenth of a second when they are
+//! first used. Both are done aside: until then program text is plain.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,8 @@ use super::theme::Theme;
 
 /// Longer lines, in bytes, are left plain: machines write them, and they would take long.
 pub(super) const LONGEST: usize = 1_000;
-/// After so many bytes of one text the rest is left plain, so that a very long one does not hold up all else.
+/// After so many bytes of one text the rest is left plain, so that a very long one does not hold up
+/// all else.
 const MOST: usize = 64 * 1024;
 
 /// The style of something in a theme.
@@ -137,8 +138,8 @@ pub(crate) fn warm_up() {
     }
 }
 
-/// How many languages program text can be highlighted in by now. When there are more, what was painted before is to be
-/// painted anew; [`Markdown`] does so itself.
+/// How many languages program text can be highlighted in by now. When there are more, what was
+/// painted before is to be painted anew; [`Markdown`] does so itself.
 ///
 /// [`Markdown`]: super::Markdown
 pub(crate) fn languages() -> usize {
@@ -149,7 +150,10 @@ pub(crate) fn languages() -> usize {
 pub(crate) fn load() {
     LANGUAGES.get_or_init(|| {
         let set = SyntaxSet::load_defaults_newlines();
-        let roles = ROLES.iter().filter_map(|(scope, role)| Some((Scope::new(scope).ok()?, *role))).collect();
+        let roles = ROLES
+            .iter()
+            .filter_map(|(scope, role)| Some((Scope::new(scope).ok()?, *role)))
+            .collect();
         let ready = set.syntaxes().iter().map(|_| Readiness::default()).collect();
         Languages { set, roles, ready, count: AtomicUsize::new(0) }
     });
@@ -170,7 +174,10 @@ impl Highlighter {
         let info = info.trim_start_matches(['{', '.']);
         let language = info.split([' ', ',', '{', '}', ':', '\t']).next().unwrap_or_default();
         let state = LANGUAGES.get().and_then(|languages| languages.ready(language));
-        Highlighter { state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())), left: MOST }
+        Highlighter {
+            state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())),
+            left: MOST,
+        }
     }
 
     /// For a file of this name.
@@ -190,7 +197,8 @@ impl Highlighter {
         match left.and_then(|_| self.tokens(line, theme)) {
             Some(pieces) => pieces,
             None => {
-                // It is too long, or has no language, or the language's rules fail on this line and would again.
+                // It is too long, or has no language, or the language's rules fail on this line and
+                // would again.
                 self.state = None;
                 plain()
             }
@@ -221,15 +229,16 @@ impl Languages {
     /// The language, if its rules are there; else they are made.
     fn ready(&'static self, language: &str) -> Option<&'static SyntaxReference> {
         let syntax = find(&self.set, language)?;
-        let readiness = self.ready.get(self.set.syntaxes().iter().position(|one| one.name == syntax.name)?)?;
+        let readiness =
+            self.ready.get(self.set.syntaxes().iter().position(|one| one.name == syntax.name)?)?;
         if readiness.there.get().is_none() {
             self.ask(syntax, readiness);
         }
         readiness.there.get().map(|()| syntax)
     }
 
-    /// Has the rules of a language made on a thread of its own, unless they are being made. Without a thread its text stays
-    /// plain.
+    /// Has the rules of a language made on a thread of its own, unless they are being made. Without
+    /// a thread its text stays plain.
     #[cfg(not(test))]
     fn ask(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
         if readiness.asked.set(()).is_ok() {
@@ -255,14 +264,18 @@ impl Languages {
     }
 
     fn style(&self, scopes: &ScopeStack, theme: &Theme) -> Style {
-        let role = |scope: &Scope| self.roles.iter().find(|(prefix, _)| prefix.is_prefix_of(*scope));
+        let role =
+            |scope: &Scope| self.roles.iter().find(|(prefix, _)| prefix.is_prefix_of(*scope));
         scopes.as_slice().iter().rev().find_map(role).map_or(theme.text, |(_, style)| style(theme))
     }
 }
 
 fn find<'a>(set: &'a SyntaxSet, language: &str) -> Option<&'a SyntaxReference> {
     let language = language.to_ascii_lowercase();
-    let alias = ALIASES.iter().find(|(name, _)| *name == language).map_or(language.as_str(), |(_, alias)| alias);
+    let alias = ALIASES
+        .iter()
+        .find(|(name, _)| *name == language)
+        .map_or(language.as_str(), |(_, alias)| alias);
     // There is neither TOML nor INI in the set; the rules for `.properties` files are near enough.
     let alias = if alias == "ini-like" { "properties" } else { alias };
     set.find_syntax_by_token(alias).filter(|syntax| syntax.name != "Plain Text")
@@ -326,7 +339,9 @@ mod tests {
     fn tokens_have_their_roles() {
         let theme = Theme::ansi();
         let rust = styles("rust", "fn main() { let x = \"a\"; } // 1");
-        for (text, style) in [("fn", theme.keyword), ("main", theme.function), ("\"a\"", theme.string)] {
+        for (text, style) in
+            [("fn", theme.keyword), ("main", theme.function), ("\"a\"", theme.string)]
+        {
             assert!(rust.contains(&(text.to_owned(), style)), "{text}: {rust:?}");
         }
         assert_eq!(rust.last(), Some(&("// 1".to_owned(), theme.comment)));
@@ -350,7 +365,8 @@ mod tests {
         let coloured = |_: &usize| long.line("let x = 1;", &theme).len() > 1;
         assert_eq!((0..10_000).take_while(coloured).count(), MOST / 10);
         for line in ["let é = '漢';", "\"unclosed", "}}}", "", "\t \0\u{202e}"] {
-            let text: String = state.line(line, &theme).iter().map(|piece| piece.content.as_ref()).collect();
+            let text: String =
+                state.line(line, &theme).iter().map(|piece| piece.content.as_ref()).collect();
             assert_eq!(text, line);
         }
     }

@@ -1,15 +1,17 @@
 //! [`Markdown`]: a text that grows, laid out only where it does.
 //!
-//! The text is cut into units: the blocks of the document, of a list each item, and of program text each line. Once
-//! the next unit has begun, a unit is settled: it is laid out for good, by itself, and not looked at again. Where a
-//! unit ends depends on nothing that comes after it, so the result is the same however the text was handed over. A
-//! unit of more than [`LIMIT`] bytes, or a quarter of that if it is a paragraph, is cut too, at a place that depends on
-//! these bytes only. So an update costs what is new and at most `LIMIT` bytes before it, a few times each.
+//! The text is cut into units: the blocks of the document, of a list each item, and of program text
+//! each line. Once the next unit has begun, a unit is settled: it is laid out for good, by itself,
+//! and not looked at again. Where a unit ends depends on nothing that comes after it, so the result
+//! is the same however the text was handed over. A unit of more than [`LIMIT`] bytes, or a quarter
+//! of that if it is a paragraph, is cut too, at a place that depends on these bytes only. So an
+//! update costs what is new and at most `LIMIT` bytes before it, a few times each.
 //!
-//! It follows that a reference such as `[text][1]` is a link only if its definition is in the same unit, or between it
-//! and the next; definitions are shown as they are written, dimmed, so that nothing is lost. Emphasis does not go on
-//! where a long paragraph was cut; a table that long has its head again there; and of a quote,
-//! an item or HTML that long the rest is laid out as if it stood alone.
+//! It follows that a reference such as `[text][1]` is a link only if its definition is in the same
+//! unit, or between it and the next; definitions are shown as they are written, dimmed, so that
+//! nothing is lost. Emphasis does not go on where a long paragraph was cut; a table that long has
+//! its head again there; and of a quote, an item or HTML that long the rest is laid out as if it
+//! stood alone.
 
 mod painter;
 mod place;
@@ -30,8 +32,8 @@ use super::theme::Theme;
 const LIMIT: usize = 16 * 1024;
 /// In this part of it, and then in twice as much, the end of a unit is looked for.
 const FIRST: usize = 32;
-/// A longer text, in bytes, is not laid out anew only because another language can be highlighted: that would hold up
-/// all else.
+/// A longer text, in bytes, is not laid out anew only because another language can be highlighted:
+/// that would hold up all else.
 const RECOLOURED: usize = 64 * 1024;
 /// A paragraph is cut if it is longer than this part of it, since parsers take long for long ones.
 const PARAGRAPH: usize = 4;
@@ -70,8 +72,8 @@ impl Markdown {
         }
     }
 
-    /// The lines of the text, which begins as it did the last time, or else is laid out anew. What may be the beginning
-    /// of a mark is held back until it is clear, or the text is `finished`.
+    /// The lines of the text, which begins as it did the last time, or else is laid out anew. What
+    /// may be the beginning of a mark is held back until it is clear, or the text is `finished`.
     pub(crate) fn update(&mut self, text: &str, finished: bool, theme: &Theme) -> &[Line<'static>] {
         let languages = languages();
         let fenced = || ["```", "~~~"].iter().any(|fence| self.text.contains(fence));
@@ -82,7 +84,13 @@ impl Markdown {
         }
         if !goes_on || self.finished {
             let new = Markdown::new(0);
-            *self = Markdown { width: self.width, limit: self.limit, theme: theme.clone(), languages, ..new };
+            *self = Markdown {
+                width: self.width,
+                limit: self.limit,
+                theme: theme.clone(),
+                languages,
+                ..new
+            };
         }
         self.finished = finished;
         let known = self.text.len();
@@ -113,9 +121,12 @@ impl Markdown {
             let found = units(&source, self.place.number());
             self.work.add(source.len());
             // Program text is laid out by the line as soon as it begins.
-            if found.len() > 1 || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_))) {
+            if found.len() > 1
+                || found.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_)))
+            {
                 self.work.add(source.len());
-                // A unit may have to be cut, which is decided when it is the first; in a small window none is so long.
+                // A unit may have to be cut, which is decided when it is the first; in a small
+                // window none is so long.
                 let small = size / 2 < self.limit / PARAGRAPH;
                 let count = if small { found.len() - 1 } else { (found.len() - 1).min(1) };
                 self.place.put(&source, &found, count, self.width, &self.theme, &mut self.lines);
@@ -129,7 +140,14 @@ impl Markdown {
                 let paragraphs_only = size < self.limit;
                 self.work.add(2 * window.len());
                 let place = &mut self.place;
-                if place.cut(window, whole_lines, paragraphs_only, self.width, &self.theme, &mut self.lines) {
+                if place.cut(
+                    window,
+                    whole_lines,
+                    paragraphs_only,
+                    self.width,
+                    &self.theme,
+                    &mut self.lines,
+                ) {
                     return true;
                 }
             }
@@ -140,7 +158,9 @@ impl Markdown {
     /// Lays out the lines of program text that are whole, and the beginning of a long one.
     fn settle_code(&mut self) -> bool {
         let Markdown { text, theme, lines, place, .. } = self;
-        let Open::Code(fence, code) = &mut place.open else { return false };
+        let Open::Code(fence, code) = &mut place.open else {
+            return false;
+        };
         let from = place.at;
         let mut closed = false;
         while !closed && let Some(end) = text[place.at..].find('\n') {
@@ -168,7 +188,8 @@ impl Markdown {
         match &mut place.open {
             Open::Code(fence, code) => {
                 let line = rest.trim_end_matches('\r');
-                let held_back = if self.finished { fence.closes(line) } else { fence.could_close(line) };
+                let held_back =
+                    if self.finished { fence.closes(line) } else { fence.could_close(line) };
                 if !held_back && !line.is_empty() {
                     code.line(fence.within(line), &self.theme, &mut self.lines);
                 }

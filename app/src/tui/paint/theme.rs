@@ -46,7 +46,8 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// In the sixteen colours that the terminal's own palette has, so that it is legible on dark and on light.
+    /// In the sixteen colours that the terminal's own palette has, so that it is legible on dark
+    /// and on light.
     pub(crate) const fn ansi() -> Self {
         let plain = Self::plain();
         Theme {
@@ -120,6 +121,9 @@ mod tests {
             assert!(!plain.contains(colour), "{colour}: {plain}");
         }
         let ansi = format!("{:?}", Theme::ansi());
-        assert!(ansi.contains("red") && !ansi.contains("Rgb") && !ansi.contains("Indexed"), "{ansi}");
+        assert!(
+            ansi.contains("red") && !ansi.contains("Rgb") && !ansi.contains("Indexed"),
+            "{ansi}"
+        );
     }
 }

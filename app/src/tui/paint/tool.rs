@@ -1,4 +1,5 @@
-//! A tool call: [`tool`] as it is written, runs and ends, and [`arguments()`] for the one who is to allow it.
+//! A tool call: [`tool`] as it is written, runs and ends, and [`arguments()`] for the one who is to
+//! allow it.
 
 mod arguments;
 mod telling;
@@ -8,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use loopwright::{Content, ResultStatus, ToolResult};
+use loopwright_core::message::{Content, ResultStatus, ToolResult};
 use ratatui::style::Style;
 use ratatui::text::Line;
 use serde_json::Value;
@@ -65,8 +66,8 @@ pub(crate) struct ToolLook<'a> {
     pub(crate) open: bool,
 }
 
-/// A line that says what is called and how far it is, and what of the result is to be seen below it, set in by two
-/// columns. Errors are always to be seen.
+/// A line that says what is called and how far it is, and what of the result is to be seen below
+/// it, set in by two columns. Errors are always to be seen.
 pub(crate) fn tool(look: &ToolLook<'_>, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = vec![header(look, width.into(), theme)];
     let inset = if width < 8 { 0 } else { 2 };
@@ -131,8 +132,12 @@ fn measures(look: &ToolLook<'_>, details: Option<&Value>, theme: &Theme) -> Vec<
         measures.push(Piece::styled(format!(" −{removed}"), theme.removed));
     }
     match (number("exit_code"), number("signal")) {
-        (Some(code), _) if code != 0 => measures.push(Piece::styled(format!("  exit {code}"), theme.warning)),
-        (_, Some(signal)) => measures.push(Piece::styled(format!("  signal {signal}"), theme.warning)),
+        (Some(code), _) if code != 0 => {
+            measures.push(Piece::styled(format!("  exit {code}"), theme.warning))
+        }
+        (_, Some(signal)) => {
+            measures.push(Piece::styled(format!("  signal {signal}"), theme.warning))
+        }
         _ => {}
     }
     if look.phase == ToolPhase::Writing && look.raw.len() >= 1_000 {
@@ -158,10 +163,13 @@ fn details<'a>(look: &ToolLook<'a>) -> Option<&'a Value> {
 fn body(look: &ToolLook<'_>, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let ToolPhase::Done(status) = look.phase else {
         let tail = &look.tail[look.tail.len().saturating_sub(TAIL)..];
-        let line = |line: &String| Line::styled(shorten(&without_escapes(line), width.into()), theme.dim);
+        let line =
+            |line: &String| Line::styled(shorten(&without_escapes(line), width.into()), theme.dim);
         return tail.iter().map(line).collect();
     };
-    let Some(result) = look.result else { return Vec::new() };
+    let Some(result) = look.result else {
+        return Vec::new();
+    };
     let text = text(result);
     let bad = match status {
         ResultStatus::Ok => None,
@@ -169,7 +177,9 @@ fn body(look: &ToolLook<'_>, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         _ => Some(theme.warning),
     };
     match bad {
-        Some(style) => bounded(text.trim_end(), if look.open { MOST } else { ERROR }, width, style, theme),
+        Some(style) => {
+            bounded(text.trim_end(), if look.open { MOST } else { ERROR }, width, style, theme)
+        }
         None if look.open => opened(look, &text, width, theme),
         None => vec![Line::styled(shorten(&summary(look, &text), width.into()), theme.dim)],
     }
@@ -194,7 +204,9 @@ fn summary(look: &ToolLook<'_>, text: &str) -> String {
 /// The whole of a result.
 fn opened(look: &ToolLook<'_>, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let details = details(look);
-    if let Some(unified) = details.and_then(|details| details["diff"].as_str()).filter(|diff| !diff.is_empty()) {
+    if let Some(unified) =
+        details.and_then(|details| details["diff"].as_str()).filter(|diff| !diff.is_empty())
+    {
         // The names of the files are in the line above.
         let hunks = unified.find("@@ ").map_or(unified, |at| &unified[at..]);
         let mut lines = cut(diff(hunks, width, theme), width, theme);
@@ -246,7 +258,9 @@ fn text(result: &ToolResult) -> String {
     let mut text = String::new();
     for content in &result.content {
         match content {
-            Content::Text { text: more } => text.push_str(&without_escapes(&more[..more.floor_char_boundary(BYTES)])),
+            Content::Text { text: more } => {
+                text.push_str(&without_escapes(&more[..more.floor_char_boundary(BYTES)]))
+            }
             Content::Image { media_type, .. } => text.push_str(&format!("[image: {media_type}]\n")),
             _ => text.push_str("[something that is no text]\n"),
         }

@@ -30,9 +30,12 @@ impl Complaints {
             }
             let ours = io::stderr().as_fd().try_clone_to_owned()?;
             let (from, to) = io::pipe()?;
-            std::thread::Builder::new().name("stderr".into()).spawn(move || pass_on(from, &send))?;
+            std::thread::Builder::new()
+                .name("stderr".into())
+                .spawn(move || pass_on(from, &send))?;
             Ok((Complaints { ends: Some((ours, to)) }, lines))
         }
+
         #[cfg(not(unix))]
         {
             drop(send);
@@ -57,7 +60,8 @@ impl Complaints {
     }
 }
 
-/// Reads to the end, whatever is written: if nobody read any more, whoever writes there would fail by it.
+/// Reads to the end, whatever is written: if nobody read any more, whoever writes there would fail
+/// by it.
 #[cfg(unix)]
 fn pass_on(from: impl Read, to: &mpsc::Sender<String>) {
     let (mut from, mut line) = (BufReader::new(from), Vec::new());
@@ -88,7 +92,10 @@ mod tests {
         pass_on(&*bytes, &send);
         drop(send);
         assert_eq!(lines.try_recv().unwrap(), "one\u{fffd}");
-        assert_eq!((lines.try_recv().unwrap().len(), lines.try_recv().unwrap().as_str()), (LONGEST as usize, "x"));
+        assert_eq!(
+            (lines.try_recv().unwrap().len(), lines.try_recv().unwrap().as_str()),
+            (LONGEST as usize, "x")
+        );
         let mut rest = 0;
         while lines.try_recv().is_ok() {
             rest += 1;

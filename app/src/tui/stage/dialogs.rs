@@ -1,15 +1,28 @@
 //! What a dialog shows of a call, beside the snapshots.
 
-use loopwright::{CallId, ExternalAction, Need};
+use loopwright_core::event::ExternalAction;
+use loopwright_core::message::CallId;
+use loopwright_core::tool::ActionRequest;
 use serde_json::{Value, json};
 
 use super::*;
 
-async fn asked(size: (u16, u16), name: &str, arguments: Value, need: Option<Need>) -> (Stage, ExternalAction) {
+async fn asked(
+    size: (u16, u16),
+    name: &str,
+    arguments: Value,
+    need: Option<ActionRequest>,
+) -> (Stage, ExternalAction) {
     let mut stage = Stage::new(size, [], |agent| agent).await;
     let call = CallId::from("c1");
     let need = need.map(Arc::new);
-    let action = ExternalAction { call, name: name.into(), arguments: Arc::new(arguments), digest: "d".into(), need };
+    let action = ExternalAction {
+        call,
+        name: name.into(),
+        arguments: Arc::new(arguments),
+        digest: "d".into(),
+        need,
+    };
     stage.state.dialog.open(&action, BEGIN, false);
     (stage, action)
 }
@@ -20,19 +33,30 @@ async fn what_a_diff_does_not_show_is_listed_below_it() {
     let (mut stage, action) = asked(USUAL, "edit_file", arguments, None).await;
     stage.told(Told::Preview(action.clone(), Ok("@@ -1 +1 @@\n-b\n+B\n".into()))).await;
     let screen = stage.screen();
-    assert!(screen.contains("+ B") && screen.contains("replace_all: true") && screen.contains("mode: x"), "{screen}");
+    assert!(
+        screen.contains("+ B")
+            && screen.contains("replace_all: true")
+            && screen.contains("mode: x"),
+        "{screen}"
+    );
     assert!(!screen.contains("old_string"), "{screen}");
     stage.told(Told::Preview(action, Ok(String::new()))).await;
     let screen = stage.screen();
-    assert!(screen.contains("No change") && screen.contains("replace_all: true") && screen.contains("- b"), "{screen}");
+    assert!(
+        screen.contains("No change")
+            && screen.contains("replace_all: true")
+            && screen.contains("- b"),
+        "{screen}"
+    );
 }
 
 #[tokio::test]
 async fn a_suspended_call_shows_its_arguments_below_what_it_needs() {
-    let need = Need { kind: "login".into(), data: json!("Enter the code.") };
+    let need = ActionRequest { kind: "login".into(), data: json!("Enter the code.") };
     let (mut stage, _) = asked(USUAL, "mail", json!({ "to": "bob@example.com" }), Some(need)).await;
     let screen = stage.screen();
-    let (code, to) = (screen.find("Enter the code.").unwrap(), screen.find("to: bob@example.com").unwrap());
+    let (code, to) =
+        (screen.find("Enter the code.").unwrap(), screen.find("to: bob@example.com").unwrap());
     assert!(code < to, "{screen}");
 }
 
@@ -47,7 +71,10 @@ async fn what_was_wrong_is_wrapped_and_every_answer_is_seen() {
         let screen = stage.screen();
         let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("which has changed since."), "{screen}");
-        assert!(words.contains("› y yes") && words.contains("a always execute_command"), "{screen}");
+        assert!(
+            words.contains("› y yes") && words.contains("a always execute_command"),
+            "{screen}"
+        );
         assert!(words.contains("Esc later"), "{screen}");
     }
 }

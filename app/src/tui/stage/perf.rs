@@ -3,33 +3,38 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use loopwright::testing::Script;
-use loopwright::{AssistantMessage, Message, MessageId, Part, RunId, UserMessage};
+use loopwright_core::Message;
+use loopwright_core::message::{AssistantMessage, ContentPart, MessageId, RunId, UserMessage};
+use loopwright_core::testing::Script;
 
 use super::super::state::Scroll;
 use super::*;
 
 fn delta(text: &str) -> Envelope {
-    let update = loopwright::Update::Text { block: 0, delta: text.into() };
+    let update = loopwright_core::event::Update::Text { block: 0, delta: text.into() };
     let event = AgentEvent::MessageUpdate { message_id: MessageId(1_000_000), update };
     Envelope { seq: 0, session_id: "s".into(), run_id: RunId(1), parent: None, time: BEGIN, event }
 }
 
 fn long_history(messages: u64) -> Vec<Arc<Message>> {
     let one = |id: u64| {
-        let text =
-            format!("Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = {id};\n```");
-        let parts = vec![Part::Text { text: text.clone(), signature: None }];
+        let text = format!(
+            "Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = {id};\n```"
+        );
+        let parts = vec![ContentPart::Text { text: text.clone(), signature: None }];
         match id % 2 {
             0 => Message::new(MessageId(id), UserMessage::from(text)),
-            _ => Message::new(MessageId(id), AssistantMessage { parts, ..AssistantMessage::default() }),
+            _ => Message::new(
+                MessageId(id),
+                AssistantMessage { parts, ..AssistantMessage::default() },
+            ),
         }
     };
     (0..messages).map(one).map(Arc::new).collect()
 }
 
-/// C126: a session of 10,000 messages is opened and drawn by laying out what is on the screen, and so is each screen that
-/// one scrolls by.
+/// C126: a session of 10,000 messages is opened and drawn by laying out what is on the screen, and
+/// so is each screen that one scrolls by.
 #[tokio::test]
 async fn a_long_session_is_laid_out_where_it_is_seen() {
     let history = long_history(10_000);
@@ -50,11 +55,14 @@ async fn a_long_session_is_laid_out_where_it_is_seen() {
     let top = stage.screen();
     assert!(top.contains("Message 0 says") && top.contains("more below"), "{top}");
     assert!(stage.view.laid_out() < made + 20);
-    println!("10,000 messages: {opened:?} to the first frame, {:?} with 50 screens of scrolling", began.elapsed());
+    println!(
+        "10,000 messages: {opened:?} to the first frame, {:?} with 50 screens of scrolling",
+        began.elapsed()
+    );
 }
 
-/// C125: a delta costs its own length, however much was said before, and what is kept of a running tool's output is
-/// bounded.
+/// C125: a delta costs its own length, however much was said before, and what is kept of a running
+/// tool's output is bounded.
 #[tokio::test]
 async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
@@ -72,7 +80,7 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     assert!(stage.screen().contains("word and"));
     let output = |text: String| AgentEvent::ToolExecutionUpdate {
         call: "c".into(),
-        update: loopwright::ToolUpdate::Output(text),
+        update: loopwright_core::tool::ToolUpdate::Output(text),
     };
     let start = AgentEvent::ToolExecutionStart {
         call: "c".into(),
@@ -85,11 +93,16 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     }
     let last = stage.state.transcript.entries().last().unwrap();
     let super::super::state::Kind::Tool(tool) = &last.kind else { panic!("{last:?}") };
-    assert!(tool.tail.len() <= 32 * 1024 && tool.tail.ends_with("line 99999\n"), "{}", tool.tail.len());
+    assert!(
+        tool.tail.len() <= 32 * 1024 && tool.tail.ends_with("line 99999\n"),
+        "{}",
+        tool.tail.len()
+    );
     assert!(tool.tail.starts_with("line "));
 }
 
-/// What is as it was is not laid out again; of what was, so many lines are kept, and of another session none.
+/// What is as it was is not laid out again; of what was, so many lines are kept, and of another
+/// session none.
 #[tokio::test]
 async fn what_is_laid_out_is_kept_within_bounds() {
     let mut stage = Stage::recorded(USUAL, "work", |_| false).await;
@@ -119,7 +132,8 @@ async fn what_is_laid_out_is_kept_within_bounds() {
     assert!(stage.view.lines_kept() < 20, "{}", stage.view.lines_kept());
 }
 
-/// C127: while one reads further up, what is added below moves nothing, and a mark says that it is there.
+/// C127: while one reads further up, what is added below moves nothing, and a mark says that it is
+/// there.
 #[tokio::test]
 async fn what_is_read_stays_where_it_is() {
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;

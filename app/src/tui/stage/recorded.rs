@@ -1,14 +1,17 @@
-//! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] a line, as `run --json` prints them.
+//! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] a line, as `run
+//! --json` prints them.
 //!
-//! What a session does when it is recorded is told at the end of this file: real tools in a directory of their own, and a
-//! scripted model. After a change there, or where events have another form, they are recorded anew with
-//! `cargo test -p loopwright-cli --bin loopwright -- --ignored sessions_are_recorded`.
+//! What a session does when it is recorded is told at the end of this file: real tools in a
+//! directory of their own, and a scripted model. After a change there, or where events have another
+//! form, they are recorded anew with `cargo test -p loopwright-cli --bin loopwright -- --ignored
+//! sessions_are_recorded`.
 
 use std::path::PathBuf;
 
-use loopwright::testing::TestTool;
-use loopwright::{BlockKind, Decision, InputEvent, ModelErrorKind, ModelEvent};
-use loopwright_memory::Compacting;
+use loopwright_core::event::{Decision, InputEvent};
+use loopwright_core::model::{BlockKind, ModelErrorKind, ModelEvent};
+use loopwright_core::testing::TestTool;
+use loopwright_memory::SummaryCompaction;
 use loopwright_tools::{Commands, Workspace, coding_tools_with};
 use serde_json::json;
 
@@ -18,16 +21,24 @@ use super::*;
 const PACE: u64 = 250;
 
 fn file(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "src/tui/stage/recorded", &format!("{name}.jsonl")].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "src/tui/stage/recorded", &format!("{name}.jsonl")]
+        .iter()
+        .collect()
 }
 
 impl Stage {
-    /// An open session that tells what was recorded, up to the first event for which `stop` holds, or else to its end.
-    pub(super) async fn recorded(size: (u16, u16), name: &str, mut stop: impl FnMut(&AgentEvent) -> bool) -> Self {
+    /// An open session that tells what was recorded, up to the first event for which `stop` holds,
+    /// or else to its end.
+    pub(super) async fn recorded(
+        size: (u16, u16),
+        name: &str,
+        mut stop: impl FnMut(&AgentEvent) -> bool,
+    ) -> Self {
         let mut stage = Stage::new(size, [], |agent| agent).await;
         let text = std::fs::read_to_string(file(name)).unwrap();
         for line in text.lines() {
-            let event: Envelope = serde_json::from_str(line).unwrap_or_else(|why| panic!("{name}: {why}: {line}"));
+            let event: Envelope =
+                serde_json::from_str(line).unwrap_or_else(|why| panic!("{name}: {why}: {line}"));
             stage.state.tick(event.time);
             let effects = stage.state.event(&event);
             stage.perform(effects).await;
@@ -72,7 +83,9 @@ fn said(text: &str) -> Script {
 /// The same as one block of several.
 fn block(script: Script, block: u32, kind: BlockKind, text: &str) -> Script {
     let begun = script.event(ModelEvent::BlockStart { block, kind });
-    let said = pieces(text).into_iter().fold(begun, |script, delta| script.event(ModelEvent::Delta { block, delta }));
+    let said = pieces(text)
+        .into_iter()
+        .fold(begun, |script, delta| script.event(ModelEvent::Delta { block, delta }));
     said.event(ModelEvent::BlockEnd { block, signature: None })
 }
 
@@ -85,15 +98,17 @@ fn edit(old: &str, new: &str) -> serde_json::Value {
 }
 
 /// A session with the real tools in a directory with a small program.
-async fn session(replies: impl IntoIterator<Item = Script>) -> (Rig, tempfile::TempDir) {
+async fn session(replies: impl IntoIterator<Item = Script>) -> (Harness, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("src")).unwrap();
     std::fs::write(directory.path().join("src/parser.rs"), PARSER).unwrap();
     std::fs::write(directory.path().join("settings.txt"), "width = 80\nmotto = a = b\n").unwrap();
     let commands = Commands::new().unconfined();
     let tools = coding_tools_with(Workspace::open(directory.path()).unwrap(), commands);
-    let options = |agent: AgentBuilder| agent.tools(tools).compaction(Compacting::new().keep_turns(1).window(200_000));
-    (Rig::new(PiPattern, replies, options).await, directory)
+    let options = |agent: AgentBuilder| {
+        agent.tools(tools).compaction(SummaryCompaction::new().keep_turns(1).window(200_000))
+    };
+    (Harness::new(PiPattern, replies, options).await, directory)
 }
 
 fn write(name: &str, events: &[Arc<Envelope>]) {
@@ -104,16 +119,20 @@ fn write(name: &str, events: &[Arc<Envelope>]) {
     std::fs::write(file(name), events.iter().enumerate().map(line).collect::<String>()).unwrap();
 }
 
-async fn ask(rig: &Rig, text: &str) {
-    rig.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
+async fn ask(harness: &Harness, text: &str) {
+    harness.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
 }
 
 /// The events up to the end of the run; each call that waits then is allowed.
-async fn allowed(rig: &mut Rig) -> Vec<Arc<Envelope>> {
-    let mut events = rig.run_end().await;
-    while let Some(action) = rig.pending().await.first() {
-        rig.handle.answer(action, Decision::Approve).await.unwrap();
-        events.extend(rig.run_end().await);
+async fn allowed(harness: &mut Harness) -> Vec<Arc<Envelope>> {
+    let mut events = harness.run_end().await;
+    while let Some(action) = harness.pending().await.first() {
+        harness
+            .handle
+            .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
+            .await
+            .unwrap();
+        events.extend(harness.run_end().await);
     }
     events
 }
@@ -121,11 +140,12 @@ async fn allowed(rig: &mut Rig) -> Vec<Arc<Envelope>> {
 #[tokio::test]
 #[ignore = "writes the recordings anew"]
 async fn sessions_are_recorded() {
-    let answer = block(block(Script::new(), 0, BlockKind::Thinking, THOUGHT), 1, BlockKind::Text, ANSWER);
+    let answer =
+        block(block(Script::new(), 0, BlockKind::Thinking, THOUGHT), 1, BlockKind::Text, ANSWER);
     let answer = answer.usage(usage(12_400, 310));
-    let (mut rig, _directory) = session([answer]).await;
-    ask(&rig, "How does the parser work?").await;
-    write("answer", &rig.run_end().await);
+    let (mut harness, _directory) = session([answer]).await;
+    ask(&harness, "How does the parser work?").await;
+    write("answer", &harness.run_end().await);
 
     let look = said("I look at what there is.")
         .call("c1", "list_directory", "{\"path\": \"src\"}")
@@ -139,12 +159,14 @@ async fn sessions_are_recorded() {
     let replies = [
         look.usage(usage(2_100, 80)),
         Script::calls([("c5", "edit_file", change)]).usage(usage(2_900, 120)),
-        Script::calls([("c6", "execute_command", json!({ "command": TESTS }))]).usage(usage(3_200, 60)),
-        said("The argument is called `source` now, and all **nine tests** pass.").usage(usage(3_500, 30)),
+        Script::calls([("c6", "execute_command", json!({ "command": TESTS }))])
+            .usage(usage(3_200, 60)),
+        said("The argument is called `source` now, and all **nine tests** pass.")
+            .usage(usage(3_500, 30)),
     ];
-    let (mut rig, _directory) = session(replies).await;
-    ask(&rig, "Rename the argument of parse to source").await;
-    write("work", &allowed(&mut rig).await);
+    let (mut harness, _directory) = session(replies).await;
+    ask(&harness, "Rename the argument of parse to source").await;
+    write("work", &allowed(&mut harness).await);
 
     let calls = [
         ("c1", "edit_file", edit("pub fn", "pub(crate) fn")),
@@ -155,42 +177,58 @@ async fn sessions_are_recorded() {
             json!({ "command": "cargo test --workspace\ncargo clippy --workspace --all-targets -- -D warnings", "timeout": 600 }),
         ),
     ];
-    let (mut rig, _directory) = session([Script::calls(calls)]).await;
-    ask(&rig, "Keep parse to this crate, and split at spaced equals signs only").await;
-    let mut events = rig.run_end().await;
-    let first = rig.pending().await.remove(0);
-    rig.handle.answer(&first, Decision::Approve).await.unwrap();
-    events.extend(rig.until(|event| matches!(event, AgentEvent::ExternalActionEnd { .. })).await);
+    let (mut harness, _directory) = session([Script::calls(calls)]).await;
+    ask(&harness, "Keep parse to this crate, and split at spaced equals signs only").await;
+    let mut events = harness.run_end().await;
+    let first = harness.pending().await.remove(0);
+    harness
+        .handle
+        .resolve(first.call.clone(), first.digest.clone(), Decision::Approve)
+        .await
+        .unwrap();
+    events
+        .extend(harness.until(|event| matches!(event, AgentEvent::ExternalActionEnd { .. })).await);
     write("asking", &events);
 
-    let gate = loopwright::testing::Gate::new();
+    let gate = loopwright_core::testing::Gate::new();
     let tool = TestTool::new("search_files").waits(&gate);
-    let call = Script::calls([("c1", "search_files", json!({ "pattern": "split_once", "path": "src" }))]);
-    let mut rig = Rig::new(PiPattern, [call], |agent| agent.tool(tool)).await;
-    ask(&rig, "Where are lines split?").await;
-    let mut events = rig.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await;
-    rig.handle.steer("only in src").await.unwrap();
-    rig.handle.steer("and say for each place\n- which file it is in\n- whether it can fail").await.unwrap();
-    rig.handle
+    let call =
+        Script::calls([("c1", "search_files", json!({ "pattern": "split_once", "path": "src" }))]);
+    let mut harness = Harness::new(PiPattern, [call], |agent| agent.tool(tool)).await;
+    ask(&harness, "Where are lines split?").await;
+    let mut events =
+        harness.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await;
+    harness.handle.steer("only in src").await.unwrap();
+    harness
+        .handle
+        .steer("and say for each place\n- which file it is in\n- whether it can fail")
+        .await
+        .unwrap();
+    harness.handle
         .follow_up("then write a test for the lines that have no equals sign at all, and one for an empty file")
         .await
         .unwrap();
     for _ in 0..3 {
-        events.extend(rig.until(|event| matches!(event, AgentEvent::QueueUpdate { .. })).await);
+        events.extend(harness.until(|event| matches!(event, AgentEvent::QueueUpdate { .. })).await);
     }
     write("queues", &events);
 
-    let replies = [said("It has one function.").usage(usage(2_000, 10)), said("It has none.").usage(usage(2_100, 10))];
-    let replies = replies.into_iter().chain([said("The user asked after functions and tests of the parser.")]);
-    let (mut rig, _directory) = session(replies).await;
+    let replies = [
+        said("It has one function.").usage(usage(2_000, 10)),
+        said("It has none.").usage(usage(2_100, 10)),
+    ];
+    let replies = replies
+        .into_iter()
+        .chain([said("The user asked after functions and tests of the parser.")]);
+    let (mut harness, _directory) = session(replies).await;
     for request in ["What is in the parser?", "And which tests?"] {
-        rig.handle.prompt(request).await.unwrap();
+        harness.handle.prompt(request).await.unwrap();
     }
-    rig.handle.compact(None).await.unwrap();
-    write("compacted", &rig.told());
+    harness.handle.compact(None).await.unwrap();
+    write("compacted", &harness.told());
 
     let why = "The key was refused by api.example.com: set EXAMPLE_API_KEY to one that is valid.";
-    let (mut rig, _directory) = session([Script::error(ModelErrorKind::Auth, why)]).await;
-    ask(&rig, "Hello").await;
-    write("failed", &rig.run_end().await);
+    let (mut harness, _directory) = session([Script::error(ModelErrorKind::Auth, why)]).await;
+    ask(&harness, "Hello").await;
+    write("failed", &harness.run_end().await);
 }

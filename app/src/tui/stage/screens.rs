@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use loopwright::testing::{Gate, Script, TestTool};
-use loopwright::{AgentBuilder, AgentEvent, Effect as ToolEffect, ModelErrorKind, ModelInfo, Update, Usage};
+use loopwright_core::event::Update;
+use loopwright_core::message::Usage;
+use loopwright_core::model::{ModelErrorKind, ModelInfo};
+use loopwright_core::testing::{Gate, Script, TestTool};
+use loopwright_core::tool::Effect as ToolEffect;
+use loopwright_core::{AgentBuilder, AgentEvent};
 use serde_json::json;
 
 use super::*;
@@ -38,8 +42,8 @@ fn is_asked(event: &AgentEvent) -> bool {
 
 #[tokio::test]
 async fn before_anything_is_open() {
-    let rig = Rig::new(PiPattern, [], plain).await;
-    let mut stage = Stage::before(USUAL, rig);
+    let harness = Harness::new(PiPattern, [], plain).await;
+    let mut stage = Stage::before(USUAL, harness);
     assert_snapshot!(stage.screen());
 }
 
@@ -51,7 +55,8 @@ async fn a_new_conversation() {
 
 #[tokio::test]
 async fn an_answer() {
-    let mut stage = Stage::new(USUAL, [Script::text(ANSWER).usage(usage(12_000, 300))], plain).await;
+    let mut stage =
+        Stage::new(USUAL, [Script::text(ANSWER).usage(usage(12_000, 300))], plain).await;
     stage.enter("Where is the parser?").await;
     stage.run_end().await;
     assert_snapshot!(stage.screen());
@@ -74,10 +79,15 @@ async fn an_answer_that_streams() {
 
 #[tokio::test]
 async fn thoughts_folded_and_open() {
-    let reply = Script::new().think("The user wants a number.\nIt is 42, as ever.", None).say("It is 42.");
+    let reply =
+        Script::new().think("The user wants a number.\nIt is 42, as ever.", None).say("It is 42.");
     let mut stage = Stage::new(USUAL, [reply], plain).await;
     stage.enter("How many?").await;
-    stage.until(|event| matches!(event, AgentEvent::MessageUpdate { update: Update::Thinking { .. }, .. })).await;
+    stage
+        .until(|event| {
+            matches!(event, AgentEvent::MessageUpdate { update: Update::Thinking { .. }, .. })
+        })
+        .await;
     assert_snapshot!("thoughts_that_come", stage.styled());
     stage.run_end().await;
     assert_snapshot!("thoughts_folded", stage.screen());
@@ -88,10 +98,14 @@ async fn thoughts_folded_and_open() {
 #[tokio::test]
 async fn a_call_that_runs_and_its_result() {
     let gate = Gate::new();
-    let call =
-        Script::new().say("I shall look.").call("c1", "search_files", r#"{"pattern": "fn main", "path": "src"}"#);
+    let call = Script::new().say("I shall look.").call(
+        "c1",
+        "search_files",
+        r#"{"pattern": "fn main", "path": "src"}"#,
+    );
     let tool = TestTool::new("search_files").waits(&gate);
-    let mut stage = Stage::new(USUAL, [call, Script::text("Found it.")], |agent| agent.tool(tool)).await;
+    let mut stage =
+        Stage::new(USUAL, [call, Script::text("Found it.")], |agent| agent.tool(tool)).await;
     stage.enter("Find main").await;
     stage.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await;
     stage.wait(Duration::from_secs(75));
@@ -120,7 +134,8 @@ async fn a_call_that_asks() {
 #[tokio::test]
 async fn an_edit_shows_its_diff() {
     let arguments = json!({ "path": "notes.txt", "old_string": "beta", "new_string": "BETA" });
-    let reply = Script::calls([("c1", "edit_file", arguments.clone()), ("c2", "edit_file", arguments)]);
+    let reply =
+        Script::calls([("c1", "edit_file", arguments.clone()), ("c2", "edit_file", arguments)]);
     let mut stage = Stage::new(USUAL, [reply], |agent| agent.tool(asks("edit_file"))).await;
     stage.enter("Shout").await;
     stage.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await;
@@ -131,7 +146,8 @@ async fn an_edit_shows_its_diff() {
     assert_snapshot!(stage.styled());
 
     // A diff of other arguments than those that would run is not shown.
-    let json = json!({ "path": "notes.txt", "old_string": "beta", "new_string": "Beta" }).to_string();
+    let json =
+        json!({ "path": "notes.txt", "old_string": "beta", "new_string": "Beta" }).to_string();
     stage.told(Told::Edited { call: "c1".into(), json }).await;
     assert!(!stage.screen().contains("gamma"));
     stage.told(Told::Preview(first, Ok(diff.into()))).await;
@@ -170,8 +186,10 @@ async fn commands_are_offered() {
 
 #[tokio::test]
 async fn a_model_that_fails() {
-    let reply =
-        Script::error(ModelErrorKind::Auth, "The key was refused by test: set TEST_API_KEY to one that is valid.");
+    let reply = Script::error(
+        ModelErrorKind::Auth,
+        "The key was refused by test: set TEST_API_KEY to one that is valid.",
+    );
     let mut stage = Stage::new(NARROW, [reply], plain).await;
     stage.enter("Hello").await;
     stage.run_end().await;
@@ -180,8 +198,9 @@ async fn a_model_that_fails() {
 
 #[tokio::test]
 async fn a_window_that_is_nearly_full() {
-    let rig = Rig::new(PiPattern, [Script::text("Yes.").usage(usage(168_000, 400))], plain).await;
-    let mut stage = Stage::before(WIDE, rig);
+    let harness =
+        Harness::new(PiPattern, [Script::text("Yes.").usage(usage(168_000, 400))], plain).await;
+    let mut stage = Stage::before(WIDE, harness);
     stage.open(ModelInfo::new("anthropic/claude-sonnet-4-5").with_context_window(200_000)).await;
     stage.enter("Still there?").await;
     stage.run_end().await;
@@ -190,7 +209,9 @@ async fn a_window_that_is_nearly_full() {
 
 #[tokio::test]
 async fn a_screen_that_is_too_small() {
-    for (size, text) in [((40, 5), "Too small: enlarge it."), ((19, 9), "Too small"), ((8, 24), "…")] {
+    for (size, text) in
+        [((40, 5), "Too small: enlarge it."), ((19, 9), "Too small"), ((8, 24), "…")]
+    {
         let mut stage = Stage::new(size, [], plain).await;
         assert_eq!(stage.screen().trim_end(), text);
     }
@@ -217,11 +238,15 @@ async fn a_long_call_is_scrolled() {
 
 #[tokio::test]
 async fn a_session_that_is_opened_again_asks_again() {
-    let call = Script::new().think("Carefully.", None).call("c1", "execute_command", "{\"command\": \"make\"}");
+    let call = Script::new().think("Carefully.", None).call(
+        "c1",
+        "execute_command",
+        "{\"command\": \"make\"}",
+    );
     let mut stage = Stage::new(USUAL, [call], |agent| agent.tool(asks("execute_command"))).await;
     stage.enter("Build it").await;
     stage.run_end().await;
-    let mut stage = Stage::before(USUAL, stage.rig.restart().await);
+    let mut stage = Stage::before(USUAL, stage.harness.restart().await);
     stage.open(ModelInfo::new("test/scripted")).await;
     assert_snapshot!(stage.screen());
 }
@@ -230,8 +255,8 @@ async fn a_session_that_is_opened_again_asks_again() {
 #[tokio::test]
 async fn enter_while_a_session_opens_is_not_lost() {
     for (more, answered) in [("", true), (" there", false)] {
-        let rig = Rig::new(PiPattern, [Script::text("Hello.")], plain).await;
-        let mut stage = Stage::before(USUAL, rig);
+        let harness = Harness::new(PiPattern, [Script::text("Hello.")], plain).await;
+        let mut stage = Stage::before(USUAL, harness);
         stage.enter("hello").await;
         stage.types(more).await;
         stage.open(ModelInfo::new("test/scripted")).await;
@@ -250,7 +275,10 @@ async fn help_on_wide_and_narrow_screens() {
         stage.buffer();
         stage.enter("/help").await;
         let screen = stage.screen();
-        assert!(screen.contains("· Enter") && screen.contains("more below"), "it is read from its beginning: {screen}");
+        assert!(
+            screen.contains("· Enter") && screen.contains("more below"),
+            "it is read from its beginning: {screen}"
+        );
         assert_snapshot!(name, stage.styled());
     }
 }

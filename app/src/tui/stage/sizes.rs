@@ -1,7 +1,8 @@
 //! Whatever the size and whatever is pressed, something is drawn and nothing panics.
 
-use loopwright::testing::{Gate, Script, TestTool};
-use loopwright::{Ambient, Effect as ToolEffect, SystemAmbient};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::testing::{Gate, Script, TestTool};
+use loopwright_core::tool::Effect as ToolEffect;
 use serde_json::json;
 
 use super::*;
@@ -42,9 +43,12 @@ async fn every_state_is_drawn_at_every_size() {
     let gate = Gate::new();
     let look = TestTool::new("search_files").waits(&gate);
     let asks = TestTool::new("execute_command").effect(ToolEffect::AtMostOnce);
-    let first = Script::new().think("Well.\nThen.", None).say("**Look**: `x`\n\n| a | b |\n|---|---|\n| 1 | 2 |");
+    let first = Script::new()
+        .think("Well.\nThen.", None)
+        .say("**Look**: `x`\n\n| a | b |\n|---|---|\n| 1 | 2 |");
     let first = first.call("c1", "search_files", "{\"pattern\": \"x\"}");
-    let second = Script::calls([("c2", "execute_command", json!({ "command": "make\nmake install" }))]);
+    let second =
+        Script::calls([("c2", "execute_command", json!({ "command": "make\nmake install" }))]);
     let mut stage = Stage::new(USUAL, [first, second], |agent| agent.tool(look).tool(asks)).await;
     draw_at_all_sizes(&mut stage).await;
     stage.enter("Go on with a request that is longer than a narrow screen").await;
@@ -64,14 +68,16 @@ async fn every_state_is_drawn_at_every_size() {
     stage.types("because of this and that and whatever else there is").await;
     draw_at_all_sizes(&mut stage).await;
     stage.press(KeyCode::Esc).await;
-    stage.told(Told::NoEditor { call: "c2".into(), json: "{\n  \"command\": \"make\"\n}".into() }).await;
+    stage
+        .told(Told::NoEditor { call: "c2".into(), json: "{\n  \"command\": \"make\"\n}".into() })
+        .await;
     draw_at_all_sizes(&mut stage).await;
 }
 
 /// The seed is told where it fails.
 #[tokio::test]
 async fn whatever_is_pressed_nothing_panics() {
-    let seed = SystemAmbient.random();
+    let seed = SystemEnvironment.random();
     println!("seed {seed}");
     let mut dice = seed | 1;
     let mut roll = move |below: usize| {
@@ -83,7 +89,11 @@ async fn whatever_is_pressed_nothing_panics() {
     let asks = TestTool::new("execute_command").effect(ToolEffect::AtMostOnce);
     let call = Script::calls([("c1", "execute_command", json!({ "command": "make" }))]);
     let mut stage = Stage::new(USUAL, [call], |agent| agent.tool(asks)).await;
-    stage.rig.model.clone().otherwise(Script::text("Some *text* and\n\n```rust\nfn f() {}\n```\n"));
+    stage
+        .harness
+        .model
+        .clone()
+        .otherwise(Script::text("Some *text* and\n\n```rust\nfn f() {}\n```\n"));
     for _ in 0..3_000 {
         let key = KEYS[roll(KEYS.len())];
         match roll(12) {
@@ -96,7 +106,7 @@ async fn whatever_is_pressed_nothing_panics() {
             }
             4 => stage.wait(Duration::from_millis(roll(900) as u64)),
             5 => {
-                while let Some(event) = stage.rig.events.try_next() {
+                while let Some(event) = stage.harness.events.try_next() {
                     stage.take(&event).await;
                 }
             }

@@ -1,7 +1,9 @@
-//! What recorded sessions look like at three sizes. The snapshots beside this file are looked at by eye.
+//! What recorded sessions look like at three sizes. The snapshots beside this file are looked at by
+//! eye.
 
 use insta::assert_snapshot;
-use loopwright::{ToolUpdate, Update};
+use loopwright_core::event::Update;
+use loopwright_core::tool::ToolUpdate;
 
 use super::super::state::{Choice, Source};
 use super::*;
@@ -55,9 +57,12 @@ async fn an_answer() {
 
 #[tokio::test]
 async fn thoughts() {
-    let is_thought =
-        |event: &AgentEvent| matches!(event, AgentEvent::MessageUpdate { update: Update::Thinking { .. }, .. });
-    let is_text = |event: &AgentEvent| matches!(event, AgentEvent::MessageUpdate { update: Update::Text { .. }, .. });
+    let is_thought = |event: &AgentEvent| {
+        matches!(event, AgentEvent::MessageUpdate { update: Update::Thinking { .. }, .. })
+    };
+    let is_text = |event: &AgentEvent| {
+        matches!(event, AgentEvent::MessageUpdate { update: Update::Text { .. }, .. })
+    };
     for size in SIZES {
         let mut stage = Stage::recorded(size, "answer", nth(12, is_thought)).await;
         stage.looks("thoughts_come");
@@ -82,7 +87,10 @@ async fn calls() {
         }
         stage.control('o').await;
         stage.looks("a_diff_open");
-        assert!(stage.screen().contains("✓▌edit_file") || size == NARROW, "how it ended, and that it is chosen");
+        assert!(
+            stage.screen().contains("✓▌edit_file") || size == NARROW,
+            "how it ended, and that it is chosen"
+        );
         stage.control('o').await;
         stage.press(KeyCode::Esc).await;
         stage.control('o').await;
@@ -119,10 +127,18 @@ async fn queues() {
 
 #[tokio::test]
 async fn popups() {
-    let files = ["app/src/tui/paint/markdown/painter.rs", "app/src/tui/state.rs", "Cargo.toml", "src/parser.rs"];
+    let files = [
+        "app/src/tui/paint/markdown/painter.rs",
+        "app/src/tui/state.rs",
+        "Cargo.toml",
+        "src/parser.rs",
+    ];
     let sessions = [
         ("swift-otter-41", "2m · 14 messages · How does the parser work?"),
-        ("calm-heron-07", "3h · 220 messages · Rename the argument of parse to source, and all that depends on it"),
+        (
+            "calm-heron-07",
+            "3h · 220 messages · Rename the argument of parse to source, and all that depends on it",
+        ),
         ("the-one-about-quoting", "4d · 8 messages · 引用符をどう扱うか、教えてください"),
     ];
     for size in SIZES {
@@ -161,13 +177,21 @@ async fn a_failure() {
 /// `NO_COLOR`: no cell has a colour, and what colours tell is told by marks, weight and lines.
 #[tokio::test]
 async fn without_colours() {
-    for (name, recording) in [("an_answer_plain", "answer"), ("results_plain", "work"), ("a_dialog_plain", "asking")] {
+    for (name, recording) in
+        [("an_answer_plain", "answer"), ("results_plain", "work"), ("a_dialog_plain", "asking")]
+    {
         for size in SIZES {
             let mut stage = Stage::recorded(size, recording, never).await;
             stage.view = View::new(Theme::plain());
             stage.previews().await;
             let buffer = stage.buffer();
-            assert!(buffer.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)), "{name}");
+            assert!(
+                buffer
+                    .content
+                    .iter()
+                    .all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)),
+                "{name}"
+            );
             let (columns, lines) = size;
             assert_snapshot!(format!("{name}_{columns}x{lines}"), stage.styled());
         }

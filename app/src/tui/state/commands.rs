@@ -1,6 +1,7 @@
 //! Commands: lines that begin with `/`.
 
-use loopwright::{MessageId, ThinkingLevel};
+use loopwright_core::message::MessageId;
+use loopwright_core::model::ThinkingLevel;
 
 use super::effect::{Choice, Effect, Scroll, Tone};
 use super::{Run, State};
@@ -64,7 +65,11 @@ impl State {
         match (name, text) {
             ("help", _) => {
                 self.help();
-                let help = self.transcript.entries().last().map(|entry| Effect::Scroll(Scroll::Show(entry.id)));
+                let help = self
+                    .transcript
+                    .entries()
+                    .last()
+                    .map(|entry| Effect::Scroll(Scroll::Show(entry.id)));
                 help.into_iter().collect()
             }
             ("quit", _) => vec![Effect::Quit],
@@ -76,7 +81,9 @@ impl State {
             ("later", None) => self.say("Write what is to be said after `/later`."),
             ("continue", _) if self.is_working() => self.say("It goes on already."),
             ("continue", _) => vec![Effect::Continue],
-            ("model", None) => self.say("Write a model after `/model`, such as anthropic/claude-sonnet-4-5."),
+            ("model", None) => {
+                self.say("Write a model after `/model`, such as anthropic/claude-sonnet-4-5.")
+            }
             ("sessions", None) => self.say("Write the name of a session after `/sessions`."),
             ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.is_working() => {
                 self.say("The agent works: interrupt it with Esc first, or wait until it is done.")
@@ -87,7 +94,8 @@ impl State {
             ("model", Some(name)) => self.opening(Effect::SwitchModel(name)),
             ("thinking", level) => match level.as_deref().and_then(level_of) {
                 Some(level) => self.opening(Effect::SwitchThinking(level)),
-                None => self.say("The levels of thinking are off, minimal, low, medium, high and xhigh."),
+                None => self
+                    .say("The levels of thinking are off, minimal, low, medium, high and xhigh."),
             },
             ("sessions", name) => self.opening(Effect::Open(name)),
             ("new", _) => self.opening(Effect::Open(None)),
@@ -102,10 +110,11 @@ impl State {
 
     fn help(&mut self) {
         let keys = KEYS.map(|(key, what)| Choice::new(key, what));
-        let commands = COMMANDS
-            .iter()
-            .map(|command| Choice::new(format!("/{} {}", command.name, command.takes).trim_end(), command.help));
-        self.transcript.table(keys.into_iter().chain([Choice::new("", "")]).chain(commands).collect());
+        let commands = COMMANDS.iter().map(|command| {
+            Choice::new(format!("/{} {}", command.name, command.takes).trim_end(), command.help)
+        });
+        self.transcript
+            .table(keys.into_iter().chain([Choice::new("", "")]).chain(commands).collect());
     }
 
     pub(super) fn say(&mut self, text: &str) -> Vec<Effect> {

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use loopwright::{CallId, Decision, ExternalAction};
+use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::message::CallId;
 use serde_json::Value;
 
 use super::effect::{Effect, Scroll, pretty};
@@ -12,8 +13,9 @@ use super::prompt::Prompt;
 
 /// What a call is refused with where no reason is given.
 const NO: &str = "the user said no";
-/// For so long after a call is put, and after each key meanwhile, nothing is an answer, in milliseconds: such a key was
-/// meant for what was there before. Longer than terminals wait before a key that is held repeats.
+/// For so long after a call is put, and after each key meanwhile, nothing is an answer, in
+/// milliseconds: such a key was meant for what was there before. Longer than terminals wait before
+/// a key that is held repeats.
 const DEAF: u64 = 700;
 
 /// The calls that wait.
@@ -26,7 +28,7 @@ pub(crate) struct Dialog {
     asked: usize,
     pub(crate) mode: Mode,
     /// The user writes something else first.
-    pub(crate) aside: bool,
+    pub(crate) detached: bool,
     /// What was wrong with the last answer.
     pub(crate) problem: Option<String>,
     /// The answer is on its way.
@@ -59,30 +61,37 @@ impl Dialog {
     pub(crate) fn current(&self) -> Option<&ExternalAction> {
         self.actions.first()
     }
+
     /// Whether it is on the screen and has the keys.
     pub(crate) fn is_open(&self) -> bool {
-        !self.aside && !self.actions.is_empty()
+        !self.detached && !self.actions.is_empty()
     }
+
     /// How many calls wait.
     pub(crate) fn waiting(&self) -> usize {
         self.actions.len()
     }
+
     /// Which one this is, and of how many.
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.asked + 1 - self.actions.len().min(self.asked), self.asked)
     }
+
     /// Whether this call has the user's arguments.
     pub(crate) fn is_changed(&self, call: &CallId) -> bool {
         self.changed.contains(call)
     }
+
     /// What the call would do to a file, if that is known.
     pub(crate) fn preview(&self) -> Option<&Result<String, String>> {
         self.preview.as_ref()
     }
+
     /// Whether answers are not taken yet.
     pub(crate) fn is_deaf(&self, now: u64) -> bool {
         self.is_open() && now < self.deaf_until
     }
+
     /// Whether they are taken now that were not taken before.
     pub(crate) fn wakes(&self, before: u64, now: u64) -> bool {
         self.is_deaf(before) && !self.is_deaf(now)
@@ -92,6 +101,7 @@ impl Dialog {
     pub(crate) fn clear(&mut self) {
         *self = Dialog { revision: self.revision + 1, ..Dialog::default() };
     }
+
     /// One more call waits. `typing` tells that the user is writing something else.
     pub(crate) fn open(&mut self, action: &ExternalAction, now: u64, typing: bool) -> Vec<Effect> {
         if self.actions.iter().any(|open| open.call == action.call) {
@@ -99,7 +109,7 @@ impl Dialog {
         }
         if self.actions.is_empty() {
             self.asked = 0;
-            self.aside = typing;
+            self.detached = typing;
         }
         self.asked += 1;
         self.actions.push(action.clone());
@@ -123,24 +133,34 @@ impl Dialog {
         self.deafen(now);
         self.look_again()
     }
+
     /// The user turns to it.
     pub(crate) fn take_up(&mut self, now: u64) -> Vec<Effect> {
-        self.aside = false;
+        self.detached = false;
         self.deafen(now);
         self.look_again()
     }
+
     /// Files may have changed: what the call would do is to be found out anew.
     pub(crate) fn look_again(&self) -> Vec<Effect> {
         self.current().filter(|_| !self.sent).map(preview).unwrap_or_default()
     }
+
     fn deafen(&mut self, now: u64) {
         self.deaf_until = now + DEAF;
         self.early.clear();
     }
 
     /// What the edit that is asked about would do, with these arguments and no others.
-    pub(crate) fn previewed(&mut self, action: &ExternalAction, diff: Result<String, String>, now: u64) {
-        let same = |open: &ExternalAction| open.call == action.call && Arc::ptr_eq(&open.arguments, &action.arguments);
+    pub(crate) fn previewed(
+        &mut self,
+        action: &ExternalAction,
+        diff: Result<String, String>,
+        now: u64,
+    ) {
+        let same = |open: &ExternalAction| {
+            open.call == action.call && Arc::ptr_eq(&open.arguments, &action.arguments)
+        };
         if !self.current().is_some_and(same) || self.preview.as_ref() == Some(&diff) {
             return;
         }
@@ -149,18 +169,22 @@ impl Dialog {
         }
         self.revision += 1;
     }
+
     /// The answer was not taken. `typing` tells that the user is writing something else.
     pub(crate) fn refused(&mut self, call: &CallId, why: String, now: u64, typing: bool) {
         if self.current().is_some_and(|action| action.call == *call) {
             (self.problem, self.sent) = (Some(why), false);
-            self.aside = self.aside && typing;
+            self.detached = self.detached && typing;
             self.deafen(now);
         }
     }
+
     /// Arguments come back from the editor. The call is asked about again, as it would run now.
     pub(crate) fn edited(&mut self, call: &CallId, json: &str, now: u64) -> Vec<Effect> {
         self.deafen(now);
-        let Some(action) = self.actions.first_mut().filter(|action| action.call == *call) else { return Vec::new() };
+        let Some(action) = self.actions.first_mut().filter(|action| action.call == *call) else {
+            return Vec::new();
+        };
         match serde_json::from_str::<Value>(json) {
             Ok(arguments) => {
                 if *action.arguments != arguments {
@@ -178,6 +202,7 @@ impl Dialog {
             }
         }
     }
+
     /// There is no editor: the arguments are edited here.
     pub(crate) fn edit_here(&mut self, call: &CallId, json: &str) {
         if self.current().is_some_and(|action| action.call == *call) {
@@ -198,14 +223,16 @@ impl Dialog {
         let sent = self.sent;
         self.writing().is_some_and(|text| !sent && !text.take().is_empty())
     }
-    /// What was typed while it appeared, if that was more than a key that is held: a text for the prompt.
+
+    /// What was typed while it appeared, if that was more than a key that is held: a text for the
+    /// prompt.
     pub(crate) fn take_text(&mut self) -> Option<String> {
         let mut letters = self.early.chars();
         let first = letters.next()?;
         if letters.all(|letter| letter == first) {
             return None;
         }
-        self.aside = true;
+        self.detached = true;
         Some(std::mem::take(&mut self.early))
     }
 
@@ -218,12 +245,14 @@ impl Dialog {
             KeyCode::Esc => {
                 match self.mode {
                     Mode::Reason(_) | Mode::Edit(_) if !self.sent => self.mode = Mode::Choose,
-                    _ => self.aside = true,
+                    _ => self.detached = true,
                 }
                 return Vec::new();
             }
             _ if self.sent => return Vec::new(),
-            code if matches!(self.mode, Mode::Choose | Mode::Answer(_)) && self.is_too_early(key, now) => {
+            code if matches!(self.mode, Mode::Choose | Mode::Answer(_))
+                && self.is_too_early(key, now) =>
+            {
                 if let Mode::Choose = self.mode {
                     return self.overheard(key);
                 }
@@ -240,7 +269,9 @@ impl Dialog {
             return self.choose(key.code);
         }
         let newline = matches!(self.mode, Mode::Edit(_));
-        let Some(text) = self.writing() else { return Vec::new() };
+        let Some(text) = self.writing() else {
+            return Vec::new();
+        };
         match key.code {
             KeyCode::Char('s') if control => self.submit(now),
             KeyCode::Char('j') if control => {
@@ -275,6 +306,7 @@ impl Dialog {
         }
         early
     }
+
     /// A key that comes too early to answer.
     fn overheard(&mut self, key: KeyEvent) -> Vec<Effect> {
         match key.code {
@@ -287,7 +319,9 @@ impl Dialog {
     }
 
     fn choose(&mut self, key: KeyCode) -> Vec<Effect> {
-        let Some(action) = self.current() else { return Vec::new() };
+        let Some(action) = self.current() else {
+            return Vec::new();
+        };
         match key {
             KeyCode::Char('y' | 'Y') => self.decide(self.as_shown(action)),
             KeyCode::Char('n' | 'N') => {
@@ -313,8 +347,11 @@ impl Dialog {
 
     /// This tool unasked from here on: all of its calls that wait run.
     fn always(&mut self) -> Vec<Effect> {
-        let Some(name) = self.current().map(|action| action.name.clone()) else { return Vec::new() };
-        let same = self.actions.iter().filter(|action| action.name == name && action.need.is_none());
+        let Some(name) = self.current().map(|action| action.name.clone()) else {
+            return Vec::new();
+        };
+        let same =
+            self.actions.iter().filter(|action| action.name == name && action.need.is_none());
         let run = same.map(|action| approve(action, self.as_shown(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;
@@ -326,9 +363,12 @@ impl Dialog {
         let said = text.trim();
         match self.mode {
             Mode::Choose => Vec::new(),
-            Mode::Reason(_) => self.decide(Decision::Deny(if said.is_empty() { NO } else { said }.into())),
+            Mode::Reason(_) => {
+                self.decide(Decision::Deny(if said.is_empty() { NO } else { said }.into()))
+            }
             Mode::Edit(_) => {
-                let (call, json) = (self.current().map(|action| action.call.clone()), said.to_owned());
+                let (call, json) =
+                    (self.current().map(|action| action.call.clone()), said.to_owned());
                 call.map(|call| self.edited(&call, &json, now)).unwrap_or_default()
             }
             Mode::Answer(_) => self.decide(answer(said)),
@@ -336,7 +376,9 @@ impl Dialog {
     }
 
     fn decide(&mut self, decision: Decision) -> Vec<Effect> {
-        let Some(action) = self.current() else { return Vec::new() };
+        let Some(action) = self.current() else {
+            return Vec::new();
+        };
         let decided = approve(action, decision);
         (self.sent, self.problem) = (true, None);
         vec![decided]
@@ -369,8 +411,8 @@ fn approve(action: &ExternalAction, decision: Decision) -> Effect {
 fn answer(said: &str) -> Decision {
     let value = if said.starts_with(['{', '[']) { serde_json::from_str(said).ok() } else { None };
     match value {
-        Some(value) => Decision::Answer(value),
+        Some(value) => Decision::Provide(Provided::Input(value)),
         None if said.is_empty() => Decision::Approve,
-        None => Decision::Answer(Value::String(said.to_owned())),
+        None => Decision::Provide(Provided::Input(Value::String(said.to_owned()))),
     }
 }

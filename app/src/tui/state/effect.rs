@@ -1,9 +1,13 @@
-//! What the state wants done, and what it is told of it: the only words between the pure part and the rest.
+//! What the state wants done, and what it is told of it: the only words between the pure part and
+//! the rest.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright::{AgentState, CallId, Decision, ExternalAction, MessageId, ModelInfo, ThinkingLevel, Usage};
+use loopwright_core::agent::AgentState;
+use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_core::message::{CallId, MessageId, Usage};
+use loopwright_core::model::{ModelInfo, ThinkingLevel};
 use serde_json::Value;
 
 /// Something that is to be done outside of the state.

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use loopwright::{Body, CallId, Content, Message, MessageId, Part, Progress, ToolResult};
+use loopwright_core::Message;
+use loopwright_core::message::{CallId, Content, ContentPart, MessageId, MessageKind, ToolResult};
+use loopwright_core::tool::Progress;
 use serde_json::Value;
 
 use super::effect::{Choice, Tone};
@@ -11,7 +13,8 @@ use super::effect::{Choice, Tone};
 /// The most of a running tool's output that is kept, in bytes; half of it stays when it is full.
 const TAIL: usize = 32 * 1024;
 
-/// One block of the transcript. A view may keep what it made of it for as long as `id` and `revision` are the same.
+/// One block of the transcript. A view may keep what it made of it for as long as `id` and
+/// `revision` are the same.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Never given twice.
@@ -60,14 +63,17 @@ impl Said {
         match self {
             Said::Streaming(text) => text,
             Said::Whole(message, part) => match &message.body {
-                Body::Assistant(reply) => match reply.parts.get(*part) {
-                    Some(Part::Text { text, .. } | Part::Thinking { text, .. }) => text,
+                MessageKind::Assistant(reply) => match reply.parts.get(*part) {
+                    Some(ContentPart::Text { text, .. } | ContentPart::Thinking { text, .. }) => {
+                        text
+                    }
                     _ => "",
                 },
                 _ => "",
             },
         }
     }
+
     /// No more will come.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self, Said::Whole(..))
@@ -78,7 +84,8 @@ impl Said {
 #[derive(Debug)]
 pub(crate) struct Thought {
     pub(crate) said: Said,
-    /// When it began and when more of it came last, in milliseconds; not known of what was read from a log.
+    /// When it began and when more of it came last, in milliseconds; not known of what was read
+    /// from a log.
     pub(crate) time: Option<(u64, u64)>,
 }
 
@@ -140,7 +147,10 @@ impl ToolEntry {
         self.tail.push_str(text);
         if self.tail.len() > TAIL {
             let least = self.tail.len() - TAIL / 2;
-            let from = self.tail.as_bytes()[least..].iter().position(|byte| *byte == b'\n').map(|at| least + at + 1);
+            let from = self.tail.as_bytes()[least..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map(|at| least + at + 1);
             let from = from.unwrap_or_else(|| self.tail.ceil_char_boundary(least));
             self.tail.drain(..from);
         }
@@ -171,6 +181,7 @@ impl Entry {
     pub(crate) fn folds(&self) -> bool {
         matches!(self.kind, Kind::Thinking(_) | Kind::Tool(_))
     }
+
     /// Its content has changed.
     pub(crate) fn changed(&mut self) {
         self.revision = self.revision.wrapping_add(1);
@@ -179,7 +190,9 @@ impl Entry {
 
 /// What the user said, images as words.
 pub(crate) fn user_text(message: &Message) -> String {
-    let Body::User(said) = &message.body else { return message.text() };
+    let MessageKind::User(said) = &message.body else {
+        return message.text();
+    };
     let piece = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
         Content::Image { media_type, .. } => format!("[{media_type}]"),

@@ -94,7 +94,10 @@ impl State {
     // ---- the prompt ------------------------------------------------------------------------------
 
     fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let (control, alt) = (key.modifiers.contains(KeyModifiers::CONTROL), key.modifiers.contains(KeyModifiers::ALT));
+        let (control, alt) = (
+            key.modifiers.contains(KeyModifiers::CONTROL),
+            key.modifiers.contains(KeyModifiers::ALT),
+        );
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let empty = self.prompt.is_empty();
         match key.code {
@@ -137,7 +140,8 @@ impl State {
         }
         // A space before it says that it is none.
         let command = text.trim_end().strip_prefix('/');
-        let command = command.map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
+        let command =
+            command.map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
         if let Some((name, rest)) = command
             && !name.is_empty()
             && name.chars().all(|c| c.is_ascii_alphabetic())
@@ -200,7 +204,9 @@ impl State {
         let entries = self.transcript.entries();
         let from = self.selected.and_then(|id| self.transcript.position(id));
         let found = match (by < 0, from) {
-            (true, from) => entries[..from.unwrap_or(entries.len())].iter().rev().find(|entry| entry.folds()),
+            (true, from) => {
+                entries[..from.unwrap_or(entries.len())].iter().rev().find(|entry| entry.folds())
+            }
             (false, Some(from)) => entries[from + 1..].iter().find(|entry| entry.folds()),
             (false, None) => None,
         };
@@ -239,13 +245,18 @@ impl State {
 
     /// Puts in what is chosen; Enter also sends a command that is whole by it.
     fn accept(&mut self, enter: bool) -> Vec<Effect> {
-        let Some(popup) = self.popup.take() else { return Vec::new() };
-        let Some(choice) = popup.choice() else { return Vec::new() };
+        let Some(popup) = self.popup.take() else {
+            return Vec::new();
+        };
+        let Some(choice) = popup.choice() else {
+            return Vec::new();
+        };
         let length = popup.written.chars().count();
         match popup.what {
             What::Command => {
                 self.prompt.replace_before(length, &choice.value);
-                let more = matches!(choice.value.as_str(), "model" | "thinking" | "sessions" | "later");
+                let more =
+                    matches!(choice.value.as_str(), "model" | "thinking" | "sessions" | "later");
                 if enter && !more {
                     return self.send(false);
                 }
@@ -272,7 +283,8 @@ impl State {
             return Vec::new();
         }
         self.dismissed = None;
-        let Some((what, written)) = wanted(self.prompt.before_cursor(), !text.contains('\n')) else {
+        let Some((what, written)) = wanted(self.prompt.before_cursor(), !text.contains('\n'))
+        else {
             self.popup = None;
             return Vec::new();
         };
@@ -282,10 +294,14 @@ impl State {
             self.known.insert(Source::Messages, messages);
         }
         let before = self.popup.take().filter(|before| before.what == what);
-        // Files and sessions come and go: they are looked for anew each time that somebody begins to choose.
+        // Files and sessions come and go: they are looked for anew each time that somebody begins
+        // to choose.
         let ask = source.filter(|source| match before {
             Some(_) => false,
-            None => *source != Source::Messages && (*source != Source::Models || !self.known.contains_key(source)),
+            None => {
+                *source != Source::Messages
+                    && (*source != Source::Models || !self.known.contains_key(source))
+            }
         });
         let mut popup = Popup::new(what, written, &self.known);
         if let Some(before) = before
@@ -300,7 +316,9 @@ impl State {
     /// What the user said, newest first, to go on from.
     fn messages(&self) -> Vec<Choice> {
         let said = self.transcript.entries().iter().rev().filter_map(|entry| match &entry.kind {
-            Kind::User(message) => Some(Choice::new(message.id.to_string(), first_line(&user_text(message)))),
+            Kind::User(message) => {
+                Some(Choice::new(message.id.to_string(), first_line(&user_text(message))))
+            }
             _ => None,
         });
         said.take(100).collect()

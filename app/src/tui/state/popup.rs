@@ -41,9 +41,15 @@ pub(crate) fn wanted(before_cursor: &str, one_line: bool) -> Option<(What, Strin
     if one_line && let Some(command) = before_cursor.strip_prefix('/') {
         return match command.split_once(' ') {
             None => Some((What::Command, command.to_owned())),
-            Some(("model", name)) => Some((What::Argument(Source::Models), name.trim_start().to_owned())),
-            Some(("sessions", name)) => Some((What::Argument(Source::Sessions), name.trim_start().to_owned())),
-            Some(("fork", id)) => Some((What::Argument(Source::Messages), id.trim_start().to_owned())),
+            Some(("model", name)) => {
+                Some((What::Argument(Source::Models), name.trim_start().to_owned()))
+            }
+            Some(("sessions", name)) => {
+                Some((What::Argument(Source::Sessions), name.trim_start().to_owned()))
+            }
+            Some(("fork", id)) => {
+                Some((What::Argument(Source::Messages), id.trim_start().to_owned()))
+            }
             Some(("thinking", level)) => Some((What::Level, level.trim_start().to_owned())),
             Some(_) => None,
         };
@@ -71,7 +77,9 @@ impl Popup {
             What::Command => commands(&written),
             What::Level => levels(&written),
             What::Argument(Source::Models) => models(listed, &written),
-            What::Argument(_) | What::File => listed.map(|all| matching(all, &written)).unwrap_or_default(),
+            What::Argument(_) | What::File => {
+                listed.map(|all| matching(all, &written)).unwrap_or_default()
+            }
         };
         let waits = what.source().is_some() && listed.is_none();
         Popup { what, written, found, chosen: 0, waits }
@@ -81,13 +89,16 @@ impl Popup {
     pub(crate) fn is_shown(&self) -> bool {
         !self.found.is_empty() || self.waits || self.what == What::File
     }
+
     /// The one that is chosen.
     pub(crate) fn choice(&self) -> Option<&Choice> {
         self.found.get(self.chosen)
     }
+
     pub(crate) fn up(&mut self) {
         self.chosen = self.chosen.checked_sub(1).unwrap_or(self.found.len().saturating_sub(1));
     }
+
     pub(crate) fn down(&mut self) {
         self.chosen = if self.chosen + 1 < self.found.len() { self.chosen + 1 } else { 0 };
     }
@@ -109,10 +120,14 @@ fn commands(written: &str) -> Vec<Choice> {
 
 fn levels(written: &str) -> Vec<Choice> {
     let all = ["off", "minimal", "low", "medium", "high", "xhigh"];
-    all.iter().filter(|level| level.starts_with(written)).map(|level| Choice::new(*level, "")).collect()
+    all.iter()
+        .filter(|level| level.starts_with(written))
+        .map(|level| Choice::new(*level, ""))
+        .collect()
 }
 
-/// Those that have all that was written, best first: at the beginning of the last part, in one piece, in this order.
+/// Those that have all that was written, best first: at the beginning of the last part, in one
+/// piece, in this order.
 fn matching(all: &[Choice], written: &str) -> Vec<Choice> {
     let written = written.to_lowercase();
     let mut found: Vec<(u32, &Choice)> =

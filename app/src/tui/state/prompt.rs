@@ -43,9 +43,11 @@ impl Prompt {
     pub(crate) fn text(&self) -> String {
         self.area.lines().join("\n")
     }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.area.is_empty()
     }
+
     /// To be drawn.
     pub(crate) fn area(&self) -> &TextArea<'static> {
         &self.area
@@ -58,6 +60,7 @@ impl Prompt {
         let end = line.char_indices().nth(cursor.1).map_or(line.len(), |(at, _)| at);
         &line[..end]
     }
+
     /// Puts `text` in the place of this many characters before the cursor.
     pub(crate) fn replace_before(&mut self, characters: usize, text: &str) {
         for _ in 0..characters {
@@ -70,6 +73,7 @@ impl Prompt {
     pub(crate) fn set(&mut self, text: &str) {
         self.area = area(text);
     }
+
     /// Takes the text out.
     pub(crate) fn take(&mut self) -> String {
         let text = self.text();
@@ -77,6 +81,7 @@ impl Prompt {
         self.recalled = None;
         text
     }
+
     /// A text that was sent, for the keys that go back.
     pub(crate) fn remember(&mut self, text: String) {
         if !text.trim().is_empty() && self.sent.last() != Some(&text) {
@@ -84,6 +89,7 @@ impl Prompt {
         }
         self.recalled = None;
     }
+
     /// Forgets what was sent: another conversation.
     pub(crate) fn forget(&mut self) {
         (self.sent, self.recalled) = (Vec::new(), None);
@@ -92,10 +98,12 @@ impl Prompt {
     pub(crate) fn insert(&mut self, text: &str) {
         self.area.insert_str(text.replace("\r\n", "\n").replace('\r', "\n"));
     }
+
     /// A new line.
     pub(crate) fn new_line(&mut self) {
         self.area.insert_newline();
     }
+
     /// Whether the cursor stands behind a `\`, which is then removed.
     pub(crate) fn take_backslash(&mut self) -> bool {
         let escaped = self.before_cursor().ends_with('\\');
@@ -138,7 +146,9 @@ impl Prompt {
         if self.moves(width, CursorMove::Down) {
             return;
         }
-        let Some((at, written)) = self.recalled.take() else { return };
+        let Some((at, written)) = self.recalled.take() else {
+            return;
+        };
         match self.sent.get(at + 1).cloned() {
             Some(text) => {
                 self.set(&text);
@@ -210,7 +220,9 @@ mod tests {
         let letters = ["a", "word ", "ß", "世界", "👩\u{200d}👧", "\t", "\n", " ", "e\u{301}"];
         let mut seed = 7_u64;
         let mut any = move |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % below
         };
         for _ in 0..100 {
@@ -234,7 +246,8 @@ mod tests {
         }
     }
 
-    /// A frame asks for it; what could be undone is not copied for that, and the same text is not measured again.
+    /// A frame asks for it; what could be undone is not copied for that, and the same text is not
+    /// measured again.
     #[test]
     fn a_text_is_measured_once() {
         let mut prompt = Prompt::new("a\nb");

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, Body, ModelInfo, ThinkingLevel, Usage};
+use loopwright_core::AgentEvent;
+use loopwright_core::message::{MessageKind, Usage};
+use loopwright_core::model::{ModelInfo, ThinkingLevel};
 
 use super::effect::Opened;
 
@@ -37,7 +39,7 @@ pub(crate) enum Doing {
     /// The model writes a call.
     Calling,
     Running(Arc<str>),
-    Compacting,
+    SummaryCompaction,
 }
 
 /// What is known of the session.
@@ -63,7 +65,8 @@ impl Status {
         (self.usage, self.cost) = (opened.usage, opened.cost);
         (self.kept, self.root) = (opened.kept, opened.root.clone());
         self.model = Some(opened.model.clone());
-        let replies = opened.state.messages.iter().rev().filter_map(|message| message.as_assistant());
+        let replies =
+            opened.state.messages.iter().rev().filter_map(|message| message.as_assistant());
         self.context = replies.map(|reply| reply.usage.total()).find(|tokens| *tokens > 0);
     }
 
@@ -71,9 +74,15 @@ impl Status {
     pub(crate) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::MessageEnd { message } => {
-                let Body::Assistant(reply) = &message.body else { return };
+                let MessageKind::Assistant(reply) = &message.body else {
+                    return;
+                };
                 self.usage += reply.usage;
-                self.cost += self.model.as_ref().and_then(|model| model.cost(&reply.usage)).unwrap_or_default();
+                self.cost += self
+                    .model
+                    .as_ref()
+                    .and_then(|model| model.cost(&reply.usage))
+                    .unwrap_or_default();
                 if reply.usage.total() > 0 {
                     self.context = Some(reply.usage.total());
                 }

@@ -1,7 +1,7 @@
 //! Keys and what comes of them.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use loopwright::{Decision, ExternalAction};
+use loopwright_core::event::{Decision, ExternalAction, Provided};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ fn decided(effect: &Effect) -> &Decision {
     decision
 }
 
-/// C128: at rest Enter asks; while the agent works it steers, Alt+Enter queues a follow-up, Up on an empty prompt takes
-/// back what waits, and Esc interrupts once.
+/// C128: at rest Enter asks; while the agent works it steers, Alt+Enter queues a follow-up, Up on
+/// an empty prompt takes back what waits, and Esc interrupts once.
 #[test]
 fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
     let mut state = at_rest();
@@ -78,7 +78,10 @@ fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
     types(&mut state, "not so");
     assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Steer("not so".into()));
     types(&mut state, "then rest");
-    assert_eq!(sent(&press(&mut state, KeyModifiers::ALT, KeyCode::Enter)), &Effect::FollowUp("then rest".into()));
+    assert_eq!(
+        sent(&press(&mut state, KeyModifiers::ALT, KeyCode::Enter)),
+        &Effect::FollowUp("then rest".into())
+    );
     assert_eq!(key(&mut state, KeyCode::Up), []); // nothing waits, and nothing was sent before
     state.queues.0.push("not so".into());
     assert_eq!(key(&mut state, KeyCode::Up), [Effect::TakeBack]);
@@ -88,7 +91,8 @@ fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
     assert_eq!(key(&mut state, KeyCode::Esc), []);
 }
 
-/// C129: Ctrl-C clears what is written or else interrupts, and a second one soon after leaves; later it does not.
+/// C129: Ctrl-C clears what is written or else interrupts, and a second one soon after leaves;
+/// later it does not.
 #[test]
 fn control_c_clears_interrupts_and_leaves() {
     let mut state = working();
@@ -104,12 +108,15 @@ fn control_c_clears_interrupts_and_leaves() {
     assert_eq!(control(&mut at_rest(), 'd'), [Effect::Quit]);
 }
 
-/// C130: a call that waits is answered with what was shown of it: yes, no with a reason, other arguments, always. Keys
-/// that were meant for the prompt answer nothing.
+/// C130: a call that waits is answered with what was shown of it: yes, no with a reason, other
+/// arguments, always. Keys that were meant for the prompt answer nothing.
 #[test]
 fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     let mut state = working();
-    asked(&mut state, &[action("c1", "execute_command"), action("c2", "execute_command"), action("c3", "diff")]);
+    asked(
+        &mut state,
+        &[action("c1", "execute_command"), action("c2", "execute_command"), action("c3", "diff")],
+    );
     assert_eq!(state.dialog.place(), (1, 3));
     key(&mut state, KeyCode::Char('n'));
     types(&mut state, "too early");
@@ -123,16 +130,29 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     assert_eq!((effects.len(), decided(&effects[1])), (2, &Decision::Approve));
     state.dialog.close(&"c2".into(), state.now);
     let effects = key(&mut state, KeyCode::Char('e'));
-    assert!(matches!(&effects[0], Effect::Edit { json, .. } if json.contains("\"ls\"")), "{effects:?}");
+    assert!(
+        matches!(&effects[0], Effect::Edit { json, .. } if json.contains("\"ls\"")),
+        "{effects:?}"
+    );
     assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{".into() }), []);
     assert!(state.dialog.problem.as_ref().unwrap().contains("not JSON"));
     let changed = Decision::ApproveWith(json!({ "command": "pwd" }));
-    assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() }), []);
-    assert_eq!((state.dialog.problem.as_ref(), state.dialog.is_changed(&"c3".into())), (None, true));
+    assert_eq!(
+        state.told(Told::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() }),
+        []
+    );
+    assert_eq!(
+        (state.dialog.problem.as_ref(), state.dialog.is_changed(&"c3".into())),
+        (None, true)
+    );
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &changed);
     state.told(Told::Refused { call: "c3".into(), why: "it does not fit".into() });
     assert_eq!(state.dialog.problem.as_deref(), Some("It does not fit."));
-    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &changed, "what is shown is what runs");
+    assert_eq!(
+        decided(&key(&mut state, KeyCode::Char('y'))[0]),
+        &changed,
+        "what is shown is what runs"
+    );
 
     // Somebody types: the dialog waits until it is asked for.
     let mut state = working();
@@ -168,10 +188,16 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
 #[test]
 fn what_a_suspended_tool_needs_is_asked_for() {
     let mut state = working();
-    let need = loopwright::Need { kind: "login".into(), data: json!("Enter the code.") };
+    let need = loopwright_core::tool::ActionRequest {
+        kind: "login".into(),
+        data: json!("Enter the code."),
+    };
     asked(&mut state, &[ExternalAction { need: Some(Arc::new(need)), ..action("c1", "mail") }]);
     types(&mut state, "1234");
-    assert_eq!(decided(&key(&mut state, KeyCode::Enter)[0]), &Decision::Answer(json!("1234")));
+    assert_eq!(
+        decided(&key(&mut state, KeyCode::Enter)[0]),
+        &Decision::Provide(Provided::Input(json!("1234")))
+    );
 }
 
 #[test]
@@ -182,7 +208,10 @@ fn without_an_editor_arguments_are_edited_in_the_dialog() {
     key(&mut state, KeyCode::Left);
     types(&mut state, "\"a\": 1");
     assert_eq!(control(&mut state, 's'), []);
-    assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::ApproveWith(json!({ "a": 1 })));
+    assert_eq!(
+        decided(&key(&mut state, KeyCode::Char('y'))[0]),
+        &Decision::ApproveWith(json!({ "a": 1 }))
+    );
 }
 
 #[test]
@@ -225,7 +254,10 @@ fn commands_and_files_are_completed() {
     key(&mut state, KeyCode::Tab);
     assert_eq!(state.prompt.text(), "/thinking ");
     types(&mut state, "hi");
-    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::SwitchThinking(loopwright::ThinkingLevel::High)]);
+    assert_eq!(
+        key(&mut state, KeyCode::Enter),
+        [Effect::SwitchThinking(loopwright_core::model::ThinkingLevel::High)]
+    );
     let mut state = at_rest();
     types(&mut state, "look at ");
     assert_eq!(key(&mut state, KeyCode::Char('@')), [Effect::List(Source::Files)]);
@@ -236,7 +268,10 @@ fn commands_and_files_are_completed() {
     key(&mut state, KeyCode::Tab);
     assert_eq!(state.prompt.text(), "look at src/parser.rs ");
     types(&mut state, "@zzz");
-    assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Prompt("look at src/parser.rs @zzz".into()));
+    assert_eq!(
+        sent(&key(&mut state, KeyCode::Enter)),
+        &Effect::Prompt("look at src/parser.rs @zzz".into())
+    );
 }
 
 #[test]
@@ -250,10 +285,18 @@ fn a_model_that_is_in_no_list_can_be_named() {
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::SwitchModel("ollama/qwen3:8b".into())]);
     assert_eq!(state.run, Run::Opening);
     types(&mut state, "/new");
-    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "one after the other");
+    assert_eq!(
+        key(&mut state, KeyCode::Enter),
+        [Effect::Scroll(Scroll::Bottom)],
+        "one after the other"
+    );
     let mut state = working();
     types(&mut state, "/model offline");
-    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "not while it works");
+    assert_eq!(
+        key(&mut state, KeyCode::Enter),
+        [Effect::Scroll(Scroll::Bottom)],
+        "not while it works"
+    );
 }
 
 #[test]
@@ -262,11 +305,16 @@ fn what_could_not_be_delivered_is_not_lost() {
     types(&mut state, "hello");
     key(&mut state, KeyCode::Enter);
     types(&mut state, "more");
-    state.told(Told::Undelivered { text: "hello".into(), why: "the disk is full".into(), ends: true });
+    state.told(Told::Undelivered {
+        text: "hello".into(),
+        why: "the disk is full".into(),
+        ends: true,
+    });
     assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Rest));
 }
 
-/// Where no conversation is open, that and what can be done is said each time that something is to be sent.
+/// Where no conversation is open, that and what can be done is said each time that something is to
+/// be sent.
 #[test]
 fn why_no_conversation_is_open_is_said_each_time() {
     let mut state = State::new(1_000_000);
@@ -274,7 +322,8 @@ fn why_no_conversation_is_open_is_said_each_time() {
     state.told(Told::NotOpened { why: why.into(), closed: true });
     types(&mut state, "Hello");
     let count = |state: &State| {
-        let said = |entry: &&Entry| matches!(&entry.kind, Kind::Notice(Tone::Error, text) if text == why);
+        let said =
+            |entry: &&Entry| matches!(&entry.kind, Kind::Notice(Tone::Error, text) if text == why);
         state.transcript.entries().iter().filter(said).count()
     };
     assert_eq!(count(&state), 1);

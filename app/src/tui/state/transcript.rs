@@ -6,7 +6,10 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright::{AgentEvent, Body, CallId, Envelope, ExternalAction, Message, MessageId, Part, ToolUpdate, Update};
+use loopwright_core::event::{Envelope, ExternalAction, Update};
+use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind};
+use loopwright_core::tool::ToolUpdate;
+use loopwright_core::{AgentEvent, Message};
 
 use super::effect::{Choice, Tone};
 use super::entry::{Entry, Kind, Phase, Said, Thought, ToolEntry};
@@ -37,7 +40,8 @@ struct Live {
 }
 
 impl Transcript {
-    /// Another session, as it was found. What was noted from block `since` on was about it, and stays.
+    /// Another session, as it was found. What was noted from block `since` on was about it, and
+    /// stays.
     pub(crate) fn begin(&mut self, messages: &[Arc<Message>], root: &str, since: usize) {
         let noted = self.entries.split_off(since.min(self.entries.len()));
         // Ids go on: a view may have kept what it made of the others.
@@ -63,8 +67,8 @@ impl Transcript {
         messages.iter().for_each(|message| self.message(message));
     }
 
-    /// Takes in what was missed of a session. What streams comes again from its beginning, and so does the output of
-    /// tools that run.
+    /// Takes in what was missed of a session. What streams comes again from its beginning, and so
+    /// does the output of tools that run.
     pub(crate) fn join(&mut self, messages: &[Arc<Message>]) {
         self.merge(messages);
         if let Some(message) = self.live.as_ref().map(|live| live.message) {
@@ -85,10 +89,12 @@ impl Transcript {
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
+
     /// Where the block with this id is.
     pub(crate) fn position(&self, id: u64) -> Option<usize> {
         self.entries.iter().rposition(|entry| entry.id == id)
     }
+
     pub(crate) fn entry_mut(&mut self, id: u64) -> Option<&mut Entry> {
         let at = self.position(id)?;
         self.entries.get_mut(at)
@@ -97,10 +103,12 @@ impl Transcript {
     /// A line of the application. What has just been said is not said again.
     pub(crate) fn notice(&mut self, tone: Tone, text: impl Into<String>) {
         let text = text.into();
-        if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text) {
+        if !matches!(self.entries.last(), Some(Entry { kind: Kind::Notice(_, last), .. }) if *last == text)
+        {
             self.say(tone, text);
         }
     }
+
     /// The same, where it answers something: each time.
     pub(crate) fn say(&mut self, tone: Tone, text: impl Into<String>) {
         self.push(None, Kind::Notice(tone, text.into()));
@@ -130,17 +138,21 @@ impl Transcript {
                     self.running.push((call.clone(), name.clone()));
                 }
             }
-            AgentEvent::ToolExecutionUpdate { call, update } => self.known_tool(call, |tool| match update {
-                ToolUpdate::Output(text) => tool.put_out(text),
-                ToolUpdate::Progress(progress) => tool.progress = Some((**progress).clone()),
-            }),
+            AgentEvent::ToolExecutionUpdate { call, update } => {
+                self.known_tool(call, |tool| match update {
+                    ToolUpdate::Output(text) => tool.put_out(text),
+                    ToolUpdate::Progress(progress) => tool.progress = Some((**progress).clone()),
+                })
+            }
             AgentEvent::ToolExecutionEnd { call, name, result, .. } => {
                 self.tool(call, name, |tool| tool.ended = Some(envelope.time));
                 self.result(call, name, result);
             }
             AgentEvent::ExternalAction(action) => self.asked(action),
             AgentEvent::AgentEnd(_) => self.running.clear(),
-            AgentEvent::ExternalActionEnd { call, .. } => self.known_tool(call, |tool| tool.phase = Phase::Waiting),
+            AgentEvent::ExternalActionEnd { call, .. } => {
+                self.known_tool(call, |tool| tool.phase = Phase::Waiting)
+            }
             AgentEvent::Compaction(done) => self.notice(Tone::Quiet, telling::compaction(done)),
             AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation begins anew."),
             _ => {}
@@ -163,12 +175,13 @@ impl Transcript {
             return;
         }
         match &message.body {
-            Body::User(_) => self.push(Some(message.id), Kind::User(message.clone())),
-            Body::Assistant(reply) => {
+            MessageKind::User(_) => self.push(Some(message.id), Kind::User(message.clone())),
+            MessageKind::Assistant(reply) => {
                 let (streamed, after) = self.take_live(message.id);
                 let mut streamed = streamed.into_iter().peekable();
                 for (at, part) in reply.parts.iter().enumerate() {
-                    // Blocks come in the order in which they began; one that never came to be is passed over.
+                    // Blocks come in the order in which they began; one that never came to be is
+                    // passed over.
                     let old = loop {
                         match streamed.next_if(|old| fits(old, part)) {
                             Some(old) => break Some(old),
@@ -180,23 +193,23 @@ impl Transcript {
                 }
                 self.put_back(after);
             }
-            Body::ToolResult(result) => self.result(&result.call, &result.name, message),
-            Body::Custom(_) => {}
+            MessageKind::ToolResult(result) => self.result(&result.call, &result.name, message),
+            MessageKind::Custom(_) => {}
         }
     }
 
-    fn part(&mut self, message: &Arc<Message>, at: usize, part: &Part, old: Option<Entry>) {
+    fn part(&mut self, message: &Arc<Message>, at: usize, part: &ContentPart, old: Option<Entry>) {
         let said = || Said::Whole(message.clone(), at);
         let mut kind = match part {
-            Part::Text { text, .. } if !text.trim().is_empty() => Kind::Text(said()),
-            Part::Thinking { text, .. } if !text.trim().is_empty() => {
+            ContentPart::Text { text, .. } if !text.trim().is_empty() => Kind::Text(said()),
+            ContentPart::Thinking { text, .. } if !text.trim().is_empty() => {
                 let time = match &old {
                     Some(Entry { kind: Kind::Thinking(thought), .. }) => thought.time,
                     _ => None,
                 };
                 Kind::Thinking(Thought { said: said(), time })
             }
-            Part::ToolCall(call) => {
+            ContentPart::ToolCall(call) => {
                 let mut tool = ToolEntry::new(call.name.clone());
                 tool.written = Some(call.arguments.clone());
                 tool.call = Some(call.id.clone());
@@ -250,16 +263,30 @@ impl Transcript {
                 );
             }
             Update::Thinking { block, delta } => {
-                let new = || Kind::Thinking(Thought { said: Said::Streaming(String::new()), time: Some((time, time)) });
+                let new = || {
+                    Kind::Thinking(Thought {
+                        said: Said::Streaming(String::new()),
+                        time: Some((time, time)),
+                    })
+                };
                 self.block(message, *block, new, |kind| {
-                    if let Kind::Thinking(Thought { said: Said::Streaming(text), time: Some((_, last)) }) = kind {
+                    if let Kind::Thinking(Thought {
+                        said: Said::Streaming(text),
+                        time: Some((_, last)),
+                    }) = kind
+                    {
                         text.push_str(delta);
                         *last = time;
                     }
                 });
             }
             Update::ToolCallStart { block, name } => {
-                self.block(message, *block, || Kind::Tool(Box::new(ToolEntry::new(name.clone()))), |_| {});
+                self.block(
+                    message,
+                    *block,
+                    || Kind::Tool(Box::new(ToolEntry::new(name.clone()))),
+                    |_| {},
+                );
             }
             Update::ToolCall { block, delta } => {
                 self.block(
@@ -278,11 +305,22 @@ impl Transcript {
     }
 
     /// A block of the reply that streams, made if it is not there.
-    fn block(&mut self, message: MessageId, block: u32, new: impl FnOnce() -> Kind, change: impl FnOnce(&mut Kind)) {
+    fn block(
+        &mut self,
+        message: MessageId,
+        block: u32,
+        new: impl FnOnce() -> Kind,
+        change: impl FnOnce(&mut Kind),
+    ) {
         if self.live.as_ref().is_none_or(|live| live.message != message) {
             self.live = Some(Live { message, start: self.entries.len(), blocks: Vec::new() });
         }
-        let known = self.live.iter().flat_map(|live| &live.blocks).rev().find(|(number, _)| *number == block);
+        let known = self
+            .live
+            .iter()
+            .flat_map(|live| &live.blocks)
+            .rev()
+            .find(|(number, _)| *number == block);
         let at = match known {
             Some((_, at)) => *at,
             None => {
@@ -342,7 +380,9 @@ impl Transcript {
 
     /// Nothing is changed in a call that has its result: what comes was in it already.
     fn known_tool(&mut self, call: &CallId, change: impl FnOnce(&mut ToolEntry)) {
-        let Some(entry) = self.calls.get(call).and_then(|at| self.entries.get_mut(*at)) else { return };
+        let Some(entry) = self.calls.get(call).and_then(|at| self.entries.get_mut(*at)) else {
+            return;
+        };
         if let Kind::Tool(tool) = &mut entry.kind
             && tool.phase != Phase::Done
         {
@@ -363,11 +403,13 @@ impl Transcript {
 }
 
 /// Whether this block is what has become that part.
-fn fits(old: &Entry, part: &Part) -> bool {
+fn fits(old: &Entry, part: &ContentPart) -> bool {
     match (&old.kind, part) {
-        (Kind::Text(said), Part::Text { text, .. }) => text.starts_with(said.text()),
-        (Kind::Thinking(thought), Part::Thinking { text, .. }) => text.starts_with(thought.said.text()),
-        (Kind::Tool(tool), Part::ToolCall(call)) => tool.name == call.name,
+        (Kind::Text(said), ContentPart::Text { text, .. }) => text.starts_with(said.text()),
+        (Kind::Thinking(thought), ContentPart::Thinking { text, .. }) => {
+            text.starts_with(thought.said.text())
+        }
+        (Kind::Tool(tool), ContentPart::ToolCall(call)) => tool.name == call.name,
         _ => false,
     }
 }

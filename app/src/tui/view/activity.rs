@@ -17,8 +17,11 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
     let mut lines = vec![Line::default()];
     lines.extend(working(state, theme, width));
     let (steering, later) = &state.queues;
-    let queued: Vec<(&str, &String)> =
-        steering.iter().map(|text| ("next", text)).chain(later.iter().map(|text| ("later", text))).collect();
+    let queued: Vec<(&str, &String)> = steering
+        .iter()
+        .map(|text| ("next", text))
+        .chain(later.iter().map(|text| ("later", text)))
+        .collect();
     let more = queued.len().saturating_sub(QUEUED);
     for (when, text) in queued.into_iter().take(QUEUED) {
         let room = width.saturating_sub(12).max(8);
@@ -53,7 +56,8 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
         Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Rest => return None,
     };
-    let mut line = vec![Span::styled(format!("{spinner} "), theme.accent), Span::styled(what, theme.text)];
+    let mut line =
+        vec![Span::styled(format!("{spinner} "), theme.accent), Span::styled(what, theme.text)];
     if let Some(since) = since {
         let seconds = state.now.saturating_sub(since) / 1000;
         line.push(Span::styled(format!("  {}", time(seconds)), theme.dim));
@@ -71,6 +75,6 @@ fn words(doing: &Doing) -> String {
         Doing::Writing => "Writing".into(),
         Doing::Calling => "Preparing a call".into(),
         Doing::Running(name) => format!("Running {name}"),
-        Doing::Compacting => "Summarising".into(),
+        Doing::SummaryCompaction => "Summarising".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! A call that waits for the user's answer, in the place of the prompt.
 
-use loopwright::{CallId, ExternalAction};
+use loopwright_core::event::ExternalAction;
+use loopwright_core::message::CallId;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -45,7 +46,9 @@ impl Place {
 impl View {
     /// The lines that it takes: at most two thirds of the screen.
     pub(super) fn dialog_lines(&mut self, state: &State, area: Rect) -> u16 {
-        let Some(action) = state.dialog.current() else { return 0 };
+        let Some(action) = state.dialog.current() else {
+            return 0;
+        };
         self.lay_out(&state.dialog, action, area.width - 4);
         let body = self.dialog.lines.len();
         // A rule, the title, and an empty line below each of title and body.
@@ -62,20 +65,25 @@ impl View {
         if !same || self.dialog.laid != laid {
             let lines = body(dialog, action, width, &self.theme);
             let top = if same { self.dialog.top } else { 0 };
-            self.dialog = Place { call: Some(action.call.clone()), laid, lines, top, most: 0, rows: 0 };
+            self.dialog =
+                Place { call: Some(action.call.clone()), laid, lines, top, most: 0, rows: 0 };
         }
     }
 
     /// Draws it: what is asked, the arguments as far as they fit, the answers.
     pub(super) fn draw_dialog(&mut self, state: &State, frame: &mut Frame<'_>, area: Rect) {
         let (dialog, theme) = (&state.dialog, &self.theme);
-        let Some(action) = dialog.current() else { return };
+        let Some(action) = dialog.current() else {
+            return;
+        };
         rule(frame, area, theme.accent);
-        let inner = Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height.saturating_sub(1));
+        let inner =
+            Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height.saturating_sub(1));
         let mut y = inner.y;
         frame.buffer_mut().set_line(inner.x, y, &title(dialog, action, theme), inner.width);
         y += 2;
-        let Below { problem, text, answers, height } = Below::new(state, action, inner.width, theme);
+        let Below { problem, text, answers, height } =
+            Below::new(state, action, inner.width, theme);
         let below = height + u16::from(area.height > 6);
         let rows = usize::from(inner.bottom().saturating_sub(y + below));
         let lines = &self.dialog.lines;
@@ -89,8 +97,17 @@ impl View {
             y += 1;
         }
         if hides {
-            let text = if hidden > 0 { format!("↓ {hidden} more lines") } else { "↑ Up goes back".to_owned() };
-            frame.buffer_mut().set_line(inner.x, y, &Line::from(Span::styled(text, theme.accent)), inner.width);
+            let text = if hidden > 0 {
+                format!("↓ {hidden} more lines")
+            } else {
+                "↑ Up goes back".to_owned()
+            };
+            frame.buffer_mut().set_line(
+                inner.x,
+                y,
+                &Line::from(Span::styled(text, theme.accent)),
+                inner.width,
+            );
             y += 1;
         }
         y = y.max(inner.bottom().saturating_sub(below)) + u16::from(area.height > 6);
@@ -125,7 +142,8 @@ struct Below<'a> {
 impl<'a> Below<'a> {
     fn new(state: &'a State, action: &ExternalAction, width: u16, theme: &Theme) -> Self {
         let dialog = &state.dialog;
-        let mut problem = dialog.problem.as_ref().map(|why| wrap(why, width, theme.error)).unwrap_or_default();
+        let mut problem =
+            dialog.problem.as_ref().map(|why| wrap(why, width, theme.error)).unwrap_or_default();
         problem.truncate(usize::from(state.size.1 / 3).max(1));
         let text = writing(dialog).map(|text| (text, text.height(width).clamp(1, 8)));
         let answers = answers(dialog, action, state.now, theme, width);
@@ -148,11 +166,14 @@ fn writing(dialog: &Dialog) -> Option<&Prompt> {
 
 fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'static> {
     let what = match &action.need {
-        None if dialog.is_changed(&action.call) => format!("Run {} with your changes?", action.name),
+        None if dialog.is_changed(&action.call) => {
+            format!("Run {} with your changes?", action.name)
+        }
         None => format!("Run {}?", action.name),
         Some(need) => format!("{} needs: {}", action.name, need.kind),
     };
-    let mut spans = vec![Span::styled(what, theme.accent.add_modifier(ratatui::style::Modifier::BOLD))];
+    let mut spans =
+        vec![Span::styled(what, theme.accent.add_modifier(ratatui::style::Modifier::BOLD))];
     let (this, all) = dialog.place();
     if all > 1 {
         spans.push(Span::styled(format!("  {this} of {all}"), theme.dim));
@@ -216,11 +237,19 @@ fn value(value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
 }
 
 /// The keys that answer, in as many lines as it takes; quiet while they are not taken.
-fn answers(dialog: &Dialog, action: &ExternalAction, now: u64, theme: &Theme, width: u16) -> Vec<Line<'static>> {
+fn answers(
+    dialog: &Dialog,
+    action: &ExternalAction,
+    now: u64,
+    theme: &Theme,
+    width: u16,
+) -> Vec<Line<'static>> {
     let always = format!("always {}", action.name);
     let keys: &[(&str, &str)] = match &dialog.mode {
         _ if dialog.sent => &[("…", "")],
-        Mode::Choose => &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")],
+        Mode::Choose => {
+            &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")]
+        }
         Mode::Reason(_) => &[("Enter", "no, for this reason"), ("Esc", "back")],
         Mode::Edit(_) => &[("Ctrl+S", "done"), ("Esc", "back")],
         Mode::Answer(_) => &[("Enter", "answer"), ("Ctrl+X", "refuse"), ("Esc", "later")],

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use loopwright::Progress;
+use loopwright_core::tool::Progress;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::telling::time;
 use crate::tui::paint::{Growing, Markdown, Theme, ToolLook, ToolPhase, languages, tool, wrap};
-use crate::tui::state::{Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text};
+use crate::tui::state::{
+    Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text,
+};
 
 /// The most blocks that are kept. When there are more, those that were not on the screen last go.
 const MOST: usize = 512;
@@ -87,8 +89,18 @@ impl Layouts {
     }
 
     /// The lines of this block.
-    pub(super) fn lines(&mut self, entry: &Entry, width: u16, state: &State, theme: &Theme) -> &[Line<'static>] {
-        let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) { state.open.0 } else { state.open.1 });
+    pub(super) fn lines(
+        &mut self,
+        entry: &Entry,
+        width: u16,
+        state: &State,
+        theme: &Theme,
+    ) -> &[Line<'static>] {
+        let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) {
+            state.open.0
+        } else {
+            state.open.1
+        });
         let (width, elapsed, languages) = match &entry.kind {
             Kind::Tool(call) => {
                 // Only what it has written is program text; diffs are none.
@@ -109,13 +121,22 @@ impl Layouts {
                 self.made += 1;
             }
         }
-        let Some(laid) = self.laid.get_mut(&entry.id) else { return &[] };
+        let Some(laid) = self.laid.get_mut(&entry.id) else {
+            return &[];
+        };
         laid.frame = self.frame;
         laid.painted.lines()
     }
 }
 
-fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, theme: &Theme) -> Painted {
+fn paint(
+    entry: &Entry,
+    old: Option<Painted>,
+    width: u16,
+    open: bool,
+    now: u64,
+    theme: &Theme,
+) -> Painted {
     match &entry.kind {
         Kind::Text(said) => {
             let mut text = match old {
@@ -131,7 +152,11 @@ fn paint(entry: &Entry, old: Option<Painted>, width: u16, open: bool, now: u64, 
                 Some(Painted::Thought(text)) => text,
                 _ => {
                     let style = thought_style(theme);
-                    Box::new(Growing::below(Line::from(Span::styled("Thinking", style)), width, style))
+                    Box::new(Growing::below(
+                        Line::from(Span::styled("Thinking", style)),
+                        width,
+                        style,
+                    ))
                 }
             };
             text.update(thought.said.text().trim());
@@ -229,7 +254,13 @@ fn elapsed(call: &ToolEntry, now: u64) -> Option<u64> {
     Some(until.saturating_sub(call.began?) / 1000)
 }
 
-fn tool_lines(call: &ToolEntry, width: u16, open: bool, now: u64, theme: &Theme) -> Vec<Line<'static>> {
+fn tool_lines(
+    call: &ToolEntry,
+    width: u16,
+    open: bool,
+    now: u64,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
     let phase = match (call.phase, call.result()) {
         (_, Some(result)) => ToolPhase::Done(result.status),
         (Phase::Writing, None) => ToolPhase::Writing,

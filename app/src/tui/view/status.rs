@@ -1,6 +1,6 @@
 //! The last line: the model, the session, tokens, cost and how full the context window is.
 
-use loopwright::ThinkingLevel;
+use loopwright_core::model::ThinkingLevel;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -20,7 +20,11 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     let mut left = Vec::new();
     if let Some(model) = &status.model {
         let short = model.id.rsplit('/').next().unwrap_or(&model.id);
-        left.push(if width < 60 && model.id.len() > 20 { short.to_owned() } else { model.id.to_string() });
+        left.push(if width < 60 && model.id.len() > 20 {
+            short.to_owned()
+        } else {
+            model.id.to_string()
+        });
     }
     if status.thinking != ThinkingLevel::Off {
         left.push(format!("thinking {}", level(status.thinking)));
@@ -47,7 +51,8 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
         right.push((format!("{share} % full"), style));
     }
     fit(&mut left, &mut right, width);
-    let numbers: usize = right.iter().map(|(text, _)| text.chars().count() + 3).sum::<usize>().saturating_sub(3);
+    let numbers: usize =
+        right.iter().map(|(text, _)| text.chars().count() + 3).sum::<usize>().saturating_sub(3);
     let names = left.join(" · ");
     let space = width.saturating_sub(names.chars().count() + numbers);
     let mut spans = vec![Span::styled(names, theme.dim), Span::raw(" ".repeat(space))];

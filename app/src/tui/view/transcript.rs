@@ -1,5 +1,5 @@
-//! The transcript on the screen. Only what is seen is laid out: upwards from the end, or downwards from where one has
-//! scrolled to.
+//! The transcript on the screen. Only what is seen is laid out: upwards from the end, or downwards
+//! from where one has scrolled to.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -18,7 +18,8 @@ pub(crate) enum Position {
     At { id: u64, line: usize },
 }
 
-/// A place in the transcript: which block, which line of it; the line above a block is its line 0 if it has one.
+/// A place in the transcript: which block, which line of it; the line above a block is its line 0
+/// if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spot {
     at: usize,
@@ -107,14 +108,18 @@ impl View {
         let from = self.spot(state).unwrap_or(end);
         let to = self.moved(state, from, by, area.width - 1);
         self.position = match entries.get(to.at) {
-            Some(entry) if (to.at, to.line) < (end.at, end.line) => Position::At { id: entry.id, line: to.line },
+            Some(entry) if (to.at, to.line) < (end.at, end.line) => {
+                Position::At { id: entry.id, line: to.line }
+            }
             _ => Position::Bottom,
         };
     }
 
     /// Scrolls if this block is not seen.
     fn show(&mut self, state: &State, id: u64, area: Rect) {
-        let Some(at) = state.transcript.position(id) else { return };
+        let Some(at) = state.transcript.position(id) else {
+            return;
+        };
         let end = self.spot_at_bottom(state, area);
         let top = self.spot(state).unwrap_or(end);
         let last = self.moved(state, top, i32::from(area.height).saturating_sub(3), area.width - 1);
@@ -127,7 +132,9 @@ impl View {
 
     /// The place that is scrolled to, if it is not the end.
     fn spot(&self, state: &State) -> Option<Spot> {
-        let Position::At { id, line } = self.position else { return None };
+        let Position::At { id, line } = self.position else {
+            return None;
+        };
         Some(Spot { at: state.transcript.position(id)?, line })
     }
 
@@ -141,7 +148,9 @@ impl View {
     fn moved(&mut self, state: &State, from: Spot, by: i32, width: u16) -> Spot {
         let entries = state.transcript.entries();
         let mut height = |at: usize| {
-            let lines = entries.get(at).map(|entry| self.layouts.lines(entry, width, state, &self.theme).len());
+            let lines = entries
+                .get(at)
+                .map(|entry| self.layouts.lines(entry, width, state, &self.theme).len());
             lines.map_or(0, |lines| lines + gap(entries, at))
         };
         let Spot { mut at, mut line } = from;
@@ -152,7 +161,9 @@ impl View {
                     return Spot { at, line: line - left };
                 }
                 left -= line;
-                let Some(before) = at.checked_sub(1) else { return Spot { at: 0, line: 0 } };
+                let Some(before) = at.checked_sub(1) else {
+                    return Spot { at: 0, line: 0 };
+                };
                 (at, line) = (before, height(before));
             }
         }
@@ -171,6 +182,7 @@ impl View {
 
 /// The empty lines above a block: calls that follow each other stand together.
 fn gap(entries: &[Entry], at: usize) -> usize {
-    let is_tool = |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));
+    let is_tool =
+        |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));
     usize::from(at > 0 && !(is_tool(at) && is_tool(at - 1)))
 }

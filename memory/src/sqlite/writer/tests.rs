@@ -16,7 +16,8 @@ fn only_what_must_be_durable_waits_for_the_disk() {
     let path = folder.path().join("s.db");
     let (owners, connection) = db::open(&path).unwrap();
     let mut writer = Writer::new(&connection, owners, path).unwrap();
-    let level = || connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap();
+    let level =
+        || connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap();
     let (normal, full) = (1, 2);
     for (durable, wanted) in
         [(&[false][..], normal), (&[false, true, false], full), (&[true], full), (&[false], normal)]
@@ -41,13 +42,19 @@ fn whoever_waits_too_long_is_told_why_and_a_release_is_done_later() {
 
     connection.busy_timeout(Duration::ZERO).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let item: Arc<[Item]> = [Item::Reset].into();
+    let item: Arc<[LogEntry]> = [LogEntry::Reset].into();
     let json = vec![crate::codec::encode(&item[0]).unwrap()];
-    let (append, mut appended) = job(Write::Append { owner: owner.clone(), at: 0, items: item, json }, true);
+    let (append, mut appended) =
+        job(Write::Append { owner: owner.clone(), at: 0, items: item, json }, true);
     let (release, _) = job(Write::Release { owner }, false);
     writer.write(vec![append, release]);
     let why = appended.try_recv().unwrap().unwrap_err().to_string();
-    assert!(why.contains("s.db: another process has been writing to it for 10 seconds; nothing was written"), "{why}");
+    assert!(
+        why.contains(
+            "s.db: another process has been writing to it for 10 seconds; nothing was written"
+        ),
+        "{why}"
+    );
     assert_eq!(writer.later.len(), 1);
 
     other.execute_batch("ROLLBACK").unwrap();

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use loopwright::testing::{check_log, check_request};
-use loopwright::*;
-use loopwright_memory::Compacting;
+use loopwright_core::testing::{check_log, check_request};
+use loopwright_core::{agent::*, event::*, log::*, message::*, model::*, tool::*};
+use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ const PROMPTS: usize = 200;
 const FILES: usize = 40;
 const FIRST: &str = "Make the tests pass. This is the first request, and it stays word for word.";
 
-/// A model with a count of its own. It reads and edits files, and refuses what is malformed or too large.
+/// A model with a count of its own. It reads and edits files, and refuses what is malformed or too
+/// large.
 #[derive(Clone)]
 struct Worker {
     info: ModelInfo,
@@ -33,7 +34,8 @@ struct Worker {
 /// Tokens: three bytes of JSON each, so it counts more than the estimate does.
 fn count(request: &ChatRequest) -> u64 {
     let json = |message: &Arc<Message>| serde_json::to_string(&message.body).unwrap().len();
-    let tools: usize = request.tools.iter().map(|t| t.schema.to_string().len() + t.description.len() + 40).sum();
+    let tools: usize =
+        request.tools.iter().map(|t| t.schema.to_string().len() + t.description.len() + 40).sum();
     (request.messages.iter().map(json).sum::<usize>() + tools + request.system.len()) as u64 / 3
 }
 
@@ -41,7 +43,8 @@ fn is_summary(request: &ChatRequest) -> bool {
     request.system.starts_with("You summarise")
 }
 
-/// The calls of a reply: which tool, which file. Every file is read before it is edited, and some are not touched again.
+/// The calls of a reply: which tool, which file. Every file is read before it is edited, and some
+/// are not touched again.
 fn files(reply: usize) -> Vec<(&'static str, String)> {
     let name = |n: usize| format!("src/module_{}/file.rs", n % FILES.min(1 + reply / 5));
     match reply % REPLIES {
@@ -55,28 +58,43 @@ impl ChatModel for Worker {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
+
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let tokens = count(&request);
         let wrong = check_request(&request).err();
         if let Some(why) = wrong.or_else(|| (tokens > WINDOW).then(|| format!("{tokens} tokens"))) {
             self.refused.lock().unwrap().push(why.clone());
-            return stream::iter([ModelEvent::Error(ModelError::new(ModelErrorKind::ContextOverflow, why))]).boxed();
+            return stream::iter([ModelEvent::Error(ModelError::new(
+                ModelErrorKind::ContextOverflow,
+                why,
+            ))])
+            .boxed();
         }
         self.largest.fetch_max(tokens, Ordering::Relaxed);
         let text = |block, text: String| {
             let start = ModelEvent::BlockStart { block, kind: BlockKind::Text };
-            [start, ModelEvent::Delta { block, delta: text }, ModelEvent::BlockEnd { block, signature: None }]
+            [
+                start,
+                ModelEvent::Delta { block, delta: text },
+                ModelEvent::BlockEnd { block, signature: None },
+            ]
         };
         let mut events = Vec::new();
         if is_summary(&request) {
             events.extend(text(0, format!("A summary. {}", "It says what happened. ".repeat(150))));
         } else {
             let reply = self.replies.fetch_add(1, Ordering::Relaxed);
-            events.extend(text(0, format!("Reply {reply}. {}", "Because of this and that. ".repeat(reply * 31 % 40))));
+            events.extend(text(
+                0,
+                format!("Reply {reply}. {}", "Because of this and that. ".repeat(reply * 31 % 40)),
+            ));
             for (block, (tool, path)) in (1..).zip(files(reply)) {
                 let kind = BlockKind::ToolCall { id: String::new(), name: tool.into() };
                 events.push(ModelEvent::BlockStart { block, kind });
-                events.push(ModelEvent::Delta { block, delta: json!({ "path": path, "reply": reply }).to_string() });
+                events.push(ModelEvent::Delta {
+                    block,
+                    delta: json!({ "path": path, "reply": reply }).to_string(),
+                });
                 events.push(ModelEvent::BlockEnd { block, signature: None });
             }
         }
@@ -95,26 +113,33 @@ impl Tool for FileTool {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.0
     }
+
     async fn call(&self, arguments: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
         let reply = arguments["reply"].as_u64().unwrap() as usize;
         let lines = if reply.is_multiple_of(23) { 300 } else { reply * 13 % 30 };
-        Ok(ToolOutput::text(format!("{}: {}", arguments["path"], "let x = \"a line\";\n".repeat(lines))))
+        Ok(ToolOutput::text(format!(
+            "{}: {}",
+            arguments["path"],
+            "let x = \"a line\";\n".repeat(lines)
+        )))
     }
 }
 
 fn tool(name: &str) -> Arc<dyn Tool> {
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    let spec = ToolSpec::with_schema(name, "Does something with a file.", schema).effect(Effect::ReadOnly);
+    let spec =
+        ToolSpec::with_schema(name, "Does something with a file.", schema).effect(Effect::ReadOnly);
     Arc::new(FileTool(Arc::new(spec)))
 }
 
-/// Turns of the whole history, apart from the first request: what was asked, the reply, the results.
+/// Turns of the whole history, apart from the first request: what was asked, the reply, the
+/// results.
 fn turns(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     let mut starts = vec![1];
     for (at, pair) in (1..).zip(messages.windows(2)) {
         let begins = match &pair[1].body {
-            Body::User(_) => true,
-            Body::Assistant(_) => !matches!(pair[0].body, Body::User(_)),
+            MessageKind::User(_) => true,
+            MessageKind::Assistant(_) => !matches!(pair[0].body, MessageKind::User(_)),
             _ => false,
         };
         if begins && at > 1 {
@@ -130,30 +155,33 @@ fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
     for message in messages {
         match &message.body {
-            Body::User(said) => text += &format!("<user>\n{}\n</user>\n", said.text().trim_end()),
-            Body::Assistant(said) => {
+            MessageKind::User(said) => {
+                text += &format!("<user>\n{}\n</user>\n", said.text().trim_end())
+            }
+            MessageKind::Assistant(said) => {
                 text += &format!("<assistant>\n{}\n", said.text());
                 for call in said.calls() {
                     text += &format!("<call tool=\"{}\">{}</call>\n", call.name, call.arguments);
                 }
                 text += "</assistant>\n";
             }
-            Body::ToolResult(result) => {
+            MessageKind::ToolResult(result) => {
                 text += &format!(
                     "<result tool=\"{}\">\n{}\n</result>\n",
                     result.name,
                     result.text().trim_end_matches('\n')
                 );
             }
-            Body::Custom(_) => {}
+            MessageKind::Custom(_) => {}
         }
     }
     text
 }
 
-/// C85: a thousand turns never leave the window and always make a legal request, with the first request, the files that
-/// were read and edited, and the last whole turns in it; what a summary is asked for with is what it replaces; each is
-/// counted. The session goes on in another process half-way.
+/// C85: a thousand turns never leave the window and always make a legal request, with the first
+/// request, the files that were read and edited, and the last whole turns in it; what a summary is
+/// asked for with is what it replaces; each is counted. The session goes on in another process
+/// half-way.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_turns_stay_inside_the_window() {
     let (requests, largest, refused, replies) = Default::default();
@@ -162,7 +190,7 @@ async fn a_thousand_turns_stay_inside_the_window() {
     let agent = GenericAgent::builder(worker.clone(), PiPattern)
         .system("You work on a program.")
         .tools([tool("read_file"), tool("edit_file")])
-        .compaction(Compacting::new())
+        .compaction(SummaryCompaction::new())
         .build()
         .unwrap();
     let memory = InMemory::new();
@@ -171,13 +199,17 @@ async fn a_thousand_turns_stay_inside_the_window() {
         for n in half {
             let prompt = if n == 0 { FIRST.to_owned() } else { format!("Prompt {n}.") };
             let outcome = handle.prompt(prompt).await.unwrap();
-            assert_eq!(outcome.end, EndKind::Done, "{outcome:?}");
+            assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
         }
     }
-    assert_eq!(*worker.refused.lock().unwrap(), Vec::<String>::new(), "never over the window, always legal");
+    assert_eq!(
+        *worker.refused.lock().unwrap(),
+        Vec::<String>::new(),
+        "never over the window, always legal"
+    );
     let items = memory.items();
     check_log(&items).unwrap();
-    let history = Past::of(&items).messages();
+    let history = SessionLog::of(&items).messages();
     let (all, requests) = (turns(&history), worker.requests.lock().unwrap().clone());
     let (summaries, requests): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_summary);
     assert_eq!((all.len(), requests.len()), (PROMPTS * REPLIES, PROMPTS * REPLIES));
@@ -186,36 +218,45 @@ async fn a_thousand_turns_stay_inside_the_window() {
     let mut touched = BTreeSet::<String>::new();
     for (reply, request) in requests.iter().enumerate() {
         assert_eq!(request.messages[0].text(), FIRST, "reply {reply}");
-        let calls = request.messages.iter().filter_map(|m| m.as_assistant()).flat_map(|m| m.calls());
-        let text: String =
-            calls.map(|call| &*call.arguments).chain([&*request.messages[1.min(reply)].text()]).collect();
+        let calls =
+            request.messages.iter().filter_map(|m| m.as_assistant()).flat_map(|m| m.calls());
+        let text: String = calls
+            .map(|call| &*call.arguments)
+            .chain([&*request.messages[1.min(reply)].text()])
+            .collect();
         for file in &touched {
             assert!(text.contains(file.as_str()), "reply {reply}: {file} is forgotten");
         }
         touched.extend(files(reply).into_iter().map(|(_, file)| file));
         let ids: Vec<_> = request.messages.iter().map(|m| m.id).collect();
-        let last: Vec<_> = all[reply.saturating_sub(3)..reply].concat().iter().map(|m| m.id).collect();
+        let last: Vec<_> =
+            all[reply.saturating_sub(3)..reply].concat().iter().map(|m| m.id).collect();
         let end = if at(*ids.last().unwrap()).unwrap() == 0 { 1 } else { ids.len() };
         let tail: Vec<_> = ids[..end].iter().copied().filter(|id| last.contains(id)).collect();
         assert_eq!(tail, last, "reply {reply}: the last three turns are whole");
     }
     assert!(touched.len() > FILES * 3 / 4, "{touched:?}");
 
-    let asides = items.iter().filter(|item| matches!(item, Item::Aside { .. })).count();
+    let detached = items.iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count();
     let (mut stand_in, mut covered, mut made) = (None::<Arc<Message>>, 1, 0);
     for item in &items {
-        let Item::Compacted { first, last, message, summary, .. } = item else { continue };
+        let LogEntry::Compacted { first, last, message, summary, .. } = item else {
+            continue;
+        };
         assert!(summary.is_some(), "{item:?}");
         assert_eq!(*first, stand_in.as_ref().map_or(history[1].id, |m| m.id));
         let end = at(*last).unwrap() + 1;
         let replaced: Vec<_> = stand_in.iter().chain(&history[covered..end]).cloned().collect();
         let asked = summaries[made].messages[0].text();
-        let given =
-            asked.strip_prefix("<conversation>\n").and_then(|text| text.split_once("</conversation>\n")).unwrap().0;
+        let given = asked
+            .strip_prefix("<conversation>\n")
+            .and_then(|text| text.split_once("</conversation>\n"))
+            .unwrap()
+            .0;
         assert_eq!(given, transcript(&replaced), "summary {made}");
         (stand_in, covered, made) = (Some(message.clone()), end, made + 1);
     }
-    assert_eq!((summaries.len(), asides), (made, made), "each summary is one call, and counted");
+    assert_eq!((summaries.len(), detached), (made, made), "each summary is one call, and counted");
     assert!((10..200).contains(&made), "{made} summaries");
     let largest = worker.largest.load(Ordering::Relaxed);
     assert!(largest > WINDOW / 2, "the window is used: {largest}");

@@ -4,8 +4,14 @@ use std::path::Path;
 
 use super::*;
 
-/// The items of each line that is whole within the first `cut` bytes, and whether the cut is between lines.
-fn within(file: &[u8], appends: &[Vec<Item>], cut: usize, end_needed: bool) -> (Vec<Item>, bool) {
+/// The items of each line that is whole within the first `cut` bytes, and whether the cut is
+/// between lines.
+fn within(
+    file: &[u8],
+    appends: &[Vec<LogEntry>],
+    cut: usize,
+    end_needed: bool,
+) -> (Vec<LogEntry>, bool) {
     let (mut items, mut at, mut clean) = (Vec::new(), 0, cut == 0);
     for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {
         at += line.len();
@@ -18,14 +24,14 @@ fn within(file: &[u8], appends: &[Vec<Item>], cut: usize, end_needed: bool) -> (
 }
 
 /// Cuts the log at each of its last 4 KiB, and opens it.
-async fn cut_everywhere(appends: &[Vec<Item>]) {
-    let refs: Vec<&[Item]> = appends.iter().map(Vec::as_slice).collect();
+async fn cut_everywhere(appends: &[Vec<LogEntry>]) {
+    let refs: Vec<&[LogEntry]> = appends.iter().map(Vec::as_slice).collect();
     let (_directory, store, file) = store(&refs).await;
     let whole = fs::read(&file).unwrap();
-    let aside = file.with_file_name("s.jsonl.torn");
+    let detached = file.with_file_name("s.jsonl.torn");
     for cut in whole.len().saturating_sub(4096)..=whole.len() {
         fs::write(&file, &whole[..cut]).unwrap();
-        let _ = fs::remove_file(&aside);
+        let _ = fs::remove_file(&detached);
 
         let (readable, clean) = within(&whole, appends, cut, true);
         match store.read("s", 0).await {
@@ -40,9 +46,13 @@ async fn cut_everywhere(appends: &[Vec<Item>]) {
         assert_eq!(told.is_none(), clean, "cut at {cut}: {told:?}");
         assert_eq!(memory.load(0).await.unwrap(), items, "cut at {cut}");
         let torn_at = whole[..cut].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let kept = fs::read(&aside).unwrap_or_default();
+        let kept = fs::read(&detached).unwrap_or_default();
         if !clean && items.len() == readable.len() && !told.unwrap().contains("was whole") {
-            assert_eq!(kept, [&whole[torn_at..cut], b"\n"].concat(), "what is cut off is kept, cut at {cut}");
+            assert_eq!(
+                kept,
+                [&whole[torn_at..cut], b"\n"].concat(),
+                "what is cut off is kept, cut at {cut}"
+            );
         } else {
             assert_eq!(kept, b"");
         }
@@ -59,20 +69,24 @@ async fn cut_everywhere(appends: &[Vec<Item>]) {
 /// C75: a torn end is cut off, kept and told of; nothing before it is lost.
 #[tokio::test]
 async fn a_log_cut_at_any_byte_goes_on() {
-    let long = vec![said(&"long \u{2028}".repeat(200)), Item::Reset];
+    let long = vec![said(&"long \u{2028}".repeat(200)), LogEntry::Reset];
     cut_everywhere(&[
         vec![said("first")],
         long.clone(),
         vec![said("é\n"); 20],
         long,
-        vec![Item::Opened { epoch: 7, time: 7 }],
+        vec![LogEntry::Opened { epoch: 7, time: 7 }],
     ])
     .await;
 }
 
 #[tokio::test]
 async fn a_log_cut_in_its_head_goes_on_as_a_new_one() {
-    cut_everywhere(&[vec![Item::Opened { epoch: 1, time: 1 }], vec![said("é"), Item::Reset]]).await;
+    cut_everywhere(&[
+        vec![LogEntry::Opened { epoch: 1, time: 1 }],
+        vec![said("é"), LogEntry::Reset],
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -92,15 +106,22 @@ async fn zeros_at_the_end_are_torn() {
 /// The error names the file and a line.
 fn names(error: &MemoryError, file: &Path) {
     let text = error.to_string();
-    let place = text.split("line ").nth(1).and_then(|rest| rest.split_once(" of ")).unwrap_or_else(|| panic!("{text}"));
-    assert!(place.0.parse::<u64>().is_ok() && place.1.starts_with(file.to_str().unwrap()), "{text}");
+    let place = text
+        .split("line ")
+        .nth(1)
+        .and_then(|rest| rest.split_once(" of "))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        place.0.parse::<u64>().is_ok() && place.1.starts_with(file.to_str().unwrap()),
+        "{text}"
+    );
     assert!(matches!(error, MemoryError::Damaged(_) | MemoryError::Newer { .. }), "{error:?}");
 }
 
 /// C75: any other damage is an error that names file and line, and changes nothing.
 #[tokio::test]
 async fn a_flipped_bit_is_found() {
-    let log = [said("one"), said("two é"), Item::Reset];
+    let log = [said("one"), said("two é"), LogEntry::Reset];
     let (directory, store, trunk) = store(&[&log[..1], &log[1..]]).await;
     store.fork("s", None, "b").await.unwrap();
     let branch = store.open("b").await.unwrap();
@@ -126,7 +147,11 @@ async fn a_flipped_bit_is_found() {
             }
             assert_eq!(fs::read(&file).unwrap(), changed, "bit {flip}: nothing is changed");
         }
-        assert!(found * 100 >= whole.len() * 8 * 99, "{found} of {} flips were found", whole.len() * 8);
+        assert!(
+            found * 100 >= whole.len() * 8 * 99,
+            "{found} of {} flips were found",
+            whole.len() * 8
+        );
         fs::write(&file, &whole).unwrap();
     }
 }
@@ -141,7 +166,10 @@ async fn damage_and_newer_versions_are_told_apart() {
     let whole = fs::read_to_string(&file).unwrap();
     let newer = whole.replace(r#""version":1"#, r#""version":12,"more":[]"#);
     let unknown = r#"[{"type":"telepathy"}]"#;
-    let line = format!(r#"{{"at":1,"crc":"{:08x}","items":{unknown}}}"#, crc32fast::hash(unknown.as_bytes()));
+    let line = format!(
+        r#"{{"at":1,"crc":"{:08x}","items":{unknown}}}"#,
+        crc32fast::hash(unknown.as_bytes())
+    );
     let misplaced = whole.lines().last().unwrap();
     for (text, says) in [
         (newer, "update loopwright"),
@@ -152,7 +180,10 @@ async fn damage_and_newer_versions_are_told_apart() {
         (format!("{whole}by hand, without an end"), "line 3 of"),
         ("a note of my own".into(), "line 1 of"),
         (whole.replace("\"s\"", "\"t\""), "line 1 of"),
-        (fs::read_to_string(directory.path().join("good.jsonl")).unwrap(), "the log of the session `good`"),
+        (
+            fs::read_to_string(directory.path().join("good.jsonl")).unwrap(),
+            "the log of the session `good`",
+        ),
     ] {
         fs::write(&file, &text).unwrap();
         for error in [store.open("s").await.err().unwrap(), store.session("s").await.unwrap_err()] {
@@ -177,7 +208,7 @@ async fn damage_and_newer_versions_are_told_apart() {
 /// A branch without its session says which file is missing.
 #[tokio::test]
 async fn a_branch_whose_past_is_gone_is_damaged() {
-    let (directory, store, file) = store(&[&[said("one")], &[Item::Reset]]).await;
+    let (directory, store, file) = store(&[&[said("one")], &[LogEntry::Reset]]).await;
     store.fork("s", None, "b").await.unwrap();
     let (whole, branch) = (fs::read_to_string(&file).unwrap(), directory.path().join("b.jsonl"));
     let shorter: String = whole.split_inclusive('\n').take(2).collect();

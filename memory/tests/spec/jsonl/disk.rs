@@ -13,15 +13,18 @@ pub(super) async fn fill(store: &Jsonl) {
     let memory = store.open("s").await.unwrap();
     let mut at = memory.load(0).await.unwrap().len() as u64;
     let full = loop {
-        match memory.append(at, [said(&"x".repeat(1000)), Item::Reset].into()).await {
+        match memory.append(at, [said(&"x".repeat(1000)), LogEntry::Reset].into()).await {
             Ok(()) => at += 2,
             Err(error) => break error,
         }
     };
     println!("ERROR {full}");
-    assert_eq!(memory.append(at + 1, [Item::Reset].into()).await, Err(MemoryError::Conflict { at: at + 1, end: at }));
+    assert_eq!(
+        memory.append(at + 1, [LogEntry::Reset].into()).await,
+        Err(MemoryError::Conflict { at: at + 1, end: at })
+    );
     assert_eq!(memory.load(0).await.unwrap().len() as u64, at);
-    append(&*memory, at, &[Item::Reset]).await; // which is small enough
+    append(&*memory, at, &[LogEntry::Reset]).await; // which is small enough
     println!("ITEMS {}", at + 1);
     match store.open("another").await {
         Ok(another) => append(&*another, 0, &[said("there is room for others")]).await,
@@ -29,16 +32,22 @@ pub(super) async fn fill(store: &Jsonl) {
     }
 }
 
-/// C76: a full disk takes nothing away: the append has failed as a whole, and the log goes on when there is room.
+/// C76: a full disk takes nothing away: the append has failed as a whole, and the log goes on when
+/// there is room.
 #[tokio::test]
 async fn a_full_disk_takes_nothing_away() {
     let (directory, store, file) = store(&[&[said("one")]]).await;
     let mut shell = Command::new("sh");
-    shell.args(["-c", r#"trap '' XFSZ; ulimit -f 100; exec "$0" "$@""#]).arg(std::env::current_exe().unwrap());
+    shell
+        .args(["-c", r#"trap '' XFSZ; ulimit -f 100; exec "$0" "$@""#])
+        .arg(std::env::current_exe().unwrap());
     let mut child = other(&mut shell, "fill", directory.path());
     let mut said_by_child = BufReader::new(child.stdout.take().unwrap());
     let error = line(&mut said_by_child, "ERROR");
-    assert!(error.contains(file.to_str().unwrap()) && error.contains("as it was before"), "{error}");
+    assert!(
+        error.contains(file.to_str().unwrap()) && error.contains("as it was before"),
+        "{error}"
+    );
     let items: u64 = line(&mut said_by_child, "ITEMS").parse().unwrap();
     said_by_child.read_to_string(&mut String::new()).unwrap();
     assert!(child.wait().unwrap().success());
@@ -87,7 +96,10 @@ async fn read_only_files_are_read() {
         let mut said_by_child = BufReader::new(child.stdout.take().unwrap());
         for _ in 0..4 {
             let error = line(&mut said_by_child, "ERROR");
-            assert!(error.contains(directory.path().to_str().unwrap()) && error.contains("denied"), "{error}");
+            assert!(
+                error.contains(directory.path().to_str().unwrap()) && error.contains("denied"),
+                "{error}"
+            );
         }
         said_by_child.read_to_string(&mut String::new()).unwrap();
         assert!(child.wait().unwrap().success());
@@ -104,7 +116,11 @@ async fn a_directory_in_the_place_of_a_file_is_named() {
     let (directory, store, file) = store(&[&[said("one")]]).await;
     let place = directory.path().join("d.jsonl");
     fs::create_dir(&place).unwrap();
-    for error in [store.open("d").await.err(), store.read("d", 0).await.err(), store.fork("s", None, "d").await.err()] {
+    for error in [
+        store.open("d").await.err(),
+        store.read("d", 0).await.err(),
+        store.fork("s", None, "d").await.err(),
+    ] {
         let error = error.unwrap().to_string();
         assert!(error.contains(place.to_str().unwrap()), "{error}");
     }

@@ -7,7 +7,13 @@ use super::*;
 
 /// This test binary as another process, which runs [`other_process`] on the directory.
 pub(super) fn other(command: &mut Command, what: &str, directory: &std::path::Path) -> Child {
-    let args = ["--exact", "jsonl::processes::other_process", "--ignored", "--nocapture", "--test-threads=1"];
+    let args = [
+        "--exact",
+        "jsonl::processes::other_process",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ];
     let command = command.args(args).env("SPEC_WHAT", what).env("SPEC_DIRECTORY", directory);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
 }

@@ -22,10 +22,15 @@ impl Other {
     pub(super) fn start(store: &Path) -> Self {
         // A write beyond a limit is an error for it, and not the end.
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "sqlite::child::other_process", "--ignored", "--nocapture"]).env(STORE, store);
+        command
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "sqlite::child::other_process", "--ignored", "--nocapture"])
+            .env(STORE, store);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (told, says) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let (told, says) =
+            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         Other { process, told, says }
     }
 
@@ -65,9 +70,16 @@ impl Drop for Other {
 #[test]
 #[ignore = "other tests start it"]
 fn other_process() {
-    let Some(path) = std::env::var_os(STORE) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut state = State { store: Sqlite::open(&path).unwrap(), lock: beside(Path::new(&path)), open: HashMap::new() };
+    let Some(path) = std::env::var_os(STORE) else {
+        return;
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut state = State {
+        store: Sqlite::open(&path).unwrap(),
+        lock: beside(Path::new(&path)),
+        open: HashMap::new(),
+    };
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
@@ -105,7 +117,9 @@ impl State {
             }
             // An item of so many bytes.
             "append-big" => {
-                self.open[words[1]].append(number(2), [said(&"x".repeat(number(3) as usize))].into()).await?
+                self.open[words[1]]
+                    .append(number(2), [said(&"x".repeat(number(3) as usize))].into())
+                    .await?
             }
             "lock" => self.lock.execute_batch("BEGIN IMMEDIATE").unwrap(),
             "unlock" => self.lock.execute_batch("ROLLBACK").unwrap(),

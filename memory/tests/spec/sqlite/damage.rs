@@ -1,9 +1,11 @@
-//! Bits that flip, and files that are cut: an error or the very same, never less and never something else.
+//! Bits that flip, and files that are cut: an error or the very same, never less and never
+//! something else.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loopwright::{EndKind, RunId};
+use loopwright_core::event::RunStatus;
+use loopwright_core::message::RunId;
 
 use super::*;
 
@@ -15,18 +17,18 @@ const MORE: usize = 1;
 /// What a whole store says.
 struct Whole {
     bytes: Vec<u8>,
-    items: Vec<Vec<Item>>,
+    items: Vec<Vec<LogEntry>>,
     infos: Vec<SessionInfo>,
 }
 
-/// A store with some of everything, in small pages, so that there are all kinds of them in few bytes: each byte costs a
-/// look.
+/// A store with some of everything, in small pages, so that there are all kinds of them in few
+/// bytes: each byte costs a look.
 async fn whole() -> Whole {
     let (_folder, path) = place();
     let store = Sqlite::open(&path).unwrap();
-    let ended = |n| Item::RunEnded {
+    let ended = |n| LogEntry::RunEnded {
         run: RunId(n),
-        end: EndKind::Done,
+        end: RunStatus::Done,
         time: n,
         error: None,
         model_error: None,
@@ -86,7 +88,12 @@ async fn look(path: &Path, whole: &Whole, found: &Found) -> Result<(), String> {
             }
             match store.read(name, 0).await {
                 Ok(read) if read == *items => found.is(true),
-                Ok(read) => return Err(format!("{round}, `{name}` has {} items, or other ones", read.len())),
+                Ok(read) => {
+                    return Err(format!(
+                        "{round}, `{name}` has {} items, or other ones",
+                        read.len()
+                    ));
+                }
                 Err(why) => {
                     found.is(false);
                     tells(&why, path)?;
@@ -141,7 +148,8 @@ fn tells(why: &MemoryError, path: &Path) -> Result<(), String> {
     }
 }
 
-/// Looks at each of these stores, twice as many at once as the machine has processors: a look waits for its own threads.
+/// Looks at each of these stores, twice as many at once as the machine has processors: a look waits
+/// for its own threads.
 fn look_at_all(whole: &Whole, count: usize, damage: impl Fn(usize, &mut Vec<u8>) + Sync) -> Found {
     let (next, found) = (AtomicUsize::new(0), Found::default());
     std::thread::scope(|scope| {
@@ -161,7 +169,8 @@ fn look_at_all(whole: &Whole, count: usize, damage: impl Fn(usize, &mut Vec<u8>)
                         panic!("damage {n}: {why}");
                     }
                     for left in ["-wal", "-shm"] {
-                        let _ = std::fs::remove_file(folder.path().join(format!("sessions.db{left}")));
+                        let _ =
+                            std::fs::remove_file(folder.path().join(format!("sessions.db{left}")));
                     }
                 }
             });
@@ -170,13 +179,17 @@ fn look_at_all(whole: &Whole, count: usize, damage: impl Fn(usize, &mut Vec<u8>)
     found
 }
 
-/// C79: a store with a flipped bit says so, or it does not matter; no session looks shorter, different or new.
+/// C79: a store with a flipped bit says so, or it does not matter; no session looks shorter,
+/// different or new.
 #[tokio::test]
 async fn a_flipped_bit_anywhere_is_an_error_or_changes_nothing() {
     let whole = whole().await;
     assert!(whole.bytes.len() >= 10 * 512, "there are pages of all kinds");
-    let (empty, used): (Vec<_>, Vec<_>) = places(&whole.bytes).into_iter().partition(|place| place.len() > 1);
-    let flip = |place: &Range<usize>, bytes: &mut Vec<u8>| place.clone().for_each(|at| bytes[at] ^= 1 << (at % 8));
+    let (empty, used): (Vec<_>, Vec<_>) =
+        places(&whole.bytes).into_iter().partition(|place| place.len() > 1);
+    let flip = |place: &Range<usize>, bytes: &mut Vec<u8>| {
+        place.clone().for_each(|at| bytes[at] ^= 1 << (at % 8))
+    };
     let found = look_at_all(&whole, empty.len(), |n, bytes| flip(&empty[n], bytes));
     assert_eq!(found.errors.into_inner(), 0, "nothing is in {empty:?}");
     let found = look_at_all(&whole, used.len(), |n, bytes| flip(&used[n], bytes));
@@ -184,8 +197,9 @@ async fn a_flipped_bit_anywhere_is_an_error_or_changes_nothing() {
     assert!(errors > used.len() / 2 && same > used.len() / 2, "{errors} errors, {same} the same");
 }
 
-/// Where bits are flipped: in each byte alone, but for the stretches of a page that nothing is in, which are zeros. If no
-/// bit of such a stretch matters where one of each byte is flipped, none matters alone.
+/// Where bits are flipped: in each byte alone, but for the stretches of a page that nothing is in,
+/// which are zeros. If no bit of such a stretch matters where one of each byte is flipped, none
+/// matters alone.
 fn places(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for (page, bytes) in (0..).step_by(512).zip(bytes.chunks(512)) {
@@ -205,7 +219,9 @@ async fn a_file_that_is_cut_is_an_error_or_has_all() {
     let whole = whole().await;
     let length = whole.bytes.len();
     let cuts = length.min(4096) + 1;
-    let found = look_at_all(&whole, cuts + 1, |n, bytes| bytes.truncate(if n == cuts { 0 } else { length - n }));
+    let found = look_at_all(&whole, cuts + 1, |n, bytes| {
+        bytes.truncate(if n == cuts { 0 } else { length - n })
+    });
     let errors = found.errors.into_inner();
     assert!(errors > cuts, "{errors} errors");
 }
@@ -217,7 +233,9 @@ async fn a_damaged_item_is_named_and_its_session_can_be_deleted() {
     drop(begin(&store, "s", &numbered(0..5)).await);
     drop(begin(&store, "t", &numbered(0..5)).await);
     drop(store);
-    beside(&path).execute("UPDATE item SET json = replace(json, 'item 3', 'item 4') WHERE session = 1", ()).unwrap();
+    beside(&path)
+        .execute("UPDATE item SET json = replace(json, 'item 3', 'item 4') WHERE session = 1", ())
+        .unwrap();
     let store = Sqlite::open(&path).unwrap();
     let why = store.read("s", 0).await.unwrap_err();
     assert!(matches!(why, MemoryError::Damaged(_)));
@@ -245,5 +263,8 @@ async fn a_session_whose_name_is_damaged_is_not_begun_anew() {
     }
     beside(&path).execute("DELETE FROM session", ()).unwrap();
     let why = store.open("session").await.err().unwrap();
-    assert!(matches!(&why, MemoryError::Damaged(why) if why.contains("the list of sessions")), "{why}");
+    assert!(
+        matches!(&why, MemoryError::Damaged(why) if why.contains("the list of sessions")),
+        "{why}"
+    );
 }

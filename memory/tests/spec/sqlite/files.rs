@@ -22,7 +22,9 @@ async fn a_session_that_is_not_understood_does_not_hinder_others() {
     };
     let rough = beside(&path);
     let number = rough.query_row("SELECT number FROM session", (), |row| row.get(0)).unwrap();
-    rough.execute("UPDATE session SET info = ?1, owner = '', crc = ?2", (info, crc(number))).unwrap();
+    rough
+        .execute("UPDATE session SET info = ?1, owner = '', crc = ?2", (info, crc(number)))
+        .unwrap();
     let store = Sqlite::open(&path).unwrap();
     drop(begin(&store, "new", &numbered(0..2)).await);
     assert_eq!(store.read("new", 0).await.unwrap(), numbered(0..2));
@@ -32,7 +34,10 @@ async fn a_session_that_is_not_understood_does_not_hinder_others() {
     }
     rough.execute("UPDATE session SET crc = 0 WHERE name = 's'", ()).unwrap();
     let damaged = store.open("another").await.err().unwrap();
-    assert!(damaged.to_string().contains("`s`, or its name, in"), "it could be this one: {damaged}");
+    assert!(
+        damaged.to_string().contains("`s`, or its name, in"),
+        "it could be this one: {damaged}"
+    );
 }
 
 #[tokio::test]
@@ -44,7 +49,8 @@ async fn what_was_deleted_is_in_no_file_any_more() {
     drop(begin(&store, "s", &[said(secret), said(&secret.repeat(1000))]).await);
     let there = || {
         let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-        let bytes: Vec<u8> = files.filter(|file| file.is_file()).flat_map(|file| fs::read(file).unwrap()).collect();
+        let bytes: Vec<u8> =
+            files.filter(|file| file.is_file()).flat_map(|file| fs::read(file).unwrap()).collect();
         bytes.windows(secret.len()).any(|bytes| bytes == secret.as_bytes())
     };
     assert!(there());
@@ -57,7 +63,8 @@ async fn what_was_deleted_is_in_no_file_any_more() {
 #[tokio::test]
 async fn what_may_not_be_written_is_told_and_left_as_it_is() {
     let (_folder, path) = place();
-    fs::write(path.with_file_name("sessions.db-owners"), "a file where there should be a folder").unwrap();
+    fs::write(path.with_file_name("sessions.db-owners"), "a file where there should be a folder")
+        .unwrap();
     let refused = Sqlite::open(&path).err().unwrap().to_string();
     assert!(refused.contains("sessions.db cannot be opened beside its owners"), "{refused}");
     assert!(!path.exists(), "nothing was made");

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::child::Other;
 use super::*;
 
-/// C78: a session is its owner's as long as the process lives; when it is killed, the next one takes the session over.
+/// C78: a session is its owner's as long as the process lives; when it is killed, the next one
+/// takes the session over.
 #[tokio::test]
 async fn a_killed_owner_is_followed_at_once() {
     let (_folder, path) = place();

@@ -22,7 +22,10 @@ async fn goes_on(other: &mut Other, path: &Path, full: (String, usize)) {
     assert_eq!(store.read("s", 0).await.unwrap().len(), items, "nothing has changed");
     assert_eq!(store.session("s").await.unwrap().items, items as u64);
     assert_eq!(other.does(&format!("append s {items} {}", items + 3)), "done");
-    assert_eq!(store.read("s", items as u64).await.unwrap(), numbered(items as u64..items as u64 + 3));
+    assert_eq!(
+        store.read("s", items as u64).await.unwrap(),
+        numbered(items as u64..items as u64 + 3)
+    );
 }
 
 #[tokio::test]

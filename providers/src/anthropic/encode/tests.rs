@@ -2,33 +2,50 @@
 
 use std::sync::Arc;
 
-use loopwright::{MessageId, OutputSchema, ResultStatus, ThinkingLevel, ToolSpec, UserMessage};
+use loopwright_core::message::{MessageId, ResultStatus, UserMessage};
+use loopwright_core::model::{OutputSchema, ThinkingLevel};
+use loopwright_core::tool::ToolSpec;
 
 use super::*;
 use crate::anthropic::Profile;
 
-fn call(id: &str, arguments: &str) -> Part {
-    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+fn call(id: &str, arguments: &str) -> ContentPart {
+    ContentPart::ToolCall(ToolCall {
+        id: id.into(),
+        name: "f".into(),
+        arguments: arguments.into(),
+        signature: None,
+    })
 }
 
-fn thought(text: &str, signature: &str) -> Part {
-    Part::Thinking { text: text.into(), signature: Some(signature.into()).filter(|_| !signature.is_empty()) }
+fn thought(text: &str, signature: &str) -> ContentPart {
+    ContentPart::Thinking {
+        text: text.into(),
+        signature: Some(signature.into()).filter(|_| !signature.is_empty()),
+    }
 }
 
-fn said(model: &str, parts: Vec<Part>) -> Body {
+fn said(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
-fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> Body {
+fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> MessageKind {
     let (call, name) = (id.into(), "f".into());
-    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    MessageKind::ToolResult(ToolResult {
+        call,
+        name,
+        status,
+        content,
+        details: None,
+        terminate: false,
+    })
 }
 
-fn user(text: &str) -> Body {
+fn user(text: &str) -> MessageKind {
     UserMessage::from(text).into()
 }
 
-fn request(bodies: Vec<Body>) -> ChatRequest {
+fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
     request.messages = Arc::new(messages.collect());
@@ -43,7 +60,8 @@ fn encoded(request: &ChatRequest) -> Value {
 
 fn encoded_with(request: &ChatRequest, settings: &Settings) -> Value {
     let bytes = encode(request, settings);
-    serde_json::from_slice(&bytes).unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
+    serde_json::from_slice(&bytes)
+        .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
 }
 
 fn text(text: &str) -> Value {
@@ -56,7 +74,14 @@ fn roles_alternate_and_results_come_first() {
     let request = request(vec![
         user("a"),
         UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
-        said("m", vec![Part::Text { text: "\n".into(), signature: None }, call("c|1", "{\"a\":1}"), call("c2", "[1")]),
+        said(
+            "m",
+            vec![
+                ContentPart::Text { text: "\n".into(), signature: None },
+                call("c|1", "{\"a\":1}"),
+                call("c2", "[1"),
+            ],
+        ),
         result("c|1", ResultStatus::Ok, vec![image]),
         result("c2", ResultStatus::Error, vec![]),
         user("go on"),
@@ -83,7 +108,14 @@ fn roles_alternate_and_results_come_first() {
 
 #[test]
 fn thinking_goes_back_byte_for_byte_to_the_model_that_thought_it() {
-    let parts = || vec![thought("hm", "s\"1"), thought("", "redacted:d"), thought("unsigned", ""), call("c", "{}")];
+    let parts = || {
+        vec![
+            thought("hm", "s\"1"),
+            thought("", "redacted:d"),
+            thought("unsigned", ""),
+            call("c", "{}"),
+        ]
+    };
     let request = request(vec![
         user("a"),
         said("m", parts()),
@@ -108,15 +140,16 @@ fn thinking_goes_back_byte_for_byte_to_the_model_that_thought_it() {
 
 #[test]
 fn a_conversation_begins_with_the_user() {
-    let answer = Part::Text { text: "b".into(), signature: None };
+    let answer = ContentPart::Text { text: "b".into(), signature: None };
     let body = encoded(&request(vec![said("m", vec![answer]), user("c")]));
-    let roles: Vec<&Value> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    let roles: Vec<&Value> =
+        body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
 }
 
 #[test]
 fn the_end_of_the_system_prompt_and_of_the_last_two_user_messages_are_marked_for_the_cache() {
-    let answer = || said("m", vec![Part::Text { text: "b".into(), signature: None }]);
+    let answer = || said("m", vec![ContentPart::Text { text: "b".into(), signature: None }]);
     let mut request = request(vec![user("1"), answer(), user("2"), answer(), user("3"), user("4")]);
     request.system = "Be brief.".into();
     let body = encoded_with(&request, &Settings::new("m"));
@@ -126,18 +159,25 @@ fn the_end_of_the_system_prompt_and_of_the_last_two_user_messages_are_marked_for
         let content = body["messages"][at]["content"].as_array().unwrap();
         content.iter().map(|block| block["cache_control"] == mark).collect()
     };
-    assert_eq!([0, 1, 2, 3, 4].map(marks), [vec![false], vec![false], vec![true], vec![false], vec![false, true]]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(marks),
+        [vec![false], vec![false], vec![true], vec![false], vec![false, true]]
+    );
 }
 
 #[test]
 fn what_is_asked_for_is_in_the_body() {
     let mut request = request(vec![user("hi")]);
     let body = encoded(&request);
-    assert_eq!((&body["max_tokens"], body.get("system"), body.get("thinking")), (&json!(8192), None, None));
+    assert_eq!(
+        (&body["max_tokens"], body.get("system"), body.get("thinking")),
+        (&json!(8192), None, None)
+    );
     let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.output =
+        Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
     request.max_tokens = Some(9);
     request.temperature = Some(0.5);
     request.thinking = ThinkingLevel::High;
@@ -160,9 +200,15 @@ fn a_level_of_thinking_is_a_budget_or_an_effort_within_the_limit() {
     let body = encoded(&request);
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 8192}));
     assert_eq!((&body["max_tokens"], body.get("temperature")), (&json!(16384), None));
-    let newer = Settings { profile: Profile::of_model("claude-opus-4-7"), ..Settings::new("claude-opus-4-7") };
+    let newer = Settings {
+        profile: Profile::of_model("claude-opus-4-7"),
+        ..Settings::new("claude-opus-4-7")
+    };
     let body = encoded_with(&request, &newer);
-    assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("medium")));
+    assert_eq!(
+        (&body["thinking"]["type"], &body["output_config"]["effort"]),
+        (&json!("adaptive"), &json!("medium"))
+    );
     assert!(body.get("temperature").is_none());
     request.max_tokens = Some(2000);
     assert_eq!(encoded(&request)["thinking"]["budget_tokens"], 1500, "a quarter is for the reply");
@@ -179,16 +225,22 @@ fn without_a_limit_in_the_request_it_is_that_of_the_model() {
     assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 64_000);
     request.thinking = ThinkingLevel::High;
     let body = encoded_with(&request, &settings(Some(4096)));
-    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(4096), &json!(3072)));
+    assert_eq!(
+        (&body["max_tokens"], &body["thinking"]["budget_tokens"]),
+        (&json!(4096), &json!(3072))
+    );
     request.max_tokens = Some(2000);
     assert_eq!(encoded_with(&request, &settings(Some(64_000)))["max_tokens"], 2000);
 }
 
 #[test]
 fn there_is_no_budget_for_a_turn_that_this_model_did_not_begin_with_a_thought() {
-    let thinks = |model: &str, parts: Vec<Part>| {
-        let mut request =
-            request(vec![user("a"), said(model, parts), result("c", ResultStatus::Ok, vec![Content::text("x")])]);
+    let thinks = |model: &str, parts: Vec<ContentPart>| {
+        let mut request = request(vec![
+            user("a"),
+            said(model, parts),
+            result("c", ResultStatus::Ok, vec![Content::text("x")]),
+        ]);
         request.thinking = ThinkingLevel::Low;
         encoded(&request).get("thinking").is_some()
     };
@@ -260,8 +312,9 @@ fn a_model_is_kept_from_thinking_in_its_own_way() {
 fn a_temperature_goes_out_only_where_nothing_thinks() {
     let mut request = request(vec![user("hi")]);
     request.temperature = Some(0.5);
-    let sent =
-        |request: &ChatRequest, settings: &Settings| encoded_with(request, settings).get("temperature").is_some();
+    let sent = |request: &ChatRequest, settings: &Settings| {
+        encoded_with(request, settings).get("temperature").is_some()
+    };
     assert!(sent(&request, &of("claude-sonnet-4-5")) && sent(&request, &of("claude-opus-4-6")));
     assert!(!sent(&request, &of("claude-opus-4-7")) && !sent(&request, &of("claude-sonnet-5")));
     let mut own = of("claude-sonnet-4-5");
@@ -269,7 +322,10 @@ fn a_temperature_goes_out_only_where_nothing_thinks() {
     assert!(!sent(&request, &own), "the user's own thinking excludes it too");
     request.thinking = ThinkingLevel::High;
     let body = encoded_with(&request, &of("claude-opus-4-6"));
-    assert_eq!((&body["thinking"]["type"], &body["output_config"]["effort"]), (&json!("adaptive"), &json!("high")));
+    assert_eq!(
+        (&body["thinking"]["type"], &body["output_config"]["effort"]),
+        (&json!("adaptive"), &json!("high"))
+    );
     assert!(body.get("temperature").is_none());
 }
 
@@ -282,7 +338,10 @@ fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past()
         settings.options.insert(option.into(), json!([]));
         encoded_with(&request, &settings)["messages"][1].to_string().matches("signature").count()
     };
-    assert_eq!([thoughts("claude-opus-5-5", "tools"), thoughts("claude-opus-5-5", "stop_sequences")], [0, 1]);
+    assert_eq!(
+        [thoughts("claude-opus-5-5", "tools"), thoughts("claude-opus-5-5", "stop_sequences")],
+        [0, 1]
+    );
     assert_eq!(thoughts("claude-opus-5", "tools"), 1);
 }
 
@@ -293,7 +352,8 @@ fn thoughts_from_before_a_compaction_stay_behind_where_they_are_bound_to_their_p
             let said = said(model, vec![thought("hm", what), call(what, "{}")]);
             [said, result(what, ResultStatus::Ok, vec![])]
         };
-        let mut request = request([vec![user("a")], turn("old").into(), turn("new").into()].concat());
+        let mut request =
+            request([vec![user("a")], turn("old").into(), turn("new").into()].concat());
         request.compacted = compacted.map(MessageId);
         let body = encoded_with(&request, &of(model)).to_string();
         ["old", "new"].map(|what| body.contains(&format!(r#""signature":"{what}""#)))
@@ -305,17 +365,22 @@ fn thoughts_from_before_a_compaction_stay_behind_where_they_are_bound_to_their_p
 
 #[test]
 fn no_thought_goes_out_after_something_that_does_not() {
-    let blank = Part::Text { text: "\n".into(), signature: None };
+    let blank = ContentPart::Text { text: "\n".into(), signature: None };
     let parts = vec![thought("one", "s1"), blank, thought("two", "s2"), call("c", "{}")];
-    let body = encoded(&request(vec![user("a"), said("m", parts), result("c", ResultStatus::Ok, vec![])]));
-    let kinds: Vec<&Value> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
+    let body =
+        encoded(&request(vec![user("a"), said("m", parts), result("c", ResultStatus::Ok, vec![])]));
+    let kinds: Vec<&Value> =
+        body["messages"][1]["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
     assert_eq!(kinds, ["thinking", "tool_use"]);
 }
 
 #[test]
 fn arguments_go_back_as_they_came() {
     let arguments = r#"{"z": 1e2, "a": 12345678901234567890123}"#;
-    let bytes = encode(&request(vec![user("a"), said("m", vec![call("c", arguments)])]), &Settings::new("m"));
+    let bytes = encode(
+        &request(vec![user("a"), said("m", vec![call("c", arguments)])]),
+        &Settings::new("m"),
+    );
     assert!(String::from_utf8(bytes).unwrap().contains(arguments));
 }
 

@@ -9,10 +9,14 @@ fn decode(payloads: &[&str]) -> Vec<String> {
     }
     decoder.finish(&mut out);
     let short = |event| match event {
-        ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+        ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+            format!("{block}: {id} {name}")
+        }
         ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
         ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
-        ModelEvent::BlockEnd { block, signature } => format!("{block}.{}", signature.unwrap_or_default()),
+        ModelEvent::BlockEnd { block, signature } => {
+            format!("{block}.{}", signature.unwrap_or_default())
+        }
         ModelEvent::Done { stop, .. } => format!("{stop:?}"),
         ModelEvent::Error(error) => format!("{:?}", error.kind),
         other => format!("{other:?}"),
@@ -21,7 +25,9 @@ fn decode(payloads: &[&str]) -> Vec<String> {
 }
 
 fn parts(parts: &str) -> String {
-    format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}},"index":0}}],"responseId":"r"}}"#)
+    format!(
+        r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}},"index":0}}],"responseId":"r"}}"#
+    )
 }
 fn finish(reason: &str) -> String {
     format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#)
@@ -42,7 +48,14 @@ fn thinking_text_and_calls_keep_their_signatures() {
     let events = [
         ["0: Thinking", "0+h", "0+m", "0.s0"].as_slice(),
         &["1: Text", "1+o", "1+k", "1.s1"],
-        &["2: gemini-call-r-0 f", "2+{\"b\": 1e2, \"a\":1}", "2.s2", "3: gemini-call-r-1 f", "3+{}", "3."],
+        &[
+            "2: gemini-call-r-0 f",
+            "2+{\"b\": 1e2, \"a\":1}",
+            "2.s2",
+            "3: gemini-call-r-1 f",
+            "3+{}",
+            "3.",
+        ],
         &["4: x g", "4+{}", "4.", "ToolCalls"],
     ];
     assert_eq!(decode(&payloads.each_ref().map(String::as_str)), events.concat());
@@ -54,14 +67,25 @@ fn arguments_that_come_piece_by_piece_are_put_together() {
         let arg = format!(r#"{{"jsonPath":"{path}","stringValue":"{text}"}}"#);
         parts(&format!(r#"{{"functionCall":{{"partialArgs":[{arg}],"willContinue":{more}}}}}"#))
     };
-    let begin = parts(r#"{"functionCall":{"name":"f","willContinue":true},"thoughtSignature":"s"}"#);
+    let begin =
+        parts(r#"{"functionCall":{"name":"f","willContinue":true},"thoughtSignature":"s"}"#);
     let end = parts(r#"{"functionCall":{}}"#);
-    let payloads =
-        [&begin, &piece("$.a", "x", true), &piece("$.a", "y", true), &end, &end, &begin, &piece("$.b", "", false)];
+    let payloads = [
+        &begin,
+        &piece("$.a", "x", true),
+        &piece("$.a", "y", true),
+        &end,
+        &end,
+        &begin,
+        &piece("$.b", "", false),
+    ];
     let all: Vec<&str> = payloads.into_iter().map(String::as_str).collect();
     let first = ["0: gemini-call-r-0 f", "0+{\"a\":\"xy\"}", "0.s"];
     let second = ["1: gemini-call-r-1 f", "1+{\"b\":\"\"}", "1.s"];
-    assert_eq!(decode(&[&all[..], &[&finish("STOP")]].concat()), [&first[..], &second, &["ToolCalls"]].concat());
+    assert_eq!(
+        decode(&[&all[..], &[&finish("STOP")]].concat()),
+        [&first[..], &second, &["ToolCalls"]].concat()
+    );
     for (reason, end) in [("MAX_TOKENS", "Length"), ("STOP", "Protocol")] {
         assert_eq!(decode(&[&all[..2], &[&finish(reason)]].concat()).last().unwrap(), end);
     }
@@ -88,7 +112,8 @@ fn only_the_end_of_the_stream_ends_a_reply() {
 fn after_a_reason_to_finish_everything_may_have_been_said() {
     let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
     let payloads = [parts(r#"{"text":"a"}"#), finish("STOP"), parts(r#"{"text":"b"}"#)];
-    let progress: Vec<Progress> = payloads.iter().map(|payload| decoder.decode(payload, &mut out)).collect();
+    let progress: Vec<Progress> =
+        payloads.iter().map(|payload| decoder.decode(payload, &mut out)).collect();
     assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete]);
 }
 
@@ -107,7 +132,10 @@ fn an_error_is_one_in_every_shape() {
     let error = r#"{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}"#;
     let list = format!("[{error}\n]");
     for error in [error, &list] {
-        assert_eq!(decode(&[&parts(r#"{"text":"a"}"#), &finish("STOP"), error]).last().unwrap(), "Overloaded");
+        assert_eq!(
+            decode(&[&parts(r#"{"text":"a"}"#), &finish("STOP"), error]).last().unwrap(),
+            "Overloaded"
+        );
     }
     assert_eq!(decode(&["<html>"]), ["Protocol"]);
     assert_eq!(decode(&["[1, 2"]), ["Protocol"]);

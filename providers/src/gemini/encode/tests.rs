@@ -2,34 +2,51 @@
 
 use std::sync::Arc;
 
-use loopwright::{MessageId, OutputSchema, ResultStatus, ToolSpec, UserMessage};
+use loopwright_core::message::{MessageId, ResultStatus, UserMessage};
+use loopwright_core::model::OutputSchema;
+use loopwright_core::tool::ToolSpec;
 
 use super::*;
 use crate::gemini::Profile;
 
-fn call(id: &str, signature: &str) -> Part {
+fn call(id: &str, signature: &str) -> ContentPart {
     let signature = Some(signature.into()).filter(|_| !signature.is_empty());
-    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: "{\"a\":1}".into(), signature })
+    ContentPart::ToolCall(ToolCall {
+        id: id.into(),
+        name: "f".into(),
+        arguments: "{\"a\":1}".into(),
+        signature,
+    })
 }
 
-fn text(text: &str, signature: &str) -> Part {
-    Part::Text { text: text.into(), signature: Some(signature.into()).filter(|_| !signature.is_empty()) }
+fn text(text: &str, signature: &str) -> ContentPart {
+    ContentPart::Text {
+        text: text.into(),
+        signature: Some(signature.into()).filter(|_| !signature.is_empty()),
+    }
 }
 
-fn said(model: &str, parts: Vec<Part>) -> Body {
+fn said(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
-fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> Body {
+fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> MessageKind {
     let (call, name) = (id.into(), "f".into());
-    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    MessageKind::ToolResult(ToolResult {
+        call,
+        name,
+        status,
+        content,
+        details: None,
+        terminate: false,
+    })
 }
 
-fn user(text: &str) -> Body {
+fn user(text: &str) -> MessageKind {
     UserMessage::from(text).into()
 }
 
-fn request(bodies: Vec<Body>) -> ChatRequest {
+fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
     request.messages = Arc::new(messages.collect());
@@ -42,14 +59,19 @@ fn settings(model: &str) -> Settings {
 
 fn encoded(request: &ChatRequest, model: &str) -> Value {
     let bytes = encode(request, &settings(model));
-    serde_json::from_slice(&bytes).unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
+    serde_json::from_slice(&bytes)
+        .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
 }
 
 /// The signatures of the parts that the model said, in order.
 fn signatures(request: &ChatRequest, model: &str) -> Vec<Value> {
     let body = encoded(request, model);
-    let contents = body["contents"].as_array().unwrap().iter().filter(|content| content["role"] == "model");
-    contents.flat_map(|content| content["parts"].as_array().unwrap()).map(|p| p["thoughtSignature"].clone()).collect()
+    let contents =
+        body["contents"].as_array().unwrap().iter().filter(|content| content["role"] == "model");
+    contents
+        .flat_map(|content| content["parts"].as_array().unwrap())
+        .map(|p| p["thoughtSignature"].clone())
+        .collect()
 }
 
 const OLD: &str = "gemini-2.5-flash";
@@ -90,15 +112,26 @@ fn roles_alternate_and_calls_go_back_with_the_ids_that_were_given() {
 
 #[test]
 fn signatures_go_back_byte_for_byte_and_to_their_own_model_only() {
-    let thought = Part::Thinking { text: "hm".into(), signature: Some("s0".into()) };
-    let parts = vec![thought, text("a", "s\"1"), text("b", ""), text("", "s2"), call("x", "s3"), call("y", "")];
+    let thought = ContentPart::Thinking { text: "hm".into(), signature: Some("s0".into()) };
+    let parts = vec![
+        thought,
+        text("a", "s\"1"),
+        text("b", ""),
+        text("", "s2"),
+        call("x", "s3"),
+        call("y", ""),
+    ];
     let results = ["x", "y"].map(|id| result(id, ResultStatus::Ok, vec![]));
     let request = request([vec![user("q"), said(NEW, parts)], results.into()].concat());
     let all = json!(["s0", "s\"1", null, "s2", "s3", null]);
     assert_eq!(json!(signatures(&request, NEW)), all);
     assert_eq!(encoded(&request, NEW)["contents"][1]["parts"][0]["thought"], true);
     assert_eq!(json!(signatures(&request, OLD)), json!([null, null, null, null]));
-    assert_eq!(json!(signatures(&request, NEW)), all, "what is kept for one model does not go to the other");
+    assert_eq!(
+        json!(signatures(&request, NEW)),
+        all,
+        "what is kept for one model does not go to the other"
+    );
 }
 
 /// Row 30 of the quirks, and line 37 of the behaviours.
@@ -106,7 +139,10 @@ fn signatures_go_back_byte_for_byte_and_to_their_own_model_only() {
 fn an_unsigned_call_gets_the_placeholder_with_gemini_3_and_with_no_other() {
     let by = |model: &str| {
         let results = ["x", "y"].map(|id| result(id, ResultStatus::Ok, vec![]));
-        request([vec![user("q"), said(model, vec![call("x", ""), call("y", "")])], results.into()].concat())
+        request(
+            [vec![user("q"), said(model, vec![call("x", ""), call("y", "")])], results.into()]
+                .concat(),
+        )
     };
     for model in [NEW, "gpt-5"] {
         assert_eq!(json!(signatures(&by(model), NEW)), json!([PLACEHOLDER, null]));
@@ -126,7 +162,11 @@ fn an_unsigned_call_gets_the_placeholder_with_gemini_3_and_with_no_other() {
 #[test]
 fn images_of_a_result_are_where_the_model_takes_them() {
     let content = vec![Content::text("seen"), Content::image("image/png", "AAAA")];
-    let request = request(vec![user("q"), said(OLD, vec![call("x", "")]), result("x", ResultStatus::Ok, content)]);
+    let request = request(vec![
+        user("q"),
+        said(OLD, vec![call("x", "")]),
+        result("x", ResultStatus::Ok, content),
+    ]);
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
     let answer = |more: Value| {
         let mut answer = json!({"name": "f", "id": "x", "response": {"output": "seen"}});
@@ -144,7 +184,11 @@ fn what_is_asked_for_is_in_the_body() {
     let body = encoded(&request, NEW);
     assert_eq!(body, json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}));
     let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
-    request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("f", "Does f.", schema.clone()))]));
+    request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema(
+        "f",
+        "Does f.",
+        schema.clone(),
+    ))]));
     request.tool_choice = ToolChoice::Tool("f".into());
     request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: schema.clone() }));
     (request.max_tokens, request.temperature) = (Some(9), Some(0.7));
@@ -159,8 +203,16 @@ fn what_is_asked_for_is_in_the_body() {
         "responseJsonSchema": schema});
     assert_eq!(body["generationConfig"], config);
     let body = encoded(&request, OLD);
-    assert!(body["systemInstruction"]["parts"][1]["text"].as_str().unwrap().contains("additionalProperties"));
-    assert!(body["generationConfig"].get("responseJsonSchema").is_none(), "2.5 refuses it beside tools");
+    assert!(
+        body["systemInstruction"]["parts"][1]["text"]
+            .as_str()
+            .unwrap()
+            .contains("additionalProperties")
+    );
+    assert!(
+        body["generationConfig"].get("responseJsonSchema").is_none(),
+        "2.5 refuses it beside tools"
+    );
     request.tools = Arc::default();
     assert_eq!(encoded(&request, OLD)["generationConfig"]["responseJsonSchema"], schema);
 }
@@ -175,10 +227,15 @@ fn a_level_of_thinking_is_a_budget_or_a_level() {
         budget.cloned().unwrap_or_default()
     };
     use ThinkingLevel::{High, Low, Medium, Minimal, Off, XHigh};
-    let levels = |model: &str| [Off, Minimal, Low, Medium, High, XHigh].map(|level| thinking(model, level, None));
+    let levels = |model: &str| {
+        [Off, Minimal, Low, Medium, High, XHigh].map(|level| thinking(model, level, None))
+    };
     assert_eq!(json!(levels("gemini-2.5-pro")), json!([null, 128, 4096, 8192, 16384, 32768]));
     assert_eq!(json!(levels("gemini-2.5-flash-lite")), json!([0, 512, 4096, 8192, 16384, 24576]));
-    assert_eq!(json!(levels("gemini-3-flash-preview")), json!([null, "minimal", "low", "medium", "high", "high"]));
+    assert_eq!(
+        json!(levels("gemini-3-flash-preview")),
+        json!([null, "minimal", "low", "medium", "high", "high"])
+    );
     assert_eq!(json!(levels(NEW)), json!([null, "low", "low", "high", "high", "high"]));
     assert_eq!(json!(levels("gemini-2.0-flash")), json!([null, null, null, null, null, null]));
     assert_eq!(thinking("gemini-2.5-pro", High, Some(1000)), 750, "a quarter is for the reply");
@@ -201,9 +258,15 @@ fn options_go_before_what_the_request_says() {
 
 #[test]
 fn a_message_is_encoded_once() {
-    let request = request(vec![user("hi"), said(NEW, vec![call("x", "s")]), result("x", ResultStatus::Ok, vec![])]);
+    let request = request(vec![
+        user("hi"),
+        said(NEW, vec![call("x", "s")]),
+        result("x", ResultStatus::Ok, vec![]),
+    ]);
     let first = encode(&request, &settings(NEW));
-    for (message, codec) in request.messages.iter().zip([CODEC, "gemini, signed", "gemini, images inside"]) {
+    for (message, codec) in
+        request.messages.iter().zip([CODEC, "gemini, signed", "gemini, images inside"])
+    {
         let kept = message.encode_once(codec, || unreachable!());
         assert!(first.windows(kept.len()).any(|part| *part == *kept));
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use loopwright::{MessageId, OutputSchema, ResultStatus, StopReason, ToolCall, ToolSpec};
+use loopwright_core::message::{MessageId, ResultStatus, StopReason, ToolCall};
+use loopwright_core::model::OutputSchema;
+use loopwright_core::tool::ToolSpec;
 
 use super::*;
 
@@ -10,16 +12,28 @@ fn image() -> Content {
     Content::Image { media_type: "image/png".into(), data: "AAAA".into() }
 }
 
-fn call(id: &str, arguments: &str) -> Part {
-    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+fn call(id: &str, arguments: &str) -> ContentPart {
+    ContentPart::ToolCall(ToolCall {
+        id: id.into(),
+        name: "f".into(),
+        arguments: arguments.into(),
+        signature: None,
+    })
 }
 
-fn result(id: &str, content: Vec<Content>) -> Body {
+fn result(id: &str, content: Vec<Content>) -> MessageKind {
     let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
-    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    MessageKind::ToolResult(ToolResult {
+        call,
+        name,
+        status,
+        content,
+        details: None,
+        terminate: false,
+    })
 }
 
-fn request(bodies: Vec<Body>) -> ChatRequest {
+fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
     request.messages = Arc::new(messages.collect());
@@ -32,7 +46,7 @@ fn encoded(request: &ChatRequest) -> Value {
 
 #[test]
 fn a_batch_keeps_its_results_together_and_its_images_follow() {
-    let thinking = Part::Thinking { text: "hm".into(), signature: None };
+    let thinking = ContentPart::Thinking { text: "hm".into(), signature: None };
     let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
     let request = request(vec![
         UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
@@ -64,7 +78,8 @@ fn what_is_asked_for_is_in_the_body() {
     let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.output =
+        Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
     request.max_tokens = Some(9);
     request.temperature = Some(0.7);
     request.thinking = ThinkingLevel::XHigh;
@@ -83,14 +98,18 @@ fn what_is_asked_for_is_in_the_body() {
     assert!(body.get("prompt_cache_key").is_none());
     let settings = Settings { profile: Profile::of_host("api.openai.com"), ..Settings::new("m") };
     let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
-    assert_eq!((&body["max_completion_tokens"], &body["prompt_cache_key"]), (&json!(9), &json!("s1")));
+    assert_eq!(
+        (&body["max_completion_tokens"], &body["prompt_cache_key"]),
+        (&json!(9), &json!("s1"))
+    );
 }
 
 #[test]
 fn a_tool_is_strict_where_it_and_the_server_can_be() {
     let mut request = request(vec![UserMessage::from("hi").into()]);
     let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    let open = json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+    let open =
+        json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
     let tool = |name, schema: &Value| Arc::new(ToolSpec::with_schema(name, "", schema.clone()));
     request.tools = Arc::new(ToolList::new(vec![tool("closed", &closed), tool("open", &open)]));
     let tools = |host| {
@@ -99,7 +118,9 @@ fn a_tool_is_strict_where_it_and_the_server_can_be() {
         let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
         [0, 1].map(|at| body["tools"][at]["function"].clone())
     };
-    for host in ["api.openai.com", "localhost", "mine.openai.azure.com", "api.groq.com", "openrouter.ai"] {
+    for host in
+        ["api.openai.com", "localhost", "mine.openai.azure.com", "api.groq.com", "openrouter.ai"]
+    {
         let strict = host.contains("openai.");
         let [first, second] = tools(host);
         assert_eq!(first.get("strict"), strict.then_some(&json!(true)), "{host}");
@@ -117,9 +138,10 @@ fn a_message_is_encoded_once() {
 }
 #[test]
 fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
-    let thinking = || Part::Thinking { text: "hm".into(), signature: None };
-    let said = |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
-    let text = Part::Text { text: "a".into(), signature: None };
+    let thinking = || ContentPart::Thinking { text: "hm".into(), signature: None };
+    let said =
+        |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
+    let text = ContentPart::Text { text: "a".into(), signature: None };
     let request = request(vec![
         said("m", vec![thinking(), call("c", "{}")]).into(),
         said("other", vec![thinking(), call("c", "{}")]).into(),

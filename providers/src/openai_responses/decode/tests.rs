@@ -10,10 +10,14 @@ fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
     }
     decoder.finish(&mut out);
     let short = |event| match event {
-        ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => format!("{block}: {id} {name}"),
+        ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+            format!("{block}: {id} {name}")
+        }
         ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
         ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
-        ModelEvent::BlockEnd { block, signature } => format!("{block}.{}", signature.unwrap_or_default()),
+        ModelEvent::BlockEnd { block, signature } => {
+            format!("{block}.{}", signature.unwrap_or_default())
+        }
         ModelEvent::Done { stop, .. } => format!("{stop:?}"),
         ModelEvent::Error(error) => format!("{:?}", error.kind),
         other => format!("{other:?}"),
@@ -21,9 +25,9 @@ fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
     out.into_iter().map(short).collect()
 }
 
-const SEALED: &str = r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"e\u0041"}"#;
-const MESSAGE: &str =
-    r#"{"type":"message","id":"m","content":[{"type":"output_text","text":"hi"},{"type":"refusal","refusal":"!"}]}"#;
+const SEALED: &str =
+    r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"e\u0041"}"#;
+const MESSAGE: &str = r#"{"type":"message","id":"m","content":[{"type":"output_text","text":"hi"},{"type":"refusal","refusal":"!"}]}"#;
 
 fn added(index: u32, item: &str) -> String {
     format!(r#"{{"type":"response.output_item.added","output_index":{index},"item":{item}}}"#)
@@ -32,13 +36,19 @@ fn done(index: u32, item: &str) -> String {
     format!(r#"{{"type":"response.output_item.done","output_index":{index},"item":{item}}}"#)
 }
 fn delta(kind: &str, index: u32, id: &str, delta: &str) -> String {
-    format!(r#"{{"type":"response.{kind}.delta","output_index":{index},"item_id":"{id}","delta":"{delta}"}}"#)
+    format!(
+        r#"{{"type":"response.{kind}.delta","output_index":{index},"item_id":"{id}","delta":"{delta}"}}"#
+    )
 }
 fn call(id: &str, arguments: &str) -> String {
-    format!(r#"{{"type":"function_call","id":"{id}","call_id":"c","name":"f","arguments":{arguments}}}"#)
+    format!(
+        r#"{{"type":"function_call","id":"{id}","call_id":"c","name":"f","arguments":{arguments}}}"#
+    )
 }
 fn end(status: &str, more: &str) -> String {
-    format!(r#"{{"type":"response.{status}","response":{{"status":"{status}","output":[]{more}}}}}"#)
+    format!(
+        r#"{{"type":"response.{status}","response":{{"status":"{status}","output":[]{more}}}}}"#
+    )
 }
 
 #[test]
@@ -59,22 +69,32 @@ fn quirk_34_items_are_told_apart_by_index_whatever_their_ids() {
 fn quirk_35_what_was_streamed_counts_though_the_end_has_no_output() {
     let payloads = [delta("output_text", 0, "m", "hi"), end("completed", "")];
     assert_eq!(decode(&payloads), ["0: Text", "0+hi", "0.", "Stop"]);
-    assert_eq!(decode(&[done(0, MESSAGE), end("completed", "")]), ["0: Text", "0+hi", "0+!", "0.", "Stop"]);
+    assert_eq!(
+        decode(&[done(0, MESSAGE), end("completed", "")]),
+        ["0: Text", "0+hi", "0+!", "0.", "Stop"]
+    );
     let late = format!(r#"{{"type":"response.completed","response":{{"output":[{MESSAGE}]}}}}"#);
     let twice = [r#"{"type":"response.created"}"#.into(), done(0, MESSAGE)];
     assert_eq!(decode(&[twice.clone(), twice].concat())[4..6], ["Withdrawn", "0: Text"]);
     assert_eq!(decode(&[late]), ["0: Text", "0+hi", "0+!", "0.", "Stop"]);
-    let whole = format!(r#"{{"object":"response","status":"completed","error":null,"output":[{MESSAGE}]}}"#);
+    let whole = format!(
+        r#"{{"object":"response","status":"completed","error":null,"output":[{MESSAGE}]}}"#
+    );
     assert_eq!(decode(&[whole]), ["0: Text", "0+hi", "0+!", "0.", "Stop"]);
 }
 
 #[test]
 fn a_thought_is_kept_byte_for_byte_unless_what_follows_is_not_ours() {
     let thought = [added(0, SEALED), done(0, SEALED)];
-    let then = |item: &str| decode(&[thought.as_slice(), &[added(1, item), end("completed", "")]].concat());
+    let then = |item: &str| {
+        decode(&[thought.as_slice(), &[added(1, item), end("completed", "")]].concat())
+    };
     assert_eq!(then(&call("a", "\"\""))[1], format!("0.{SEALED}"));
     assert_eq!(then(r#"{"type":"web_search_call"}"#), ["0: Thinking", "0.", "Stop"]);
-    assert_eq!(decode(&[thought.as_slice(), &[end("completed", "")]].concat())[1], format!("0.{SEALED}"));
+    assert_eq!(
+        decode(&[thought.as_slice(), &[end("completed", "")]].concat())[1],
+        format!("0.{SEALED}")
+    );
     let open = SEALED.replace("encrypted_content", "content_encrypted");
     assert_eq!(decode(&[done(0, &open), done(1, MESSAGE), end("completed", "")])[1], "0.");
 }
@@ -85,7 +105,14 @@ fn each_part_of_a_summary_is_a_block() {
         let event = delta("reasoning_summary_text", 0, "r", text);
         event.replace("\"item_id\"", &format!("\"summary_index\":{part},\"item_id\""))
     };
-    let payloads = [added(0, SEALED), part(0, "a"), part(0, "b"), part(1, "c"), done(0, SEALED), done(1, MESSAGE)];
+    let payloads = [
+        added(0, SEALED),
+        part(0, "a"),
+        part(0, "b"),
+        part(1, "c"),
+        done(0, SEALED),
+        done(1, MESSAGE),
+    ];
     let events = decode(&payloads);
     let sealed = format!("1.{SEALED}");
     assert_eq!(events[..7], ["0: Thinking", "0+a", "0+b", "0.", "1: Thinking", "1+c", &sealed]);
@@ -95,30 +122,45 @@ fn each_part_of_a_summary_is_a_block() {
 
 #[test]
 fn calls_have_arguments_in_any_case() {
-    let arguments = |json: &str| decode(&[added(0, &call("a", json)), done(0, &call("a", json))])[1].clone();
+    let arguments =
+        |json: &str| decode(&[added(0, &call("a", json)), done(0, &call("a", json))])[1].clone();
     assert_eq!(arguments("\"\""), "0+{}");
     assert_eq!(arguments("null"), "0+{}");
     assert_eq!(arguments("\"{\\\"x\\\":1}\""), "0+{\"x\":1}");
     assert_eq!(arguments("{\"x\":1}"), "0+{\"x\":1}");
     let custom = r#"{"type":"custom_tool_call","call_id":"c","name":"sql"}"#;
     let deltas = ["say \\\"", "\\n"].map(|text| delta("custom_tool_call_input", 0, "x", text));
-    let payloads = [added(0, custom), deltas[0].clone(), deltas[1].clone(), done(0, custom), end("completed", "")];
+    let payloads = [
+        added(0, custom),
+        deltas[0].clone(),
+        deltas[1].clone(),
+        done(0, custom),
+        end("completed", ""),
+    ];
     assert_eq!(decode(&payloads), ["0: c sql", r#"0+"say \""#, r"0+\n", "0+\"", "0.", "ToolCalls"]);
 }
 
 #[test]
 fn the_status_and_the_calls_decide_how_it_ends() {
-    let because = |reason: &str| end("incomplete", &format!(r#","incomplete_details":{{"reason":"{reason}"}}"#));
+    let because = |reason: &str| {
+        end("incomplete", &format!(r#","incomplete_details":{{"reason":"{reason}"}}"#))
+    };
     let cut = [added(0, &call("a", "\"\"")), delta("function_call_arguments", 0, "a", "{\\\"x")];
     let ends = |last: String| decode(&[cut.as_slice(), &[last]].concat()).pop().unwrap();
     assert_eq!(ends(because("max_output_tokens")), "Length");
     assert_eq!(ends(because("content_filter")), "ContentFilter");
     assert_eq!(ends(end("in_progress", "")), "Network");
     assert_eq!(ends("[DONE]".into()), "Network");
-    assert_eq!(ends(end("failed", r#","error":{"code":"server_error","message":"Oh"}"#)), "Overloaded");
+    assert_eq!(
+        ends(end("failed", r#","error":{"code":"server_error","message":"Oh"}"#)),
+        "Overloaded"
+    );
     assert_eq!(ends(end("failed", "")), "Overloaded");
     let code = "context_length_exceeded";
-    assert_eq!(ends(format!(r#"{{"type":"error","code":"{code}","message":"m"}}"#)), "ContextOverflow");
+    assert_eq!(
+        ends(format!(r#"{{"type":"error","code":"{code}","message":"m"}}"#)),
+        "ContextOverflow"
+    );
     let large = r#"{"error":{"code":"rate_limit_exceeded","message":"Request too large for m on tokens per min"}}"#;
     assert_eq!(ends(large.into()), "InvalidRequest");
     assert_eq!(ends(r#"{"detail":"no"}"#.into()), "Overloaded");
@@ -135,14 +177,19 @@ fn a_keep_alive_is_no_progress() {
 
 #[test]
 fn more_items_than_any_model_writes_are_refused() {
-    let many = |count: usize| (0..count).map(|at| call(&format!("i{at}"), "\"{}\"")).collect::<Vec<_>>();
+    let many =
+        |count: usize| (0..count).map(|at| call(&format!("i{at}"), "\"{}\"")).collect::<Vec<_>>();
     let ended = |items: &[String]| {
-        format!(r#"{{"type":"response.completed","response":{{"status":"completed","output":[{}]}}}}"#, items.join(","))
+        format!(
+            r#"{{"type":"response.completed","response":{{"status":"completed","output":[{}]}}}}"#,
+            items.join(",")
+        )
     };
     let last = |payloads: &[String]| decode(payloads).pop().unwrap_or_default();
     assert_eq!(last(&[ended(&many(MOST_PARTS))]), "ToolCalls");
     assert_eq!(last(&[ended(&many(2 * MOST_PARTS))]), "Protocol");
-    let begun: Vec<String> = (0..).zip(many(2 * MOST_PARTS)).map(|(at, item)| added(at, &item)).collect();
+    let begun: Vec<String> =
+        (0..).zip(many(2 * MOST_PARTS)).map(|(at, item)| added(at, &item)).collect();
     let events = decode(&begun);
     assert_eq!((events.len(), last(&begun).as_str()), (MOST_PARTS + 2, "Protocol"));
 }

@@ -1,6 +1,6 @@
 //! The APIs, each a row: a model that speaks it, its rules, and what its server answers.
 
-use loopwright::ChatModel;
+use loopwright_core::ChatModel;
 use loopwright_providers::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, openai_chat};
 use serde_json::{Value, json};
 
@@ -76,7 +76,11 @@ pub(super) const APIS: &[Api] = &[
         calls: |visit| {
             let detail = json!({"type": "reasoning.text", "text": thought(visit), "signature": format!("b3I/{visit}"), "index": 0});
             // Some models count their calls from nought in each reply.
-            chat_calls(visit, json!({"reasoning": thought(visit), "reasoning_details": [detail]}), "functions.weather:")
+            chat_calls(
+                visit,
+                json!({"reasoning": thought(visit), "reasoning_details": [detail]}),
+                "functions.weather:",
+            )
         },
         words: chat_words,
         signatures: |visit| vec![format!("\"b3I/{visit}\"")],
@@ -107,7 +111,9 @@ pub(super) const APIS: &[Api] = &[
     },
 ];
 
-fn boxed(model: Result<impl ChatModel + 'static, loopwright::ModelError>) -> Box<dyn ChatModel> {
+fn boxed(
+    model: Result<impl ChatModel + 'static, loopwright_core::model::ModelError>,
+) -> Box<dyn ChatModel> {
     Box::new(model.unwrap())
 }
 
@@ -143,7 +149,8 @@ fn anthropic_calls(visit: usize) -> String {
 }
 
 fn anthropic(blocks: &[Value], stop: &str) -> String {
-    let mut events = vec![json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}})];
+    let mut events =
+        vec![json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}})];
     for (index, block) in blocks.iter().enumerate() {
         events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
         events.push(json!({"type": "content_block_stop", "index": index}));
@@ -181,14 +188,17 @@ fn gemini_calls(visit: usize) -> String {
 }
 
 fn gemini(visit: usize, parts: &Value) -> String {
-    let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0});
+    let candidate =
+        json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0});
     stream([json!({"candidates": [candidate], "responseId": format!("r|{visit}")}).to_string()])
 }
 
 /// An item with spaces where we would write none.
 fn sealed(visit: usize) -> String {
     let summary = format!(r#"[{{"type":"summary_text","text":"{}"}}]"#, thought(visit));
-    format!(r#"{{"id": "rs_{visit}",  "type":"reasoning", "summary":{summary},"encrypted_content":"Z{visit}"}}"#)
+    format!(
+        r#"{{"id": "rs_{visit}",  "type":"reasoning", "summary":{summary},"encrypted_content":"Z{visit}"}}"#
+    )
 }
 
 fn responses_calls(visit: usize) -> String {
@@ -205,16 +215,20 @@ fn responses_calls(visit: usize) -> String {
 fn responses_words(visit: usize) -> String {
     let content = json!([{"type": "output_text", "text": words(visit)}]);
     let id = format!("msg_{visit}");
-    responses(&[json!({"type": "message", "id": id, "role": "assistant", "content": content}).to_string()])
+    responses(&[
+        json!({"type": "message", "id": id, "role": "assistant", "content": content}).to_string()
+    ])
 }
 
 fn responses(items: &[String]) -> String {
     let mut events = vec![json!({"type": "response.created", "response": {}}).to_string()];
     let done = items.iter().enumerate();
-    events.extend(
-        done.map(|(at, item)| format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#)),
+    events.extend(done.map(|(at, item)| {
+        format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#)
+    }));
+    events.push(
+        json!({"type": "response.completed", "response": {"status": "completed"}}).to_string(),
     );
-    events.push(json!({"type": "response.completed", "response": {"status": "completed"}}).to_string());
     stream(events)
 }
 
@@ -225,7 +239,8 @@ fn chat_calls(visit: usize, mut delta: Value, id: &str) -> String {
     };
     delta["tool_calls"] = json!([call(0, format!("Lima{visit}")), call(1, "Oslo".into())]);
     stream([
-        json!({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}).to_string(),
+        json!({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
+            .to_string(),
         "[DONE]".into(),
     ])
 }

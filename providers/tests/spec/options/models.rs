@@ -1,6 +1,6 @@
 //! The models that requests are made for, and the bodies that they get.
 
-use loopwright::ChatRequest;
+use loopwright_core::model::ChatRequest;
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// Models that the catalogue has not, or not in this format: their formats, servers and names. A server is a host, or a
-/// provider's name.
+/// Models that the catalogue has not, or not in this format: their formats, servers and names. A
+/// server is a host, or a provider's name.
 const MORE: &[(&str, &str, &str)] = &[
     ("chat", "api.openai.com", "gpt-4o"),
     ("chat", "api.openai.com", "gpt-5-mini"),
@@ -52,7 +52,12 @@ pub(super) fn models() -> Vec<(&'static str, &'static str, &'static str)> {
     let known = catalogue.search("").map(|(id, facts)| {
         let (provider, name) = id.split_once('/').unwrap();
         let provider = Provider::named(provider).unwrap();
-        let host = provider.base_url.split('/').nth(2).filter(|_| !provider.local).unwrap_or(provider.name);
+        let host = provider
+            .base_url
+            .split('/')
+            .nth(2)
+            .filter(|_| !provider.local)
+            .unwrap_or(provider.name);
         let format = match facts.wire.unwrap_or(provider.wire) {
             Wire::OpenAiResponses => "responses",
             Wire::Anthropic => "anthropic",
@@ -94,6 +99,8 @@ pub(super) fn body(request: &ChatRequest, (format, host, model): (&str, &str, &s
             (bytes, legal)
         }
     };
-    legal.unwrap_or_else(|why| panic!("{model} at {host}: {why}\n{}", String::from_utf8_lossy(&bytes)));
+    legal.unwrap_or_else(|why| {
+        panic!("{model} at {host}: {why}\n{}", String::from_utf8_lossy(&bytes))
+    });
     serde_json::from_slice(&bytes).unwrap()
 }

@@ -1,9 +1,11 @@
-//! Rows 1 to 10: calls however they are marked, reasons to finish that are not so, usage wherever it is.
+//! Rows 1 to 10: calls however they are marked, reasons to finish that are not so, usage wherever
+//! it is.
 
 use super::kit::*;
 
 #[test]
-fn quirk_01_a_call_without_an_index_is_known_by_its_id_and_a_piece_without_either_goes_on_with_the_latest() {
+fn quirk_01_a_call_without_an_index_is_known_by_its_id_and_a_piece_without_either_goes_on_with_the_latest()
+ {
     let piece = |piece: &str| chunk(&format!("{{\"tool_calls\":[{piece}]}}"));
     let payloads = [
         piece(r#"{"id":"a","function":{"name":"f","arguments":"{\"x\":"}}"#),
@@ -22,13 +24,20 @@ fn quirk_02_parallel_calls_that_all_have_index_0_are_calls_of_their_own() {
         let function = json!({"name": name, "arguments": "{}"});
         chunk(&json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}).to_string())
     };
-    let said = events::<ChatCompletions>(&[&call("a", "f"), &call("b", "f"), &call("c", "g"), &finish("tool_calls")]);
+    let said = events::<ChatCompletions>(&[
+        &call("a", "f"),
+        &call("b", "f"),
+        &call("c", "g"),
+        &finish("tool_calls"),
+    ]);
     assert_eq!(said.calls(), ["a f {}", "b f {}", "c g {}"]);
 }
 
 #[test]
 fn quirk_03_an_index_may_start_anywhere() {
-    let piece = |index: u64, rest: &str| chunk(&format!("{{\"tool_calls\":[{{\"index\":{index},{rest}}}]}}"));
+    let piece = |index: u64, rest: &str| {
+        chunk(&format!("{{\"tool_calls\":[{{\"index\":{index},{rest}}}]}}"))
+    };
     let said = events::<ChatCompletions>(&[
         &piece(1, r#""id":"a","function":{"name":"f","arguments":""}"#),
         &piece(4_000_000_000, r#""id":"b","function":{"name":"g","arguments":"{"}"#),
@@ -41,24 +50,39 @@ fn quirk_03_an_index_may_start_anywhere() {
 
 #[tokio::test]
 async fn quirk_04_arguments_that_are_an_object_are_taken_and_go_back_as_a_string() {
-    let call = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]}"#;
-    let run = run::<ChatCompletions>("", "m", &[chat(call, "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")]).await;
+    let call =
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]}"#;
+    let run = run::<ChatCompletions>(
+        "",
+        "m",
+        &[chat(call, "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")],
+    )
+    .await;
     assert_eq!(run.ran, [json!({"x": 1})]);
-    assert_eq!(run.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{\"x\":1}");
+    assert_eq!(
+        run.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"],
+        "{\"x\":1}"
+    );
 }
 
 #[tokio::test]
 async fn quirk_05_no_arguments_are_none_and_what_is_no_object_is_an_error() {
     let ok = || chat(r#"{"content":"ok"}"#, "stop");
     for none in [r#""""#, "null", "{}"] {
-        let call = format!(r#"{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":{none}}}}}]}}"#);
+        let call = format!(
+            r#"{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":{none}}}}}]}}"#
+        );
         let run = run::<ChatCompletions>("", "m", &[chat(&call, "tool_calls"), ok()]).await;
         assert_eq!(run.ran, [json!({})], "{none}");
     }
     for other in ["[1]", "7", "\"x\"", "nonsense"] {
-        let run = run::<ChatCompletions>("", "m", &[chat(&call_f("a", other), "tool_calls"), ok()]).await;
+        let run =
+            run::<ChatCompletions>("", "m", &[chat(&call_f("a", other), "tool_calls"), ok()]).await;
         assert_eq!((run.ran.len(), run.results()[0].status), (0, ResultStatus::Error), "{other}");
-        assert_eq!(run.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}", "{other}");
+        assert_eq!(
+            run.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}",
+            "{other}"
+        );
     }
 }
 
@@ -77,32 +101,49 @@ async fn quirk_06_calls_are_run_whatever_the_reason_to_finish() {
 
 #[tokio::test]
 async fn quirk_07_finish_tool_calls_without_calls_is_a_stop() {
-    let run = run::<ChatCompletions>("", "m", &[chat(r#"{"content":"that is all"}"#, "tool_calls")]).await;
-    assert_eq!((run.outcome.end, run.requests.len()), (EndKind::Done, 1), "nobody asks again");
+    let run =
+        run::<ChatCompletions>("", "m", &[chat(r#"{"content":"that is all"}"#, "tool_calls")])
+            .await;
+    assert_eq!((run.outcome.end, run.requests.len()), (RunStatus::Done, 1), "nobody asks again");
     assert_eq!(run.messages.last().unwrap().as_assistant().unwrap().stop, StopReason::Stop);
 }
 
 #[tokio::test]
 async fn quirk_08_a_call_that_was_cut_off_is_never_run_and_the_model_is_told_why() {
     let ok = || chat(r#"{"content":"ok"}"#, "stop");
-    let by_limit = run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{\"x\": \"lon"), "length"), ok()]).await;
+    let by_limit =
+        run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{\"x\": \"lon"), "length"), ok()])
+            .await;
     assert!(by_limit.ran.is_empty());
     assert_eq!(by_limit.results()[0].status, ResultStatus::Error);
     assert!(by_limit.results()[0].text().contains("limit"), "{}", by_limit.results()[0].text());
     let whole = run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{}"), "length"), ok()]).await;
     assert!(whole.ran.is_empty(), "it may not be all that was meant");
-    let unsaid = run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{\"x\": \"lon"), "tool_calls"), ok()]).await;
+    let unsaid =
+        run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{\"x\": \"lon"), "tool_calls"), ok()])
+            .await;
     assert!(unsaid.ran.is_empty());
-    assert!(unsaid.results()[0].text().contains("lon"), "what came is shown: {}", unsaid.results()[0].text());
+    assert!(
+        unsaid.results()[0].text().contains("lon"),
+        "what came is shown: {}",
+        unsaid.results()[0].text()
+    );
 }
 
 #[test]
 fn quirk_09_usage_may_come_with_no_choices() {
     for choices in ["[]", "null"] {
         let filter = r#"{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}"#;
-        let usage = format!(r#"{{"choices":{choices},"usage":{{"prompt_tokens":5,"completion_tokens":2}}}}"#);
-        let said =
-            events::<ChatCompletions>(&[filter, &chunk(r#"{"content":"a"}"#), &finish("stop"), &usage, "[DONE]"]);
+        let usage = format!(
+            r#"{{"choices":{choices},"usage":{{"prompt_tokens":5,"completion_tokens":2}}}}"#
+        );
+        let said = events::<ChatCompletions>(&[
+            filter,
+            &chunk(r#"{"content":"a"}"#),
+            &finish("stop"),
+            &usage,
+            "[DONE]",
+        ]);
         assert_eq!((said.text.as_str(), said.stop), ("a", Some(StopReason::Stop)));
         assert_eq!(said.usage, Usage { input: 5, output: 2, ..Usage::default() }, "{choices}");
     }
@@ -120,7 +161,8 @@ fn quirk_10_the_last_usage_counts_and_ends_nothing() {
         chunk.to_string()
     };
     for key in ["usage", "x_groq"] {
-        let said = events::<ChatCompletions>(&[&with("a", key, 1), &with("b", key, 2), &finish("stop")]);
+        let said =
+            events::<ChatCompletions>(&[&with("a", key, 1), &with("b", key, 2), &finish("stop")]);
         assert_eq!((said.text.as_str(), said.usage.output), ("ab", 2), "{key}");
         let cut = events::<ChatCompletions>(&[&with("a", key, 1)]);
         assert_eq!(cut.error_kind(), Some(ModelErrorKind::Network), "usage is no end: {key}");

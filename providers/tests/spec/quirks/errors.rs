@@ -10,8 +10,10 @@ use super::kit::*;
 use crate::server::Server;
 
 fn refused(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> ModelError {
-    let headers: HeaderMap =
-        headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect();
     Place::default().refused(status, &headers, body.as_bytes(), SystemTime::UNIX_EPOCH)
 }
 
@@ -21,7 +23,10 @@ fn quirk_17_an_error_inside_a_stream_fails_the_turn() {
     for (error, kind) in [
         (r#"{"error":{"message":"boom","code":502}}"#, ModelErrorKind::Overloaded),
         (r#"{"error":"the model crashed"}"#, ModelErrorKind::Overloaded),
-        (r#"{"error":{"message":"slow down","code":429},"choices":[]}"#, ModelErrorKind::RateLimited),
+        (
+            r#"{"error":{"message":"slow down","code":429},"choices":[]}"#,
+            ModelErrorKind::RateLimited,
+        ),
         (r#"{"message":"Unauthorized","status":401}"#, ModelErrorKind::Auth),
     ] {
         let said = events::<ChatCompletions>(&[&begun, error, &finish("stop"), "[DONE]"]);
@@ -34,9 +39,13 @@ async fn quirk_18_an_overload_inside_a_stream_is_asked_again_and_what_was_shown_
     let server = Server::start().await;
     let model = Anthropic::builder("m").base_url(server.url()).build().unwrap();
     let model = Retry::new(model).base_delay(Duration::ZERO);
-    let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}"#;
+    let text =
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}"#;
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let end = [r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, r#"{"type":"message_stop"}"#];
+    let end = [
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
     let whole = stream(&[text, end[0], end[1]]);
     for (failed, withdrawn) in [(stream(&[error]), 0), (stream(&[text, error]), 1)] {
         let serve = async {
@@ -45,8 +54,12 @@ async fn quirk_18_an_overload_inside_a_stream_is_asked_again_and_what_was_shown_
                 http.answer("200 OK", "connection: close\r\n", body).await;
             }
         };
-        let (events, ()) = tokio::join!(model.stream(request(vec![user("hi")])).collect::<Vec<_>>(), serve);
-        assert_eq!(events.iter().filter(|event| **event == ModelEvent::Withdrawn).count(), withdrawn);
+        let (events, ()) =
+            tokio::join!(model.stream(request(vec![user("hi")])).collect::<Vec<_>>(), serve);
+        assert_eq!(
+            events.iter().filter(|event| **event == ModelEvent::Withdrawn).count(),
+            withdrawn
+        );
         assert!(matches!(events.last(), Some(ModelEvent::Done { .. })), "{events:?}");
     }
 }
@@ -61,8 +74,10 @@ async fn quirk_22_a_wait_of_hours_is_not_waited_for() {
     };
     let words = r#"{"error":{"message":"Rate limit reached. Please try again in 2h13m0s."}}"#;
     for (headers, body, hours) in [("retry-after: 7200\r\n", "{}", 2.0), ("", words, 2.216)] {
-        let (events, ()) =
-            tokio::join!(model.stream(request(vec![user("hi")])).collect::<Vec<_>>(), serve(headers, body));
+        let (events, ()) = tokio::join!(
+            model.stream(request(vec![user("hi")])).collect::<Vec<_>>(),
+            serve(headers, body)
+        );
         let [ModelEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
         let waits = error.retry_after.unwrap().as_secs_f64() / 3600.0;
         assert!((waits - hours).abs() < 0.01, "{waits} hours");
@@ -79,25 +94,39 @@ fn quirk_23_a_wait_is_read_in_all_its_forms_and_a_quota_of_the_day_is_final() {
         .to_string()
     };
     let minute = refused(429, &[], &quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"));
-    assert_eq!((minute.kind, minute.retry_after), (ModelErrorKind::RateLimited, Some(Duration::from_millis(45_800))));
+    assert_eq!(
+        (minute.kind, minute.retry_after),
+        (ModelErrorKind::RateLimited, Some(Duration::from_millis(45_800)))
+    );
     let day = refused(429, &[], &quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"));
     assert!(day.kind == ModelErrorKind::QuotaExhausted && !day.kind.is_retryable(), "{day:?}");
     let wait = |headers: &[(&'static str, &'static str)]| refused(429, headers, "{}").retry_after;
-    assert_eq!(wait(&[("retry-after-ms", "250"), ("retry-after", "1")]), Some(Duration::from_millis(250)));
-    assert_eq!(wait(&[("retry-after", "Thu, 01 Jan 1970 00:00:09 GMT")]), Some(Duration::from_secs(9)));
+    assert_eq!(
+        wait(&[("retry-after-ms", "250"), ("retry-after", "1")]),
+        Some(Duration::from_millis(250))
+    );
+    assert_eq!(
+        wait(&[("retry-after", "Thu, 01 Jan 1970 00:00:09 GMT")]),
+        Some(Duration::from_secs(9))
+    );
 }
 
 #[test]
 fn quirk_24_a_page_or_json_without_an_error_is_classified_by_its_status_and_shown_in_short() {
-    let page =
-        format!("<html><head><style>p{{}}</style></head><h1>Bad gateway</h1>{}</html>", "<p>Ray</p>".repeat(900));
+    let page = format!(
+        "<html><head><style>p{{}}</style></head><h1>Bad gateway</h1>{}</html>",
+        "<p>Ray</p>".repeat(900)
+    );
     for status in [502, 520] {
         let error = refused(status, &[], &page);
         assert_eq!((error.kind, error.status), (ModelErrorKind::Overloaded, Some(status)));
         assert!(error.message.contains("Bad gateway") && !error.message.contains('<'), "{error}");
         assert!(error.message.len() < 1000, "{} bytes", error.message.len());
     }
-    assert_eq!(refused(404, &[], r#"{"timestamp":1,"path":"/v2"}"#).kind, ModelErrorKind::InvalidRequest);
+    assert_eq!(
+        refused(404, &[], r#"{"timestamp":1,"path":"/v2"}"#).kind,
+        ModelErrorKind::InvalidRequest
+    );
     assert_eq!(refused(401, &[], r#"["no"]"#).kind, ModelErrorKind::Auth);
 }
 
@@ -110,7 +139,12 @@ fn quirk_25_an_error_may_have_any_shape() {
             ModelErrorKind::InvalidRequest,
             "Bad model",
         ),
-        (402, r#"{"error":{"message":"No credits","code":402}}"#, ModelErrorKind::Auth, "No credits"),
+        (
+            402,
+            r#"{"error":{"message":"No credits","code":402}}"#,
+            ModelErrorKind::Auth,
+            "No credits",
+        ),
         (401, r#"{"detail":"Unauthorized"}"#, ModelErrorKind::Auth, "Unauthorized"),
         (
             422,

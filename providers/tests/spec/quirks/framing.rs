@@ -1,4 +1,5 @@
-//! Rows 11 to 16, and 19 to 21: bytes that are cut anywhere, keep-alives, streams that end too early or not at all.
+//! Rows 11 to 16, and 19 to 21: bytes that are cut anywhere, keep-alives, streams that end too
+//! early or not at all.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +12,16 @@ use crate::server::Server;
 
 #[test]
 fn quirk_11_comments_are_passed_over_and_are_no_progress() {
-    let body = format!(": OPENROUTER PROCESSING\n\n{}: more\n\n", chat(r#"{"content":"a"}"#, "stop"));
+    let body =
+        format!(": OPENROUTER PROCESSING\n\n{}: more\n\n", chat(r#"{"content":"a"}"#, "stop"));
     assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
     assert_eq!(progress::<ChatCompletions>(": OPENROUTER PROCESSING\n\n"), None);
 }
 
 #[test]
 fn quirk_12_keep_alives_that_are_sent_as_data_are_passed_over() {
-    let body = stream(&[": keepalive", &chunk(r#"{"content":"a"}"#), ": keepalive", &finish("stop")]);
+    let body =
+        stream(&[": keepalive", &chunk(r#"{"content":"a"}"#), ": keepalive", &finish("stop")]);
     assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
     for kept in [
         progress::<ChatCompletions>("data: : keepalive\n\n"),
@@ -45,7 +48,11 @@ fn quirk_13_lines_may_end_in_any_way_and_be_cut_in_the_middle_of_it() {
         assert_eq!(said::<ChatCompletions>(&bytes).text, "a", "{end:?}");
         let body = body.into_bytes();
         for at in 0..body.len() {
-            assert_eq!(said::<ChatCompletions>(&[&body[..at], &body[at..]]).text, "a", "{end:?} at {at}");
+            assert_eq!(
+                said::<ChatCompletions>(&[&body[..at], &body[at..]]).text,
+                "a",
+                "{end:?} at {at}"
+            );
         }
     }
 }
@@ -72,10 +79,14 @@ async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn(
     let call = format!("data: {}\n\n", chunk(&call_f("a", "{}")));
     let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}"#;
     let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
-    let part = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}]}"#;
+    let part =
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}]}"#;
     let cut = [
         said::<ChatCompletions>(&[call.as_bytes()]),
-        events::<Messages>(&[block, r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#]),
+        events::<Messages>(&[
+            block,
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
+        ]),
         events::<Responses>(&[item]),
         events::<GenerateContent>(&[part]),
     ];
@@ -83,14 +94,19 @@ async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn(
         assert!(said.error_kind().is_some_and(ModelErrorKind::is_retryable), "{said:?}");
     }
     let run = run::<ChatCompletions>("", "m", &[call]).await;
-    assert_eq!((run.outcome.end, run.ran.len()), (EndKind::Error, 0));
+    assert_eq!((run.outcome.end, run.ran.len()), (RunStatus::Error, 0));
 }
 
 #[test]
 fn quirk_19_an_error_that_is_no_event_is_an_error() {
     let error = r#"{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}"#;
     let half = r#"{"candidates":[{"content":{"parts":[{"text":"half"}]}}]}"#;
-    for body in [error.to_owned(), format!("[{error}]"), format!("[{error}\n]\n"), format!("data: {half}\n\n{error}")] {
+    for body in [
+        error.to_owned(),
+        format!("[{error}]"),
+        format!("[{error}\n]\n"),
+        format!("data: {half}\n\n{error}"),
+    ] {
         let said = said::<GenerateContent>(&[body.as_bytes()]);
         assert_eq!(said.error_kind(), Some(ModelErrorKind::Overloaded), "{body}");
     }
@@ -100,7 +116,11 @@ fn quirk_19_an_error_that_is_no_event_is_an_error() {
 async fn quirk_20_pings_alone_are_silence_and_a_reply_can_be_given_up_at_any_time() {
     let server = Server::start().await;
     let timeouts = Timeouts { between_events: Duration::from_millis(60), ..Timeouts::default() };
-    let model = Anthropic::builder("m").base_url(server.url()).http(Http::with_timeouts(timeouts)).build().unwrap();
+    let model = Anthropic::builder("m")
+        .base_url(server.url())
+        .http(Http::with_timeouts(timeouts))
+        .build()
+        .unwrap();
     let serve = async {
         let mut http = server.accept().await;
         http.begin().await;
@@ -116,13 +136,17 @@ async fn quirk_20_pings_alone_are_silence_and_a_reply_can_be_given_up_at_any_tim
         event = reply.next() => event,
         () = serve => None,
     };
-    assert!(matches!(&event, Some(ModelEvent::Error(e)) if e.kind == ModelErrorKind::Timeout), "{event:?}");
+    assert!(
+        matches!(&event, Some(ModelEvent::Error(e)) if e.kind == ModelErrorKind::Timeout),
+        "{event:?}"
+    );
     drop(reply);
     let mut given_up = model.stream(request(vec![user("hi")]));
     let serve = async {
         let mut http = server.accept().await;
         http.begin().await;
-        let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        let block =
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
         http.chunk(&format!("data: {block}\n\n")).await;
         http
     };

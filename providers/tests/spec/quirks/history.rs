@@ -1,6 +1,6 @@
 //! Rows 36 to 38, 40 and 41: conversations, texts and schemas that strict servers refuse.
 
-use loopwright::ToolList;
+use loopwright_core::tool::ToolList;
 
 use super::kit::*;
 use crate::rules;
@@ -32,7 +32,13 @@ async fn quirk_36_no_call_is_sent_without_its_result_and_no_result_without_its_c
         vec![user("q"), calls(), result("b", "only b")],
         vec![user("q"), calls(), result("b", "only b"), result("a", "a too")],
         vec![user("q"), calls(), user("well?"), result("a", "late")],
-        vec![user("q"), by("m", vec![call("a", "{}")]), result("a", "x"), result("a", "again"), result("z", "whose?")],
+        vec![
+            user("q"),
+            by("m", vec![call("a", "{}")]),
+            result("a", "x"),
+            result("a", "again"),
+            result("z", "whose?"),
+        ],
     ] {
         for body in legal_everywhere(&request(conversation)) {
             assert!(!body.contains("whose?") && !body.contains("again"), "{body}");
@@ -41,16 +47,19 @@ async fn quirk_36_no_call_is_sent_without_its_result_and_no_result_without_its_c
     // A hook that prunes the conversation cannot break it either.
     let replies = [chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
     let forgets = |agent: AgentBuilder| {
-        agent.convert_to_llm(|messages| messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect())
+        agent.convert_to_llm(|messages| {
+            messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect()
+        })
     };
-    let run = run_with(|url| of::<ChatCompletions>("api.openai.com", "m", url), forgets, &replies).await;
-    assert_eq!(run.outcome.end, EndKind::Done);
+    let run =
+        run_with(|url| of::<ChatCompletions>("api.openai.com", "m", url), forgets, &replies).await;
+    assert_eq!(run.outcome.end, RunStatus::Done);
     rules::openai_chat::check(run.raw[1].as_bytes(), Server::OpenAi).unwrap();
 }
 
 #[test]
 fn quirk_37_blank_texts_are_left_out() {
-    let text = |text: &str| Part::Text { text: text.into(), signature: None };
+    let text = |text: &str| ContentPart::Text { text: text.into(), signature: None };
     let image = Content::image("image/png", "AAAA");
     legal_everywhere(&request(vec![
         user("q"),
@@ -74,20 +83,28 @@ fn quirk_37_blank_texts_are_left_out() {
 async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent() {
     let said = events::<ChatCompletions>(&[&chunk(r#"{"content":"a\ud83d"}"#), &finish("stop")]);
     assert_eq!((said.text.as_str(), said.stop), ("a\u{fffd}", Some(StopReason::Stop)));
-    let text = r#"{"candidates":[{"content":{"parts":[{"text":"a\ud83d"}]},"finishReason":"STOP"}]}"#;
+    let text =
+        r#"{"candidates":[{"content":{"parts":[{"text":"a\ud83d"}]},"finishReason":"STOP"}]}"#;
     assert_eq!(events::<GenerateContent>(&[text]).text, "a\u{fffd}");
     let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\ud83d"}}"#;
-    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let start =
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
     assert_eq!(events::<Messages>(&[start, delta]).text, "a\u{fffd}");
-    assert_eq!(events::<Responses>(&[r#"{"type":"response.output_text.delta","delta":"a\ud83d"}"#]).text, "a\u{fffd}");
+    assert_eq!(
+        events::<Responses>(&[r#"{"type":"response.output_text.delta","delta":"a\ud83d"}"#]).text,
+        "a\u{fffd}"
+    );
     // Arguments that have one are no JSON text, whose strings are text; they go back to no server.
     let run = run::<ChatCompletions>(
         "",
         "m",
-        &[chat(&call_f("a", r#"{"x":"\ud83d"}"#), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")],
+        &[
+            chat(&call_f("a", r#"{"x":"\ud83d"}"#), "tool_calls"),
+            chat(r#"{"content":"ok"}"#, "stop"),
+        ],
     )
     .await;
-    assert_eq!((run.ran.len(), run.outcome.end), (0, EndKind::Done));
+    assert_eq!((run.ran.len(), run.outcome.end), (0, RunStatus::Done));
     let sent = &run.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"];
     assert_eq!(sent, "{}");
     rules::openai_chat::check(run.raw[1].as_bytes(), Server::Compatible).unwrap();
@@ -96,7 +113,8 @@ async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent()
 #[test]
 fn quirk_40_a_reply_may_go_on_after_its_first_reason_to_finish() {
     let part = |text: &str| {
-        json!({"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]}).to_string()
+        json!({"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]})
+            .to_string()
     };
     let said = events::<GenerateContent>(&[&part("one "), &part("two")]);
     assert_eq!((said.text.as_str(), said.stop), ("one two", Some(StopReason::Stop)));
@@ -109,7 +127,11 @@ fn quirk_41_gemini_gets_a_json_schema_as_one() {
         "properties": {"n": {"type": "integer", "exclusiveMinimum": 0, "default": 1}}, "required": ["n"],
     });
     let mut request = request(vec![user("q")]);
-    request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema("f", "Does f.", schema.clone()))]));
+    request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema(
+        "f",
+        "Does f.",
+        schema.clone(),
+    ))]));
     let body = encoded::<GenerateContent>(&request, "", "gemini-2.5-flash");
     rules::gemini::check(&body, "gemini-2.5-flash").unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();

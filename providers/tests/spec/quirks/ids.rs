@@ -12,8 +12,14 @@ fn pair<F: loopwright_providers::WireFormat>(id: &str, host: &str) -> Vec<u8> {
 
 #[test]
 fn quirk_26_ids_that_are_too_long_or_have_odd_letters_are_mapped_alike_for_calls_and_results() {
-    for id in [format!("call_abc|fc_{}", "0".repeat(60)), "functions.f:0".into(), "ä b".into(), "x".repeat(41)] {
-        rules::openai_chat::check(&pair::<ChatCompletions>(&id, "api.openai.com"), Server::OpenAi).unwrap();
+    for id in [
+        format!("call_abc|fc_{}", "0".repeat(60)),
+        "functions.f:0".into(),
+        "ä b".into(),
+        "x".repeat(41),
+    ] {
+        rules::openai_chat::check(&pair::<ChatCompletions>(&id, "api.openai.com"), Server::OpenAi)
+            .unwrap();
         rules::anthropic::check(&pair::<Messages>(&id, "")).unwrap();
         rules::openai_responses::check(&pair::<Responses>(&id, "")).unwrap();
         rules::gemini::check(&pair::<GenerateContent>(&id, ""), "m").unwrap();
@@ -24,7 +30,8 @@ fn quirk_26_ids_that_are_too_long_or_have_odd_letters_are_mapped_alike_for_calls
 #[test]
 fn quirk_27_mistral_gets_nine_letters_and_digits() {
     for id in ["call_1", "toolu_01MKSN7NHsBVKr7Jvw5pqCQq", "", "D681PevKs"] {
-        rules::openai_chat::check(&pair::<ChatCompletions>(id, "api.mistral.ai"), Server::Mistral).unwrap();
+        rules::openai_chat::check(&pair::<ChatCompletions>(id, "api.mistral.ai"), Server::Mistral)
+            .unwrap();
     }
     let own = String::from_utf8(pair::<ChatCompletions>("D681PevKs", "api.mistral.ai")).unwrap();
     assert_eq!(own.matches("D681PevKs").count(), 2, "its own ids stay");
@@ -42,7 +49,7 @@ async fn quirk_28_ids_that_come_again_are_made_unique_and_stay_pairs() {
         chat(r#"{"content":"ok"}"#, "stop"),
     ];
     let run = run::<ChatCompletions>("", "m", &replies).await;
-    assert_eq!((run.outcome.end, run.ran.len()), (EndKind::Done, 3));
+    assert_eq!((run.outcome.end, run.ran.len()), (RunStatus::Done, 3));
     rules::openai_chat::check(run.raw[2].as_bytes(), Server::Compatible).unwrap();
 }
 
@@ -54,7 +61,9 @@ async fn quirk_29_calls_without_ids_get_unique_ones_that_the_server_never_sees()
             .to_string()
     };
     let calls = stream(&[&part(1), &part(2)]);
-    let words = stream(&[r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#]);
+    let words = stream(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#,
+    ]);
     let run = run::<GenerateContent>("", "gemini-2.5-flash", &[calls.clone(), calls, words]).await;
     assert_eq!(run.ran.len(), 4);
     let mut ids: Vec<&str> = run.results().iter().map(|result| &*result.call).collect();

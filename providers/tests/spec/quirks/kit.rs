@@ -1,13 +1,22 @@
-//! What these tests share: a body decoded at once, and an agent with a tool against a server of given replies.
+//! What these tests share: a body decoded at once, and an agent with a tool against a server of
+//! given replies.
 
 pub(crate) use std::sync::{Arc, Mutex};
 
 use std::collections::VecDeque;
 
-pub(crate) use loopwright::{
-    AgentBuilder, AssistantMessage, BlockKind, Body, ChatModel, ChatRequest, Content, Effect, EndKind, GenericAgent,
-    Message, MessageId, ModelError, ModelErrorKind, ModelEvent, Part, ResultStatus, RunContext, RunOutcome, StopReason,
-    Tool, ToolCall, ToolContext, ToolError, ToolOutput, ToolResult, ToolSpec, Usage, UserMessage,
+pub(crate) use loopwright_core::event::{RunOutcome, RunStatus};
+pub(crate) use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageId, MessageKind, ResultStatus, StopReason,
+    ToolCall, ToolResult, Usage, UserMessage,
+};
+pub(crate) use loopwright_core::model::{
+    BlockKind, ChatRequest, ModelError, ModelErrorKind, ModelEvent,
+};
+pub(crate) use loopwright_core::tool::{Effect, ToolSpec};
+pub(crate) use loopwright_core::{
+    AgentBuilder, ChatModel, GenericAgent, Message, RunContext, Tool, ToolContext, ToolError,
+    ToolOutput,
 };
 use loopwright_patterns::PiPattern;
 pub(crate) use loopwright_providers::anthropic::Messages;
@@ -36,6 +45,7 @@ impl Said {
     pub(crate) fn error_kind(&self) -> Option<ModelErrorKind> {
         self.error.as_ref().map(|error| error.kind)
     }
+
     /// Its calls, in short.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.iter().map(|call| call.join(" ")).collect()
@@ -133,7 +143,8 @@ pub(crate) fn of<F: WireFormat>(host: &str, model: &str, url: &str) -> Model<F> 
     Model::<F>::builder(model).base_url(url).profile(F::profile(host, model)).build().unwrap()
 }
 
-/// The same with any model and agent. A reply that begins with `HTTP/` is a whole answer, others are bodies.
+/// The same with any model and agent. A reply that begins with `HTTP/` is a whole answer, others
+/// are bodies.
 pub(crate) async fn run_with<M: ChatModel + 'static>(
     model: impl FnOnce(&str) -> M,
     agent: impl FnOnce(AgentBuilder) -> AgentBuilder,
@@ -149,12 +160,20 @@ pub(crate) async fn run_with<M: ChatModel + 'static>(
             raw.push(std::mem::take(&mut http.raw));
             match reply.strip_prefix("HTTP/1.1 ").and_then(|answer| answer.split_once('\n')) {
                 Some((status, body)) => http.answer(status, "connection: close\r\n", body).await,
-                None => http.answer("200 OK", "connection: close\r\ncontent-type: text/event-stream\r\n", &reply).await,
+                None => {
+                    http.answer(
+                        "200 OK",
+                        "connection: close\r\ncontent-type: text/event-stream\r\n",
+                        &reply,
+                    )
+                    .await
+                }
             }
         }
         raw // the server is gone: whoever asks once more is told so
     });
-    let spec = ToolSpec::with_schema("f", "Does f.", json!({"type": "object"})).effect(Effect::ReadOnly);
+    let spec =
+        ToolSpec::with_schema("f", "Does f.", json!({"type": "object"})).effect(Effect::ReadOnly);
     let tool = Noting { spec: Arc::new(spec), ran: ran.clone() };
     let agent = agent(GenericAgent::builder(model, PiPattern).tool(tool)).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
@@ -177,6 +196,7 @@ impl Tool for Noting {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
+
     async fn call(&self, arguments: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
         self.ran.lock().unwrap().push(arguments.clone());
         Ok("done".into())
@@ -184,7 +204,7 @@ impl Tool for Noting {
 }
 
 /// A conversation for the encoders.
-pub(crate) fn request(bodies: Vec<Body>) -> ChatRequest {
+pub(crate) fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
     request.messages = Arc::new(messages.collect());
@@ -192,24 +212,36 @@ pub(crate) fn request(bodies: Vec<Body>) -> ChatRequest {
 }
 
 /// A call of `f`.
-pub(crate) fn call(id: &str, arguments: &str) -> Part {
-    Part::ToolCall(ToolCall { id: id.into(), name: "f".into(), arguments: arguments.into(), signature: None })
+pub(crate) fn call(id: &str, arguments: &str) -> ContentPart {
+    ContentPart::ToolCall(ToolCall {
+        id: id.into(),
+        name: "f".into(),
+        arguments: arguments.into(),
+        signature: None,
+    })
 }
 
 /// A result of `f`.
-pub(crate) fn result(id: &str, text: &str) -> Body {
+pub(crate) fn result(id: &str, text: &str) -> MessageKind {
     let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
     let content = vec![Content::text(text)];
-    Body::ToolResult(ToolResult { call, name, status, content, details: None, terminate: false })
+    MessageKind::ToolResult(ToolResult {
+        call,
+        name,
+        status,
+        content,
+        details: None,
+        terminate: false,
+    })
 }
 
 /// What this model said.
-pub(crate) fn by(model: &str, parts: Vec<Part>) -> Body {
+pub(crate) fn by(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
 /// What the user said.
-pub(crate) fn user(text: &str) -> Body {
+pub(crate) fn user(text: &str) -> MessageKind {
     UserMessage::from(text).into()
 }
 

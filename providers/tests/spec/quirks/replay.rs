@@ -7,7 +7,10 @@ use crate::rules::openai_chat::Server;
 fn anthropic(blocks: &[Value], stop: &str) -> String {
     let mut events = vec![json!({"type": "message_start", "message": {}}).to_string()];
     for (index, block) in blocks.iter().enumerate() {
-        events.push(json!({"type": "content_block_start", "index": index, "content_block": block}).to_string());
+        events.push(
+            json!({"type": "content_block_start", "index": index, "content_block": block})
+                .to_string(),
+        );
         events.push(json!({"type": "content_block_stop", "index": index}).to_string());
     }
     events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}}).to_string());
@@ -18,34 +21,43 @@ fn anthropic(blocks: &[Value], stop: &str) -> String {
 fn responses(items: &[&str]) -> String {
     let items = items.iter().enumerate();
     let mut events: Vec<String> = items
-        .map(|(at, item)| format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#))
+        .map(|(at, item)| {
+            format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#)
+        })
         .collect();
-    events.push(r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#.into());
+    events.push(
+        r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#.into(),
+    );
     stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[tokio::test]
-async fn quirk_30_a_thought_signature_goes_back_to_its_model_and_a_call_without_one_gets_the_placeholder() {
+async fn quirk_30_a_thought_signature_goes_back_to_its_model_and_a_call_without_one_gets_the_placeholder()
+ {
     let call = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln+/8="});
     let candidate = json!({"content": {"parts": [call]}, "finishReason": "STOP"});
     let calls = stream(&[&json!({"candidates": [candidate]}).to_string()]);
-    let words = stream(&[r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#]);
+    let words = stream(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#,
+    ]);
     let run = run::<GenerateContent>("", "gemini-3-flash", &[calls, words]).await;
     assert_eq!(run.requests[1]["contents"][1]["parts"][0]["thoughtSignature"], "c2ln+/8=");
-    let foreign = request(vec![user("q"), by("gpt-5", vec![super::kit::call("a", "{}")]), result("a", "x")]);
+    let foreign =
+        request(vec![user("q"), by("gpt-5", vec![super::kit::call("a", "{}")]), result("a", "x")]);
     let body = encoded::<GenerateContent>(&foreign, "", "gemini-3-flash");
     rules::gemini::check(&body, "gemini-3-flash").unwrap();
     assert!(String::from_utf8(body).unwrap().contains("skip_thought_signature_validator"));
 }
 
 #[tokio::test]
-async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_dropped_for_another_model() {
+async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_dropped_for_another_model()
+ {
     let thought = json!({"type": "thinking", "thinking": "hm \"é\"", "signature": "EqoB+/=="});
     let sealed = json!({"type": "redacted_thinking", "data": "EmwK+/=="});
     let call = json!({"type": "tool_use", "id": "a", "name": "f", "input": {}});
     let calls = anthropic(&[thought.clone(), sealed.clone(), call], "tool_use");
     let replies = [calls, anthropic(&[json!({"type": "text", "text": "ok"})], "end_turn")];
-    let thinks = |agent: AgentBuilder| agent.thinking(loopwright::ThinkingLevel::Low);
+    let thinks = |agent: AgentBuilder| agent.thinking(loopwright_core::model::ThinkingLevel::Low);
     let run = run_with(|url| of::<Messages>("", "claude-sonnet-4-5", url), thinks, &replies).await;
     let content = &run.requests[1]["messages"][1]["content"];
     assert_eq!((&content[0], &content[1]), (&thought, &sealed));
@@ -59,7 +71,8 @@ async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_droppe
 #[tokio::test]
 async fn quirk_32_reasoning_content_goes_back_with_its_calls() {
     let call = r#"{"reasoning_content":"I must look.","tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}"#;
-    let replies = [chat(call, "tool_calls"), chat(r#"{"reasoning_content":"Good.","content":"ok"}"#, "stop")];
+    let replies =
+        [chat(call, "tool_calls"), chat(r#"{"reasoning_content":"Good.","content":"ok"}"#, "stop")];
     for host in ["api.deepseek.com", "api.moonshot.ai"] {
         let run = run::<ChatCompletions>(host, "m", &replies).await;
         assert_eq!(run.requests[1]["messages"][1]["reasoning_content"], "I must look.", "{host}");
@@ -71,27 +84,40 @@ async fn quirk_32_reasoning_content_goes_back_with_its_calls() {
 
 #[tokio::test]
 async fn quirk_33_reasoning_goes_back_whole_with_what_followed_it() {
-    let item = r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"gAAA\u0042"}"#;
+    let item =
+        r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"gAAA\u0042"}"#;
     let call = r#"{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{}"}"#;
-    let message = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ok"}]}"#;
-    let run = run::<Responses>("", "gpt-5.1", &[responses(&[item, call]), responses(&[message])]).await;
+    let message =
+        r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ok"}]}"#;
+    let run =
+        run::<Responses>("", "gpt-5.1", &[responses(&[item, call]), responses(&[message])]).await;
     assert_eq!(run.raw[1].matches(item).count(), 1, "{}", run.raw[1]);
     assert_eq!(
         (&run.requests[1]["store"], &run.requests[1]["include"][0]),
         (&json!(false), &json!("reasoning.encrypted_content"))
     );
     rules::openai_responses::check(run.raw[1].as_bytes()).unwrap();
-    let thought = || Part::Thinking { text: String::new(), signature: Some(item.into()) };
+    let thought = || ContentPart::Thinking { text: String::new(), signature: Some(item.into()) };
     let alone = request(vec![user("q"), by("m", vec![thought()]), user("well?")]);
-    assert!(!String::from_utf8(encoded::<Responses>(&alone, "", "m")).unwrap().contains("rs_1"), "nothing followed it");
+    assert!(
+        !String::from_utf8(encoded::<Responses>(&alone, "", "m")).unwrap().contains("rs_1"),
+        "nothing followed it"
+    );
     let stop = StopReason::Aborted;
-    let aborted =
-        AssistantMessage { parts: vec![thought(), call_part()], stop, model: "m".into(), ..Default::default() };
+    let aborted = AssistantMessage {
+        parts: vec![thought(), call_part()],
+        stop,
+        model: "m".into(),
+        ..Default::default()
+    };
     let aborted = request(vec![user("q"), aborted.into(), user("well?")]);
-    assert!(!String::from_utf8(encoded::<Responses>(&aborted, "", "m")).unwrap().contains("rs_1"), "it was aborted");
+    assert!(
+        !String::from_utf8(encoded::<Responses>(&aborted, "", "m")).unwrap().contains("rs_1"),
+        "it was aborted"
+    );
 }
 
-fn call_part() -> Part {
+fn call_part() -> ContentPart {
     call("a", "{}")
 }
 
@@ -109,16 +135,20 @@ fn quirk_34_an_item_is_known_by_its_index_though_its_id_changes() {
 #[test]
 fn quirk_35_an_end_without_output_takes_nothing_away() {
     let call = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
-    let said =
-        events::<Responses>(&[call, r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#]);
+    let said = events::<Responses>(&[
+        call,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
+    ]);
     assert_eq!((said.calls(), said.stop), (vec!["a f {}".to_owned()], Some(StopReason::ToolCalls)));
 }
 
-/// A provider that rests in the middle of its own tools is asked to go on, and the loop sees one reply.
+/// A provider that rests in the middle of its own tools is asked to go on, and the loop sees one
+/// reply.
 #[tokio::test]
 async fn a_turn_that_is_paused_goes_on_below_the_loop() {
     let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}});
-    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
+    let found =
+        json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
     let text = |text: &str| json!({"type": "text", "text": text});
     let replies = [
         anthropic(&[text("I look. "), search.clone()], "pause_turn"),
@@ -126,11 +156,14 @@ async fn a_turn_that_is_paused_goes_on_below_the_loop() {
         anthropic(&[text("Found.")], "end_turn"),
     ];
     let run = run::<Messages>("", "claude-sonnet-4-5", &replies).await;
-    assert_eq!((run.outcome.end, run.messages.len()), (EndKind::Done, 2));
+    assert_eq!((run.outcome.end, run.messages.len()), (RunStatus::Done, 2));
     assert_eq!(run.messages[1].text(), "I look. Found.");
     let sent = |at: usize| run.requests[at]["messages"].as_array().unwrap().clone();
     assert_eq!(sent(1)[1..], [json!({"role": "assistant", "content": [text("I look. "), search]})]);
-    assert_eq!(sent(2)[1..], [json!({"role": "assistant", "content": [text("I look. "), search, found]})]);
+    assert_eq!(
+        sent(2)[1..],
+        [json!({"role": "assistant", "content": [text("I look. "), search, found]})]
+    );
     for at in [0, 1, 2] {
         rules::anthropic::check(run.raw[at].as_bytes()).unwrap();
         assert_eq!(run.requests[at]["tools"], run.requests[0]["tools"]);

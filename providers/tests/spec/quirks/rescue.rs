@@ -16,14 +16,21 @@ async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_
     for (unusable, kind) in [(MALFORMED, malformed), (&unexpected, malformed), (nothing, empty)] {
         assert_eq!(events::<GenerateContent>(&[unusable]).error_kind(), Some(kind), "{unusable}");
     }
-    let words = stream(&[r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#]);
-    let model = |url: &str| Retry::new(Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url)));
+    let words = stream(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#,
+    ]);
+    let model =
+        |url: &str| Retry::new(Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url)));
     let run = run_with(model, |agent| agent, &[stream(&[MALFORMED]), words]).await;
-    assert_eq!((run.outcome.end, run.outcome.text.as_str()), (EndKind::Done, "ok"));
-    assert!(run.raw[1].contains("Malformed function call: f("), "the model is told: {}", run.raw[1]);
+    assert_eq!((run.outcome.end, run.outcome.text.as_str()), (RunStatus::Done, "ok"));
+    assert!(
+        run.raw[1].contains("Malformed function call: f("),
+        "the model is told: {}",
+        run.raw[1]
+    );
     assert_eq!(run.messages.len(), 2, "and nobody else");
     let again = run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
-    assert_eq!((again.outcome.end, again.requests.len()), (EndKind::Error, 2), "not for ever");
+    assert_eq!((again.outcome.end, again.requests.len()), (RunStatus::Error, 2), "not for ever");
 }
 
 #[tokio::test]
@@ -34,13 +41,21 @@ async fn an_answer_that_the_model_did_not_write_is_asked_for_again_without_a_wor
         Retry::new(Reprompt::new(model)).base_delay(Duration::ZERO)
     };
     let run = run_with(model, |agent| agent, &[page, page, page].map(str::to_owned)).await;
-    assert_eq!((run.outcome.end, run.requests.len()), (EndKind::Error, 3), "the attempts do not multiply");
+    assert_eq!(
+        (run.outcome.end, run.requests.len()),
+        (RunStatus::Error, 3),
+        "the attempts do not multiply"
+    );
     assert!(run.requests.iter().all(|request| request == &run.requests[0]), "{:?}", run.requests);
 }
 
 #[tokio::test]
 async fn quirk_43_a_call_that_was_written_as_text_is_run_where_that_was_asked_for() {
-    let pieces = ["I look.\n<tool", "_call>\n{\"name\": \"f\", \"argum", "ents\": {\"x\": 1}}\n</tool_call>"];
+    let pieces = [
+        "I look.\n<tool",
+        "_call>\n{\"name\": \"f\", \"argum",
+        "ents\": {\"x\": 1}}\n</tool_call>",
+    ];
     let pieces = pieces.map(|piece| chunk(&json!({"content": piece}).to_string()));
     let written = stream(&[&pieces[0], &pieces[1], &pieces[2], &finish("stop"), "[DONE]"]);
     let replies = [written, chat(r#"{"content":"ok"}"#, "stop")];
@@ -53,9 +68,13 @@ async fn quirk_43_a_call_that_was_written_as_text_is_run_where_that_was_asked_fo
     let not_asked = run_with(model, |agent| agent, &replies[..1]).await;
     assert!(not_asked.ran.is_empty(), "it is text");
     assert!(not_asked.outcome.text.contains("<tool_call>"));
-    let other = chat(&json!({"content": "{\"name\": \"Ada\", \"arguments\": []}"}).to_string(), "stop");
+    let other =
+        chat(&json!({"content": "{\"name\": \"Ada\", \"arguments\": []}"}).to_string(), "stop");
     let json_answer = run_with(model, salvages, &[other]).await;
-    assert_eq!(json_answer.outcome.text, "{\"name\": \"Ada\", \"arguments\": []}", "nothing is guessed");
+    assert_eq!(
+        json_answer.outcome.text, "{\"name\": \"Ada\", \"arguments\": []}",
+        "nothing is guessed"
+    );
 }
 
 #[tokio::test]
@@ -69,9 +88,10 @@ async fn quirk_44_what_groq_could_not_read_goes_back_to_the_model() {
     let at_once = format!("HTTP/1.1 400 Bad Request\n{failed}");
     for refused in [in_stream, at_once] {
         let model = |url: &str| Reprompt::new(of::<ChatCompletions>("api.groq.com", "m", url));
-        let replies = [refused, chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
+        let replies =
+            [refused, chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
         let run = run_with(model, |agent| agent, &replies).await;
-        assert_eq!((run.outcome.end, run.ran.len()), (EndKind::Done, 1));
+        assert_eq!((run.outcome.end, run.ran.len()), (RunStatus::Done, 1));
         let told = run.requests[1]["messages"][1]["content"].as_str().unwrap();
         assert!(told.contains("<function=f{x: 1}>"), "{told}");
         assert!(!run.raw[2].contains("<function="), "it is in no conversation");

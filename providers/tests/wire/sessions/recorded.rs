@@ -26,8 +26,10 @@ pub(super) struct Turn {
 /// All of them, by name. There must be some.
 pub(super) fn sessions() -> Vec<Session> {
     let folder = shared("wire/sessions");
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
-    let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+    let mut folders: Vec<_> =
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
     folders.sort();
     assert!(!folders.is_empty(), "there is no session in {}", folder.display());
     folders.iter().map(|folder| Session::read(folder)).collect()
@@ -84,7 +86,9 @@ impl Session {
         match self.format.as_str() {
             "anthropic" => text_of(&first["system"]),
             "gemini" => text_of(&first["systemInstruction"]["parts"]),
-            "openai-chat" if first["messages"][0]["role"] == "system" => text_of(&first["messages"][0]["content"]),
+            "openai-chat" if first["messages"][0]["role"] == "system" => {
+                text_of(&first["messages"][0]["content"])
+            }
             "openai-responses" => text_of(&first["instructions"]),
             _ => String::new(),
         }
@@ -122,7 +126,10 @@ impl Session {
     pub(super) fn tools(&self) -> Vec<(String, String, Value)> {
         let tools = self.first()["tools"].as_array().unwrap();
         let tools: Vec<&Value> = match self.format.as_str() {
-            "gemini" => tools.iter().flat_map(|tool| tool["functionDeclarations"].as_array().unwrap()).collect(),
+            "gemini" => tools
+                .iter()
+                .flat_map(|tool| tool["functionDeclarations"].as_array().unwrap())
+                .collect(),
             "openai-chat" => tools.iter().map(|tool| &tool["function"]).collect(),
             _ => tools.iter().collect(),
         };

@@ -10,7 +10,8 @@ pub(super) fn signed(format: &str, reply: &str) -> Vec<String> {
         "openai-responses" => payloads.filter_map(reasoning_item).collect(),
         _ => {
             let mut found = Vec::new();
-            let payloads = payloads.filter_map(|payload| serde_json::from_str::<Value>(payload).ok());
+            let payloads =
+                payloads.filter_map(|payload| serde_json::from_str::<Value>(payload).ok());
             payloads.for_each(|payload| collect(&payload, &mut found));
             found.iter().map(|signature| Value::from(signature.as_str()).to_string()).collect()
         }
@@ -23,7 +24,10 @@ fn collect(value: &Value, found: &mut Vec<String>) {
         Value::Array(list) => list.iter().for_each(|item| collect(item, found)),
         Value::Object(fields) => {
             for (key, value) in fields {
-                let seals = matches!(key.as_str(), "signature" | "thoughtSignature" | "data" | "encrypted_content");
+                let seals = matches!(
+                    key.as_str(),
+                    "signature" | "thoughtSignature" | "data" | "encrypted_content"
+                );
                 match value {
                     Value::String(text) if seals && !text.is_empty() => found.push(text.clone()),
                     value => collect(value, found),

@@ -10,7 +10,11 @@ pub(super) fn transcript(format: &str, request: &Value) -> Vec<String> {
         "openai-chat" => messages(request).iter().flat_map(chat).collect(),
         _ => request["input"].as_array().into_iter().flatten().flat_map(item).collect(),
     };
-    lines.into_iter().filter(|(_, said)| !said.trim().is_empty()).map(|(who, said)| format!("{who}: {said}")).collect()
+    lines
+        .into_iter()
+        .filter(|(_, said)| !said.trim().is_empty())
+        .map(|(who, said)| format!("{who}: {said}"))
+        .collect()
 }
 
 /// The results that a request ends with, and the text that it ends with.
@@ -71,13 +75,14 @@ fn anthropic(message: &Value) -> Vec<Line> {
 
 fn gemini(content: &Value) -> Vec<Line> {
     let parts = content["parts"].as_array().into_iter().flatten();
-    let lines = parts.map(|part| match (&part["functionCall"], &part["functionResponse"]["response"]) {
-        (Value::Object(function), _) => call(&function["name"], &function["args"]),
-        (_, Value::Object(response)) => {
-            result(response.values().next().and_then(Value::as_str).unwrap_or_default().to_owned())
-        }
-        _ => line(&content["role"], text_of(&part["text"])),
-    });
+    let lines =
+        parts.map(|part| match (&part["functionCall"], &part["functionResponse"]["response"]) {
+            (Value::Object(function), _) => call(&function["name"], &function["args"]),
+            (_, Value::Object(response)) => result(
+                response.values().next().and_then(Value::as_str).unwrap_or_default().to_owned(),
+            ),
+            _ => line(&content["role"], text_of(&part["text"])),
+        });
     lines.collect()
 }
 

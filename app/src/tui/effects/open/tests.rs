@@ -1,7 +1,8 @@
 //! Sessions in a store of their own, with the offline model.
 
 use clap::Parser;
-use loopwright::{MemoryStore, ThinkingLevel};
+use loopwright_core::SessionStore;
+use loopwright_core::model::ThinkingLevel;
 use loopwright_memory::Jsonl;
 use tempfile::TempDir;
 
@@ -26,9 +27,11 @@ impl Outside {
         outside.host.open(Target::First(Box::new(which))).await;
         outside
     }
+
     fn store(&self) -> Jsonl {
         Jsonl::open(self.dir.path().join("kept")).unwrap()
     }
+
     /// What was told since.
     fn told(&mut self) -> Vec<Told> {
         let mut all = Vec::new();
@@ -43,12 +46,14 @@ impl Outside {
         }
         all
     }
+
     fn opened(&mut self) -> Opened {
         match self.told().pop() {
             Some(Told::Opened(opened)) => *opened,
             other => panic!("{other:?}"),
         }
     }
+
     /// Why it was not, and whether nothing is open by it.
     fn not_opened(&mut self) -> (String, bool) {
         match self.told().pop() {
@@ -56,10 +61,12 @@ impl Outside {
             other => panic!("{other:?}"),
         }
     }
+
     async fn says(&mut self, text: &str) {
         self.host.spoken();
         self.host.handle().unwrap().prompt(text).await.unwrap();
     }
+
     async fn end(mut self) -> TempDir {
         self.told();
         self.events = None;
@@ -71,16 +78,18 @@ impl Outside {
 fn chat(dir: &TempDir, args: &[&str]) -> ChatArgs {
     let place = dir.path().join("kept/");
     let root = dir.path().to_str().unwrap();
-    let store = ["loopwright", "--model", "offline", "--root", root, "--store", place.to_str().unwrap()];
+    let store =
+        ["loopwright", "--model", "offline", "--root", root, "--store", place.to_str().unwrap()];
     Cli::parse_from(store.iter().chain(args)).chat
 }
 
-/// C172: what was allowed in a session, and what it was started with, is its own: /new and /fork begin with what the command
-/// line gives, with the model and the thinking that are in use.
+/// C172: what was allowed in a session, and what it was started with, is its own: /new and /fork
+/// begin with what the command line gives, with the model and the thinking that are in use.
 #[tokio::test]
 async fn a_new_session_or_a_fork_has_none_of_the_freedoms_of_the_one_that_is_open() {
     let dir = tempfile::tempdir().unwrap();
-    let free = ["--session", "free", "--approve", "all", "--approve", "diff", "--unconfined", "--network"];
+    let free =
+        ["--session", "free", "--approve", "all", "--approve", "diff", "--unconfined", "--network"];
     let mut outside = Outside::begin(dir, &[&free[..], &["--thinking", "high"]].concat()).await;
     outside.says("Hello").await;
     let dir = outside.end().await;
@@ -121,7 +130,8 @@ async fn a_level_that_was_chosen_here_is_kept() {
     assert_eq!(outside.opened().state.thinking_level, ThinkingLevel::High);
 }
 
-/// C173: a session is let go of only when the other one is open: a name that is none, or one that is in use, costs nothing.
+/// C173: a session is let go of only when the other one is open: a name that is none, or one that
+/// is in use, costs nothing.
 #[tokio::test]
 async fn what_cannot_be_opened_leaves_what_is_open() {
     let mut outside = Outside::begin(tempfile::tempdir().unwrap(), &["--session", "a"]).await;
@@ -141,7 +151,12 @@ async fn what_cannot_be_opened_leaves_what_is_open() {
 
     outside.host.perform(Effect::SwitchModel("nobody/x".into())).await;
     let (why, closed) = outside.not_opened();
-    assert!(why.contains("/quit") && why.contains("--session a --model nobody/x --base-url URL") && !closed, "{why}");
+    assert!(
+        why.contains("/quit")
+            && why.contains("--session a --model nobody/x --base-url URL")
+            && !closed,
+        "{why}"
+    );
     outside.says("Are you there?").await;
 }
 
@@ -165,7 +180,8 @@ async fn one_that_is_in_use_is_opened_when_it_is_free() {
 
     // As the first one.
     let (tell, news) = mpsc::unbounded_channel();
-    let ChatArgs { which, options, .. } = chat(&first.dir, &["--session", "b", "--thinking", "low"]);
+    let ChatArgs { which, options, .. } =
+        chat(&first.dir, &["--session", "b", "--thinking", "low"]);
     let mut host = Host::new(options, tell);
     host.open(Target::First(Box::new(which))).await;
     let mut third = Outside { dir: tempfile::tempdir().unwrap(), host, news, events: None };
@@ -173,7 +189,11 @@ async fn one_that_is_in_use_is_opened_when_it_is_free() {
     assert!(why.contains("`/sessions b` tries again") && closed, "{why}");
     let _dir = first.end().await;
     third.host.perform(Effect::Open(Some("b".into()))).await;
-    assert_eq!(third.opened().state.thinking_level, ThinkingLevel::Low, "as the command line wanted it");
+    assert_eq!(
+        third.opened().state.thinking_level,
+        ThinkingLevel::Low,
+        "as the command line wanted it"
+    );
 }
 
 #[tokio::test]
@@ -201,14 +221,20 @@ async fn a_list_that_cannot_be_had_is_told_of_and_the_open_session_comes_last() 
     outside.says("Hello").await;
     outside.told();
     outside.host.list(Source::Sessions);
-    let Some(News::Told(Told::Listed(_, all))) = outside.news.recv().await else { panic!("a list") };
+    let Some(News::Told(Told::Listed(_, all))) = outside.news.recv().await else {
+        panic!("a list")
+    };
     assert_eq!(all.iter().map(|choice| choice.value.as_str()).collect::<Vec<_>>(), ["old", "new"]);
 
     outside.host.options.models = Some(broken);
     outside.host.list(Source::Models);
-    let Some(News::Told(Told::Notice(Tone::Error, why))) = outside.news.recv().await else { panic!("a notice") };
+    let Some(News::Told(Told::Notice(Tone::Error, why))) = outside.news.recv().await else {
+        panic!("a notice")
+    };
     assert!(why.contains("models.toml"), "{why}");
-    let Some(News::Told(Told::Listed(_, none))) = outside.news.recv().await else { panic!("a list") };
+    let Some(News::Told(Told::Listed(_, none))) = outside.news.recv().await else {
+        panic!("a list")
+    };
     assert!(none.is_empty());
 }
 

@@ -71,8 +71,13 @@ impl<'a> Painter<'a> {
         self
     }
 
-    /// Lays all out; what is left is the paragraph at the end, if it is to be gone on with. A list begins with `number`.
-    pub(super) fn paint(mut self, number: Option<u64>, leave_open: bool) -> (Vec<Line<'static>>, Option<Flow>) {
+    /// Lays all out; what is left is the paragraph at the end, if it is to be gone on with. A list
+    /// begins with `number`.
+    pub(super) fn paint(
+        mut self,
+        number: Option<u64>,
+        leave_open: bool,
+    ) -> (Vec<Line<'static>>, Option<Flow>) {
         let (mut depth, mut told) = (0, 0);
         for (event, range) in parse(self.source) {
             if depth == 0 && told < range.start {
@@ -108,8 +113,8 @@ impl<'a> Painter<'a> {
         (self.lines, flow)
     }
 
-    /// What is between blocks is empty, or tells where references lead: that is shown, since it may say it of
-    /// references above, which have long been laid out.
+    /// What is between blocks is empty, or tells where references lead: that is shown, since it may
+    /// say it of references above, which have long been laid out.
     fn definitions(&mut self, from: usize, to: usize) {
         let text = self.source[from..to].trim();
         if !text.is_empty() {
@@ -169,12 +174,20 @@ impl<'a> Painter<'a> {
                 };
                 let width = columns(&mark);
                 let margin = Piece::raw(" ".repeat(width));
-                self.inset(Inset { mark: Some(Piece::styled(mark, self.theme.accent)), margin, width });
+                self.inset(Inset {
+                    mark: Some(Piece::styled(mark, self.theme.accent)),
+                    margin,
+                    width,
+                });
             }
             Tag::BlockQuote(_) => {
                 self.separate(place);
                 self.styles.push(self.style().patch(self.theme.quote));
-                self.inset(Inset { mark: None, margin: Piece::styled("│ ", self.theme.dim), width: 2 });
+                self.inset(Inset {
+                    mark: None,
+                    margin: Piece::styled("│ ", self.theme.dim),
+                    width: 2,
+                });
             }
             Tag::CodeBlock(kind) => {
                 self.separate(place);
@@ -250,7 +263,10 @@ impl<'a> Painter<'a> {
             }
             return;
         }
-        if self.flow.is_none() && self.table.is_none() && !matches!(event, Event::Rule | Event::TaskListMarker(_)) {
+        if self.flow.is_none()
+            && self.table.is_none()
+            && !matches!(event, Event::Rule | Event::TaskListMarker(_))
+        {
             self.open(place);
         }
         match event {
@@ -258,7 +274,9 @@ impl<'a> Painter<'a> {
             Event::SoftBreak => self.text(" ", style),
             Event::HardBreak => self.text("\n", style),
             Event::InlineHtml(html) if is_break(&html) => self.text("\n", style),
-            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.text(&text, style),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                self.text(&text, style)
+            }
             Event::Rule => {
                 self.close();
                 self.separate(place);
@@ -286,13 +304,16 @@ impl<'a> Painter<'a> {
 
     /// A box in place of the item's mark.
     fn task(&mut self, done: bool) {
-        let (mark, style) = if done { ("☑ ", self.theme.ok) } else { ("☐ ", self.theme.accent) };
+        let (mark, style) =
+            if done { ("☑ ", self.theme.ok) } else { ("☐ ", self.theme.accent) };
         match self.insets.last_mut() {
             Some(Inset { mark: Some(old), width: 2, .. }) => *old = Piece::styled(mark, style),
             _ => {
                 let flow = self.flow.take();
                 let inner = self.inner();
-                self.flow.insert(flow.unwrap_or_else(|| Flow::new(inner, Break::Words))).push(mark, style);
+                self.flow
+                    .insert(flow.unwrap_or_else(|| Flow::new(inner, Break::Words)))
+                    .push(mark, style);
             }
         }
     }
@@ -321,8 +342,11 @@ impl<'a> Painter<'a> {
     }
 
     fn end_code(&mut self) {
-        let Some((language, text)) = self.code.take() else { return };
-        let (mut code, mut lines) = (Code::new(self.inner(), Highlighter::new(&language)), Vec::new());
+        let Some((language, text)) = self.code.take() else {
+            return;
+        };
+        let (mut code, mut lines) =
+            (Code::new(self.inner(), Highlighter::new(&language)), Vec::new());
         text.lines().for_each(|line| code.line(line, self.theme, &mut lines));
         self.put(lines.into_iter().map(|line| line.spans).collect());
     }
@@ -330,7 +354,8 @@ impl<'a> Painter<'a> {
     /// Puts an empty line where the source has one.
     fn separate(&mut self, place: usize) {
         if !self.fresh && blank_before(self.source, place) {
-            let mut margin: Vec<Piece> = self.insets.iter().map(|inset| inset.margin.clone()).collect();
+            let mut margin: Vec<Piece> =
+                self.insets.iter().map(|inset| inset.margin.clone()).collect();
             while margin.last().is_some_and(|piece| piece.content.trim().is_empty()) {
                 margin.pop();
             }

@@ -55,8 +55,8 @@ impl Place {
         if let Open::List(number) = self.open { number } else { None }
     }
 
-    /// Lays out the first `count` units of the source, up to one of program text that is behind a fence, and goes on
-    /// behind them. If the next one is such program text, goes on in it.
+    /// Lays out the first `count` units of the source, up to one of program text that is behind a
+    /// fence, and goes on behind them. If the next one is such program text, goes on in it.
     pub(super) fn put(
         &mut self,
         source: &str,
@@ -72,7 +72,8 @@ impl Place {
             if n > 0 {
                 from = unit.start;
             }
-            let opened = source[unit.start..].find('\n').filter(|_| matches!(unit.kind, Kind::Fence(_)));
+            let opened =
+                source[unit.start..].find('\n').filter(|_| matches!(unit.kind, Kind::Fence(_)));
             if let (Kind::Fence(info), Some(end)) = (&unit.kind, opened) {
                 if !source[from..unit.start].trim().is_empty() {
                     self.put_unit(&source[from..unit.start], &Kind::Other, width, theme, lines);
@@ -90,7 +91,7 @@ impl Place {
             let end = next.map_or(source.len(), |next| next.start);
             self.put_unit(&source[from..end], &unit.kind, width, theme, lines);
             self.at = base + end - head;
-            if let Some(Unit { kind: Kind::Item { goes_on: true, number }, .. }) = next {
+            if let Some(Unit { kind: Kind::LogEntry { goes_on: true, number }, .. }) = next {
                 self.open = Open::List(*number);
             }
         }
@@ -102,11 +103,18 @@ impl Place {
     }
 
     /// Lays out one unit; nothing is open after it.
-    fn put_unit(&mut self, source: &str, kind: &Kind, width: usize, theme: &Theme, lines: &mut Vec<Line<'static>>) {
+    fn put_unit(
+        &mut self,
+        source: &str,
+        kind: &Kind,
+        width: usize,
+        theme: &Theme,
+        lines: &mut Vec<Line<'static>>,
+    ) {
         let open = std::mem::replace(&mut self.open, Open::Nothing);
         let (mut number, mut flow) = (None, None);
         match (kind, open) {
-            (Kind::Item { number: its, .. }, Open::List(_)) => {
+            (Kind::LogEntry { number: its, .. }, Open::List(_)) => {
                 number = *its;
                 if self.blank {
                     lines.push(Line::default());
@@ -114,13 +122,17 @@ impl Place {
             }
             (Kind::Paragraph, Open::Paragraph(open)) => flow = Some(open),
             // Its head alone is what was put before the rest of the text.
-            (Kind::Table, Open::Table(head)) if source.trim_end().len() <= head.trim_end().len() => return,
+            (Kind::Table, Open::Table(head))
+                if source.trim_end().len() <= head.trim_end().len() =>
+            {
+                return;
+            }
             (Kind::Table, Open::Table(_)) => {}
             (_, Open::Paragraph(open)) => {
                 lines.extend(open.finish().into_iter().map(Line::from));
                 self.space(lines);
             }
-            (Kind::Item { number: its, .. }, _) => {
+            (Kind::LogEntry { number: its, .. }, _) => {
                 number = *its;
                 self.space(lines);
             }
@@ -131,8 +143,8 @@ impl Place {
         self.blank = blank_before(source, source.len());
     }
 
-    /// Lays out the beginning of a unit that is longer than what is laid out together: the window is full of it.
-    /// Says whether it did; if asked to, only what is a paragraph.
+    /// Lays out the beginning of a unit that is longer than what is laid out together: the window
+    /// is full of it. Says whether it did; if asked to, only what is a paragraph.
     pub(super) fn cut(
         &mut self,
         window: &str,
@@ -162,7 +174,8 @@ impl Place {
             (Some(Kind::Table), Open::Table(head)) => Some(head.clone()),
             (Some(Kind::Table), _) => {
                 let start = found.first().map_or(0, |table| table.start);
-                let lines = || window.get(start..whole_lines).unwrap_or_default().split_inclusive('\n');
+                let lines =
+                    || window.get(start..whole_lines).unwrap_or_default().split_inclusive('\n');
                 (lines().count() > 1).then(|| lines().take(2).collect())
             }
             _ => None,
@@ -177,7 +190,13 @@ impl Place {
         true
     }
 
-    fn cut_paragraph(&mut self, source: &str, width: usize, theme: &Theme, lines: &mut Vec<Line<'static>>) {
+    fn cut_paragraph(
+        &mut self,
+        source: &str,
+        width: usize,
+        theme: &Theme,
+        lines: &mut Vec<Line<'static>>,
+    ) {
         let flow = match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Paragraph(flow) => Some(flow),
             _ => {

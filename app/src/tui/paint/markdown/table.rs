@@ -55,13 +55,16 @@ impl Table {
         }
     }
 
-    /// How wide each column is, if there is room for columns: as wide as its cells, but the widest are cut down to one
-    /// width.
+    /// How wide each column is, if there is room for columns: as wide as its cells, but the widest
+    /// are cut down to one width.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let count = self.alignments.len();
         let room = width.checked_sub(BETWEEN_WIDTH * count.checked_sub(1)?)?;
-        let natural = |column: usize| self.cells.iter().filter_map(|row| row.get(column)).map(cell_width).max();
-        let mut widths: Vec<usize> = (0..count).map(|column| natural(column).unwrap_or(0).max(1)).collect();
+        let natural = |column: usize| {
+            self.cells.iter().filter_map(|row| row.get(column)).map(cell_width).max()
+        };
+        let mut widths: Vec<usize> =
+            (0..count).map(|column| natural(column).unwrap_or(0).max(1)).collect();
         let most = widths.iter().copied().max()?;
         let taken = |most: usize| widths.iter().map(|width| (*width).min(most)).sum::<usize>();
         if taken(most) > room {
@@ -87,8 +90,11 @@ impl Table {
         let mut rows = Vec::new();
         for (n, row) in self.cells.iter().enumerate() {
             let style = if n == 0 { theme.heading } else { Style::new() };
-            let cells: Vec<_> =
-                widths.iter().enumerate().map(|(n, width)| lay_out(row.get(n), *width, style)).collect();
+            let cells: Vec<_> = widths
+                .iter()
+                .enumerate()
+                .map(|(n, width)| lay_out(row.get(n), *width, style))
+                .collect();
             for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
                 let mut out = Vec::new();
                 for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
@@ -120,7 +126,8 @@ impl Table {
 
     /// Each row as a few lines `heading: cell`.
     fn as_list(&self, width: usize, theme: &Theme) -> Vec<Vec<Piece>> {
-        let (head, body) = self.cells.split_first().map_or((&[][..], &[][..]), |(head, body)| (&head[..], body));
+        let (head, body) =
+            self.cells.split_first().map_or((&[][..], &[][..]), |(head, body)| (&head[..], body));
         let hanging = if width < NARROWEST { 0 } else { 2 };
         let mut rows = Vec::new();
         let mut put = |key: Option<&Cell>, cell: Option<&Cell>| {
@@ -142,7 +149,10 @@ impl Table {
         }
         for (n, row) in body.iter().enumerate() {
             if n > 0 {
-                put(None, Some(&vec![Piece::styled("─".repeat((width - hanging).min(3)), theme.dim)]));
+                put(
+                    None,
+                    Some(&vec![Piece::styled("─".repeat((width - hanging).min(3)), theme.dim)]),
+                );
             }
             row.iter().enumerate().for_each(|(column, cell)| put(head.get(column), Some(cell)));
         }
@@ -151,7 +161,9 @@ impl Table {
 }
 
 fn push(flow: &mut Flow, cell: Option<&Cell>, style: Style) {
-    cell.into_iter().flatten().for_each(|piece| flow.push(&piece.content, piece.style.patch(style)));
+    cell.into_iter()
+        .flatten()
+        .for_each(|piece| flow.push(&piece.content, piece.style.patch(style)));
 }
 
 fn lay_out(cell: Option<&Cell>, width: usize, style: Style) -> Vec<Vec<Piece>> {
@@ -161,7 +173,11 @@ fn lay_out(cell: Option<&Cell>, width: usize, style: Style) -> Vec<Vec<Piece>> {
 }
 
 fn cell_width(cell: &Cell) -> usize {
-    lay_out(Some(cell), usize::MAX, Style::new()).iter().map(|row| pieces_width(row)).max().unwrap_or(0)
+    lay_out(Some(cell), usize::MAX, Style::new())
+        .iter()
+        .map(|row| pieces_width(row))
+        .max()
+        .unwrap_or(0)
 }
 
 fn pieces_width(pieces: &[Piece]) -> usize {

@@ -66,7 +66,8 @@ fn limited(width: u16, limit: usize) -> Markdown {
     Markdown { limit, ..Markdown::new(width) }
 }
 
-/// Hands the text over in pieces; in between and at the end the lines are those of a text that came at once.
+/// Hands the text over in pieces; in between and at the end the lines are those of a text that came
+/// at once.
 fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
     let theme = Theme::ansi();
     let mut parts = limited(width, limit);
@@ -79,10 +80,20 @@ fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
         assert_eq!(lines, at_once, "width {width}, limit {limit}, {:?}", &text[..to]);
     }
     let lines = parts.update(text, true, &theme);
-    assert_eq!(lines, limited(width, limit).update(text, true, &theme), "width {width}, limit {limit}, {text:?}");
+    assert_eq!(
+        lines,
+        limited(width, limit).update(text, true, &theme),
+        "width {width}, limit {limit}, {text:?}"
+    );
     for line in lines {
-        assert!(line.width() <= usize::from(width), "width {width}, limit {limit}, {line:?} of {text:?}");
-        assert!(!line.to_string().contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+        assert!(
+            line.width() <= usize::from(width),
+            "width {width}, limit {limit}, {line:?} of {text:?}"
+        );
+        assert!(
+            !line.to_string().contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{line:?}"
+        );
     }
 }
 
@@ -190,7 +201,10 @@ fn a_long_answer_is_parsed_a_few_times_in_all() {
         ("one paragraph of lines", format!("{sixty}\n").repeat(9_800)),
         ("a list", "- an item of a list in 30 bytes\n".repeat(20_000)),
         ("a numbered list", "1. an item with `code`\n\n   and text\n".repeat(5_000)),
-        ("a table", format!("| a | b |\n|---|---|\n{}", "| some cell | another cell |\n".repeat(6_000))),
+        (
+            "a table",
+            format!("| a | b |\n|---|---|\n{}", "| some cell | another cell |\n".repeat(6_000)),
+        ),
         ("a quote", "> a line of a quote, and no end\n".repeat(6_000)),
         ("one line of code", format!("```js\n{}", "function(){var x=1};".repeat(30_000))),
         ("no spaces", "abcdefghij".repeat(20_000)),

@@ -1,11 +1,12 @@
-//! Where a text in Markdown can be cut without any part of it changing: between units, which are the blocks of the
-//! document, and of a list each item.
+//! Where a text in Markdown can be cut without any part of it changing: between units, which are
+//! the blocks of the document, and of a list each item.
 
 use pulldown_cmark::{CodeBlockKind, Event, OffsetIter, Options, Parser, Tag};
 
 /// The Markdown that models write.
 pub(super) fn parse(source: &str) -> OffsetIter<'_> {
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     Parser::new_ext(source, options).into_offset_iter()
 }
 
@@ -24,17 +25,19 @@ pub(super) enum Kind {
     Fence(String),
     Table,
     /// The first item of a list is none that goes on with one.
-    Item {
+    LogEntry {
         goes_on: bool,
         number: Option<u64>,
     },
     Other,
 }
 
-/// The units of a text, in order. If it goes on with a numbered list, `number` is the one of the next item.
+/// The units of a text, in order. If it goes on with a numbered list, `number` is the one of the
+/// next item.
 pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
-    // The list that the events are in, if it is a block of the document: whether it has items, the next one's number.
+    // The list that the events are in, if it is a block of the document: whether it has items, the
+    // next one's number.
     let mut list = (false, None);
     let mut depth = 0;
     for (event, range) in parse(source) {
@@ -47,11 +50,13 @@ pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
             (Event::Start(Tag::Item), 1) => {
                 let number = list.1;
                 list.1 = number.map(|number| number.saturating_add(1));
-                Some(Kind::Item { goes_on: std::mem::replace(&mut list.0, true), number })
+                Some(Kind::LogEntry { goes_on: std::mem::replace(&mut list.0, true), number })
             }
             (Event::Start(Tag::Paragraph), 0) => Some(Kind::Paragraph),
             (Event::Start(Tag::Table(_)), 0) => Some(Kind::Table),
-            (Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))), 0) => Some(Kind::Fence(info.to_string())),
+            (Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))), 0) => {
+                Some(Kind::Fence(info.to_string()))
+            }
             (Event::End(_), _) => None,
             (_, 0) => Some(Kind::Other),
             _ => None,
@@ -80,13 +85,16 @@ pub(super) fn line_start(source: &str, place: usize) -> usize {
 /// Whether the line before the one with this place has nothing but the marks of quotes.
 pub(super) fn blank_before(source: &str, place: usize) -> bool {
     let before = &source[..line_start(source, place)];
-    let Some(before) = before.strip_suffix('\n') else { return false };
+    let Some(before) = before.strip_suffix('\n') else {
+        return false;
+    };
     let line = before.rsplit('\n').next().unwrap_or(before);
     line.chars().all(|c| c == '>' || c.is_ascii_whitespace())
 }
 
-/// Where to cut a paragraph that is longer than what is to be laid out at a time: after a space that is in no
-/// emphasis, link or code, and before a word that cannot be taken for the mark of another block; within its last half.
+/// Where to cut a paragraph that is longer than what is to be laid out at a time: after a space
+/// that is in no emphasis, link or code, and before a word that cannot be taken for the mark of
+/// another block; within its last half.
 pub(super) fn cut_paragraph(source: &str) -> usize {
     let (mut depth, mut cut) = (0, 0);
     for (event, range) in parse(source) {
@@ -123,14 +131,20 @@ impl Fence {
     pub(super) fn new(line: &str) -> Self {
         let text = line.trim_start_matches(' ');
         let mark = if text.starts_with('~') { '~' } else { '`' };
-        Fence { mark, count: text.len() - text.trim_start_matches(mark).len(), indent: line.len() - text.len() }
+        Fence {
+            mark,
+            count: text.len() - text.trim_start_matches(mark).len(),
+            indent: line.len() - text.len(),
+        }
     }
 
     /// Whether this line closes the block.
     pub(super) fn closes(&self, line: &str) -> bool {
         let text = line.trim_start_matches(' ');
         let rest = text.trim_start_matches(self.mark);
-        line.len() - text.len() < 4 && text.len() - rest.len() >= self.count && rest.trim().is_empty()
+        line.len() - text.len() < 4
+            && text.len() - rest.len() >= self.count
+            && rest.trim().is_empty()
     }
 
     /// Whether a line that begins so could still become one that closes the block.

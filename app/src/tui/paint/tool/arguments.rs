@@ -9,9 +9,14 @@ use super::super::flow::{Break, Flow};
 use super::super::highlight::Highlighter;
 use super::super::theme::Theme;
 
-/// Each argument by its name: text of several lines as a block, highlighted if it is known what it is; the texts of an
-/// edit as the change that they make; all else as JSON.
-pub(crate) fn arguments(name: &str, arguments: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+/// Each argument by its name: text of several lines as a block, highlighted if it is known what it
+/// is; the texts of an edit as the change that they make; all else as JSON.
+pub(crate) fn arguments(
+    name: &str,
+    arguments: &Value,
+    width: u16,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
     let Value::Object(named) = arguments else {
         return pair("", &arguments.to_string(), width, theme);
     };

@@ -3,14 +3,27 @@
 use serde_json::Value;
 
 /// The names of arguments that tell most, the best first.
-const TELLING: &[&str] =
-    &["command", "file_a", "pattern", "path", "file_path", "file", "url", "query", "name", "title", "prompt", "task"];
+const TELLING: &[&str] = &[
+    "command",
+    "file_a",
+    "pattern",
+    "path",
+    "file_path",
+    "file",
+    "url",
+    "query",
+    "name",
+    "title",
+    "prompt",
+    "task",
+];
 /// It is looked for only at the beginning of JSON that is being written, in bytes.
 const BEGINNING: usize = 2_000;
 
 /// On one line: the path of a file, the command, the pattern; or else all arguments.
 pub(super) fn argument(tool: &str, arguments: &Value) -> String {
-    let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text =
+        |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     if let (Some(a), Some(b)) = (text("file_a"), text("file_b")) {
         return format!("{a} → {b}");
     }
@@ -25,11 +38,13 @@ pub(super) fn argument(tool: &str, arguments: &Value) -> String {
     match place {
         Some(place) => format!("{telling} in {place}"),
         None if name == "command" => first_line(telling),
-        None if tool == "read_file" => match (arguments["offset"].as_i64(), arguments["limit"].as_i64()) {
-            (Some(from), Some(count)) => format!("{telling}:{from}+{count}"),
-            (Some(from), None) => format!("{telling}:{from}"),
-            _ => telling.to_owned(),
-        },
+        None if tool == "read_file" => {
+            match (arguments["offset"].as_i64(), arguments["limit"].as_i64()) {
+                (Some(from), Some(count)) => format!("{telling}:{from}+{count}"),
+                (Some(from), None) => format!("{telling}:{from}"),
+                _ => telling.to_owned(),
+            }
+        }
         None => telling.to_owned(),
     }
 }
@@ -37,7 +52,10 @@ pub(super) fn argument(tool: &str, arguments: &Value) -> String {
 /// The same from JSON that is not yet whole: as much as there is of it.
 pub(super) fn written(raw: &str) -> String {
     let raw = &raw[..raw.floor_char_boundary(BEGINNING)];
-    TELLING.iter().find_map(|name| string(raw, name)).map_or_else(String::new, |text| first_line(&text))
+    TELLING
+        .iter()
+        .find_map(|name| string(raw, name))
+        .map_or_else(String::new, |text| first_line(&text))
 }
 
 /// As much as there is of the string with this name.
@@ -58,7 +76,8 @@ fn string(raw: &str, name: &str) -> Option<String> {
     });
     let text = &rest[..end.unwrap_or(rest.len())];
     // An escape that is cut off is at most five letters long.
-    let whole = |cut: usize| text.get(..text.len().checked_sub(cut)?).map(|text| format!("\"{text}\""));
+    let whole =
+        |cut: usize| text.get(..text.len().checked_sub(cut)?).map(|text| format!("\"{text}\""));
     (0..6).find_map(|cut| serde_json::from_str(&whole(cut)?).ok())
 }
 

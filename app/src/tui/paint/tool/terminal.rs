@@ -1,8 +1,10 @@
-//! What programs print for a terminal, as text: without colours, and of lines that overwrite themselves the last state.
+//! What programs print for a terminal, as text: without colours, and of lines that overwrite
+//! themselves the last state.
 
 use std::borrow::Cow;
 
-/// Without escape sequences, and of what comes before a carriage return in a line only what comes last.
+/// Without escape sequences, and of what comes before a carriage return in a line only what comes
+/// last.
 pub(super) fn without_escapes(text: &str) -> Cow<'_, str> {
     if !text.contains(['\x1b', '\r']) {
         return text.into();
@@ -26,21 +28,29 @@ pub(super) fn without_escapes(text: &str) -> Cow<'_, str> {
 /// What comes after a sequence, of which the escape character is already gone.
 fn after_escape(text: &str) -> &str {
     let mut letters = text.char_indices();
-    let Some((_, first)) = letters.next() else { return text };
+    let Some((_, first)) = letters.next() else {
+        return text;
+    };
     let end = match first {
         // Up to a final letter.
-        '[' => letters.find(|(_, c)| !matches!(c, ' '..='?')).map_or(text.len(), |(at, c)| match c {
-            '@'..='~' => at + 1,
-            _ => at,
-        }),
+        '[' => {
+            letters.find(|(_, c)| !matches!(c, ' '..='?')).map_or(text.len(), |(at, c)| match c {
+                '@'..='~' => at + 1,
+                _ => at,
+            })
+        }
         // Up to a bell or another escape; a title, a link or the like.
-        ']' | 'P' | '_' | '^' | 'X' => match letters.find(|(_, c)| matches!(c, '\x07' | '\x1b' | '\n')) {
-            Some((at, '\x07')) => at + 1,
-            Some((at, '\x1b')) if text[at + 1..].starts_with('\\') => at + 2,
-            Some((at, _)) => at,
-            None => text.len(),
-        },
-        ' '..='/' => letters.find(|(_, c)| !matches!(c, ' '..='/')).map_or(text.len(), |(at, c)| at + c.len_utf8()),
+        ']' | 'P' | '_' | '^' | 'X' => {
+            match letters.find(|(_, c)| matches!(c, '\x07' | '\x1b' | '\n')) {
+                Some((at, '\x07')) => at + 1,
+                Some((at, '\x1b')) if text[at + 1..].starts_with('\\') => at + 2,
+                Some((at, _)) => at,
+                None => text.len(),
+            }
+        }
+        ' '..='/' => letters
+            .find(|(_, c)| !matches!(c, ' '..='/'))
+            .map_or(text.len(), |(at, c)| at + c.len_utf8()),
         '0'..='~' => 1,
         _ => 0,
     };

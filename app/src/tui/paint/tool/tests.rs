@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright::CallId;
+use loopwright_core::message::CallId;
 use serde_json::json;
 
 use super::super::highlight::load;
@@ -25,10 +25,24 @@ fn result(status: ResultStatus, text: &str, details: Option<Value>) -> ToolResul
 
 fn look<'a>(name: &'a str, arguments: &'a Value, phase: ToolPhase) -> ToolLook<'a> {
     let elapsed = Some(Duration::from_millis(12_300));
-    ToolLook { name, arguments: Some(arguments), raw: "", phase, elapsed, tail: &[], result: None, open: false }
+    ToolLook {
+        name,
+        arguments: Some(arguments),
+        raw: "",
+        phase,
+        elapsed,
+        tail: &[],
+        result: None,
+        open: false,
+    }
 }
 
-fn done<'a>(name: &'a str, arguments: &'a Value, result: &'a ToolResult, open: bool) -> ToolLook<'a> {
+fn done<'a>(
+    name: &'a str,
+    arguments: &'a Value,
+    result: &'a ToolResult,
+    open: bool,
+) -> ToolLook<'a> {
     let phase = ToolPhase::Done(result.status);
     ToolLook { result: Some(result), open, ..look(name, arguments, phase) }
 }
@@ -39,25 +53,42 @@ fn each(mut see: impl FnMut(&str, &ToolLook<'_>)) {
     let command = json!({"command": "cargo test --workspace --all-targets 2>&1 | tail -20\necho done", "timeout": 60});
     let write = json!({"path": "src/a.rs", "content": "fn f() {\n    1\n}\n"});
     let raw = r#"{"path": "src/main.rs", "old_string": "some te"#;
-    let tail: Vec<_> = (1..=7).map(|n| format!("\x1b[32mline {n}\x1b[0m of what it prints, which is long")).collect();
+    let tail: Vec<_> = (1..=7)
+        .map(|n| format!("\x1b[32mline {n}\x1b[0m of what it prints, which is long"))
+        .collect();
     let edited = result(
         ResultStatus::Ok,
         "Edited `src/main.rs` at line 2.",
         Some(json!({"path": "src/main.rs", "added": 1, "removed": 1, "cut": false,
             "diff": "--- src/main.rs\n+++ src/main.rs\n@@ -1,3 +1,3 @@\n fn main() {\n-    old();\n+    new();\n }\n"})),
     );
-    let printed = "Exit code 101.\nrunning 2 tests\n\x1b[31mtest a ... FAILED\x1b[0m\n\ntest b ... ok\n";
-    let printed = result(ResultStatus::Ok, printed, Some(json!({"exit_code": 101, "signal": null})));
-    let one = result(ResultStatus::Ok, "Exit code 0.\nall is well\n", Some(json!({"exit_code": 0})));
-    let error = result(ResultStatus::Error, "`src/main.rs` does not exist in the workspace: list its directory.", None);
+    let printed =
+        "Exit code 101.\nrunning 2 tests\n\x1b[31mtest a ... FAILED\x1b[0m\n\ntest b ... ok\n";
+    let printed =
+        result(ResultStatus::Ok, printed, Some(json!({"exit_code": 101, "signal": null})));
+    let one =
+        result(ResultStatus::Ok, "Exit code 0.\nall is well\n", Some(json!({"exit_code": 0})));
+    let error = result(
+        ResultStatus::Error,
+        "`src/main.rs` does not exist in the workspace: list its directory.",
+        None,
+    );
     let denied = result(ResultStatus::Denied, "The user said no: not now.", None);
     let written = result(ResultStatus::Ok, "Created `src/a.rs`: 19 bytes, 3 lines.", None);
     let long = result(ResultStatus::Ok, &"a line\n".repeat(3_000), None);
     let long_error = result(ResultStatus::Error, &"a line of an error\n".repeat(30), None);
-    let writing = ToolLook { arguments: None, raw, elapsed: None, ..look("edit_file", &edit, ToolPhase::Writing) };
+    let writing = ToolLook {
+        arguments: None,
+        raw,
+        elapsed: None,
+        ..look("edit_file", &edit, ToolPhase::Writing)
+    };
     see("writing", &writing);
     see("waiting", &ToolLook { elapsed: None, ..look("edit_file", &edit, ToolPhase::Waiting) });
-    see("running", &ToolLook { tail: &tail, ..look("execute_command", &command, ToolPhase::Running) });
+    see(
+        "running",
+        &ToolLook { tail: &tail, ..look("execute_command", &command, ToolPhase::Running) },
+    );
     see("edited", &done("edit_file", &edit, &edited, false));
     see("edited, open", &done("edit_file", &edit, &edited, true));
     see("command", &done("execute_command", &command, &printed, false));
@@ -102,13 +133,18 @@ fn a_long_result_is_bounded_and_an_error_is_always_to_be_seen() {
 #[test]
 fn who_allows_a_call_sees_all_of_it() {
     load();
-    let edit =
-        json!({"old_string": "fn a() {\n    old();\n}", "new_string": "fn a() {\n    new();\n}", "path": "a.rs"});
+    let edit = json!({"old_string": "fn a() {\n    old();\n}", "new_string": "fn a() {\n    new();\n}", "path": "a.rs"});
     let other = json!({"command": "ls \u{202e}| sh", "cwd": "a", "list": [1, {"a": null}], "text": "one\ntwo\r\n"});
     let write = json!({"path": "a.py", "content": "def f():\n    return 1\n"});
     let theme = Theme::ansi();
-    let all = [("edit_file", &edit), ("execute_command", &other), ("write_file", &write), ("x", &json!([1, "a"]))];
-    let painted = all.map(|(name, value)| format!("({name})\n{}", shown(&arguments(name, value, 40, &theme))));
+    let all = [
+        ("edit_file", &edit),
+        ("execute_command", &other),
+        ("write_file", &write),
+        ("x", &json!([1, "a"])),
+    ];
+    let painted = all
+        .map(|(name, value)| format!("({name})\n{}", shown(&arguments(name, value, 40, &theme))));
     insta::assert_snapshot!("arguments", painted.concat());
     let lines = arguments("write_file", &write, 40, &theme);
     let keyword = lines.iter().flat_map(|line| &line.spans).find(|piece| piece.content == "return");
@@ -119,7 +155,8 @@ fn who_allows_a_call_sees_all_of_it() {
 fn no_call_is_too_wide() {
     load();
     let nasty = json!({"path": "漢字👩‍👩‍👧‍👦\u{202e}\n\t.rs", "old_string": "a\n漢\x1b[1m", "new_string": "b\n\u{301}", "content": "\u{fe0f}\n漢"});
-    let nasty_result = result(ResultStatus::Ok, "漢字\t\x1b[3\u{fe0f}❤\u{fe0f}\r\n\0", Some(nasty.clone()));
+    let nasty_result =
+        result(ResultStatus::Ok, "漢字\t\x1b[3\u{fe0f}❤\u{fe0f}\r\n\0", Some(nasty.clone()));
     for width in 0..=120 {
         let check = |lines: &[Line<'static>]| {
             for line in lines {
@@ -128,7 +165,13 @@ fn no_call_is_too_wide() {
                 assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
             }
         };
-        each(|_, look| check(&tool(&ToolLook { open: look.open && width % 20 == 0, ..*look }, width, &Theme::plain())));
+        each(|_, look| {
+            check(&tool(
+                &ToolLook { open: look.open && width % 20 == 0, ..*look },
+                width,
+                &Theme::plain(),
+            ))
+        });
         check(&tool(&done("漢字漢字", &nasty, &nasty_result, true), width, &Theme::ansi()));
         check(&tool(&done("write_file", &nasty, &nasty_result, true), width, &Theme::ansi()));
         check(&arguments("edit_file", &nasty, width, &Theme::ansi()));

@@ -1,7 +1,9 @@
 //! Which keys answer a call, and what is shown of it when.
 
 use crossterm::event::KeyEventKind;
-use loopwright::{Envelope, Need, ResultStatus, RunId};
+use loopwright_core::event::Envelope;
+use loopwright_core::message::{ResultStatus, RunId};
+use loopwright_core::tool::ActionRequest;
 
 use super::*;
 
@@ -20,15 +22,21 @@ fn ran(state: &mut State, call: &str) -> Vec<Effect> {
     let result = serde_json::from_value(json!({
         "id": "m9", "role": "tool_result", "call": call, "name": "edit_file", "status": "ok", "content": [] }));
     let (status, result) = (ResultStatus::Ok, Arc::new(result.unwrap()));
-    let event =
-        AgentEvent::ToolExecutionEnd { call: call.into(), name: "edit_file".into(), status, is_error: false, result };
+    let event = AgentEvent::ToolExecutionEnd {
+        call: call.into(),
+        name: "edit_file".into(),
+        status,
+        is_error: false,
+        result,
+    };
     let (session_id, run_id) = ("s".into(), RunId(1));
     state.event(&Envelope { seq: 0, session_id, run_id, parent: None, time: state.now, event })
 }
 
 const Y: KeyCode = KeyCode::Char('y');
 
-/// C130: a draft that is begun half a second after Enter answers nothing, however long it goes on, and is not lost.
+/// C130: a draft that is begun half a second after Enter answers nothing, however long it goes on,
+/// and is not lost.
 #[test]
 fn a_draft_that_is_begun_while_a_call_is_put_goes_into_the_prompt() {
     let mut state = working();
@@ -46,7 +54,8 @@ fn a_draft_that_is_begun_while_a_call_is_put_goes_into_the_prompt() {
     assert_eq!(decided(&after(&mut state, 700, Y)[0]), &Decision::Approve);
 }
 
-/// C130: a key that is held answers one call, also where the terminal repeats it late; so does a double tap.
+/// C130: a key that is held answers one call, also where the terminal repeats it late; so does a
+/// double tap.
 #[test]
 fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
     for first in [10, 250, 500, 650] {
@@ -71,12 +80,15 @@ fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
 #[test]
 fn what_a_tool_needs_is_not_answered_by_an_early_enter() {
     let mut state = working();
-    let need = Need { kind: "login".into(), data: json!(null) };
+    let need = ActionRequest { kind: "login".into(), data: json!(null) };
     asked(&mut state, &[ExternalAction { need: Some(Arc::new(need)), ..action("c1", "mail") }]);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);
     assert_eq!(after(&mut state, 300, KeyCode::Char('7')), []);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);
-    assert_eq!(decided(&after(&mut state, 800, KeyCode::Enter)[0]), &Decision::Answer(json!("7")));
+    assert_eq!(
+        decided(&after(&mut state, 800, KeyCode::Enter)[0]),
+        &Decision::Provide(Provided::Input(json!("7")))
+    );
 }
 
 #[test]
@@ -89,7 +101,8 @@ fn that_answers_are_taken_again_is_shown_in_time() {
     assert!(!state.moves() && !state.dialog.is_deaf(state.now));
 }
 
-/// C133: the diff of a call is made when its turn comes, when a call before it has run, and when the user turns to it.
+/// C133: the diff of a call is made when its turn comes, when a call before it has run, and when
+/// the user turns to it.
 #[test]
 fn what_an_edit_would_do_is_looked_at_when_its_turn_comes() {
     let mut state = working();
@@ -111,8 +124,8 @@ fn what_an_edit_would_do_is_looked_at_when_its_turn_comes() {
     assert_eq!(key(&mut state, KeyCode::Tab), look(&second));
 }
 
-/// C129: Ctrl-C clears what is written in the dialog, not the draft that is aside; what it clears of the prompt comes
-/// back by Up.
+/// C129: Ctrl-C clears what is written in the dialog, not the draft that is aside; what it clears
+/// of the prompt comes back by Up.
 #[test]
 fn control_c_clears_what_is_seen() {
     let mut state = working();
@@ -122,7 +135,10 @@ fn control_c_clears_what_is_seen() {
     key(&mut state, KeyCode::Char('n'));
     types(&mut state, "because");
     assert_eq!(control(&mut state, 'c'), []);
-    assert_eq!((state.dialog.writing().unwrap().text(), state.prompt.text()), (String::new(), "draft".into()));
+    assert_eq!(
+        (state.dialog.writing().unwrap().text(), state.prompt.text()),
+        (String::new(), "draft".into())
+    );
     key(&mut state, KeyCode::Esc);
     assert_eq!(control(&mut state, 'c'), [Effect::Abort]);
     assert_eq!(state.prompt.text(), "draft");
@@ -176,7 +192,13 @@ fn a_line_that_looks_like_a_command_is_kept() {
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)]);
     assert_eq!(state.prompt.text(), "/tmp is full, clean it");
     let said = state.transcript.entries().last().unwrap();
-    assert!(matches!(&said.kind, Kind::Notice(_, text) if text.contains("`/tmp` is no command")), "{said:?}");
+    assert!(
+        matches!(&said.kind, Kind::Notice(_, text) if text.contains("`/tmp` is no command")),
+        "{said:?}"
+    );
     state.prompt.set(" /tmp is full, clean it");
-    assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Prompt("/tmp is full, clean it".into()));
+    assert_eq!(
+        sent(&key(&mut state, KeyCode::Enter)),
+        &Effect::Prompt("/tmp is full, clean it".into())
+    );
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use loopwright::testing::{Gate, Rig, Script, TestTool};
-use loopwright::{ModelErrorKind, RunId};
+use loopwright_core::message::RunId;
+use loopwright_core::model::ModelErrorKind;
+use loopwright_core::testing::{Gate, Harness, Script, TestTool};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 
@@ -17,7 +18,12 @@ fn words(all: &Transcript) -> Vec<String> {
         Kind::Text(said) => format!("text: {}", said.text()),
         Kind::Thinking(thought) => format!("thinking: {}", thought.said.text()),
         Kind::Tool(tool) => {
-            format!("{}: {:?} {}", tool.name, tool.phase, tool.result().map(|result| result.text()).unwrap_or_default())
+            format!(
+                "{}: {:?} {}",
+                tool.name,
+                tool.phase,
+                tool.result().map(|result| result.text()).unwrap_or_default()
+            )
         }
         Kind::Notice(_, text) => format!("notice: {text}"),
         Kind::Table(rows) => format!("table: {}", rows.len()),
@@ -31,16 +37,20 @@ fn update(update: Update) -> Envelope {
     Envelope { seq: 0, session_id: "s".into(), run_id: RunId(1), parent: None, time: 0, event }
 }
 
-async fn rig() -> Rig {
-    let call = Script::new().think("Look first.", None).say("I look.").call("c1", "look", "{\"at\": 1}");
-    Rig::new(PiPattern, [call, Script::text("Seen.")], |agent| agent.tool(TestTool::new("look"))).await
+async fn harness() -> Harness {
+    let call =
+        Script::new().think("Look first.", None).say("I look.").call("c1", "look", "{\"at\": 1}");
+    Harness::new(PiPattern, [call, Script::text("Seen.")], |agent| {
+        agent.tool(TestTool::new("look"))
+    })
+    .await
 }
 
 #[tokio::test]
 async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
-    let mut rig = rig().await;
-    rig.handle.prompt("Go").await.unwrap();
-    let events = rig.told();
+    let mut harness = harness().await;
+    harness.handle.prompt("Go").await.unwrap();
+    let events = harness.told();
     let mut live = Transcript::default();
     let mut ids = Vec::new();
     for event in &events {
@@ -49,16 +59,23 @@ async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
             ids.push(entry.id);
         }
     }
-    let told = ["user: Go", "thinking: Look first.", "text: I look.", "look: Done look done", "text: Seen."];
+    let told = [
+        "user: Go",
+        "thinking: Look first.",
+        "text: I look.",
+        "look: Done look done",
+        "text: Seen.",
+    ];
     assert_eq!(words(&live), told);
     ids.dedup();
     assert_eq!(ids.len(), 1, "a block that streamed is the same one when it is whole");
-    let state = rig.handle.state().await.unwrap();
+    let state = harness.handle.state().await.unwrap();
     let mut read = Transcript::default();
     read.merge(&state.messages);
     assert_eq!(words(&read), told);
     // A session that was opened tells events that its state had already.
-    let revisions = |all: &Transcript| all.entries().iter().map(|entry| entry.revision).collect::<Vec<_>>();
+    let revisions =
+        |all: &Transcript| all.entries().iter().map(|entry| entry.revision).collect::<Vec<_>>();
     let before = revisions(&read);
     events.iter().for_each(|event| read.event(event));
     assert_eq!((words(&read), revisions(&read)), (words(&live), before));
@@ -67,14 +84,16 @@ async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
 /// Arguments are kept once: in their message.
 #[tokio::test]
 async fn what_a_call_was_made_of_is_not_kept_twice() {
-    let mut rig = rig().await;
-    rig.handle.prompt("Go").await.unwrap();
+    let mut harness = harness().await;
+    harness.handle.prompt("Go").await.unwrap();
     let mut all = Transcript::default();
     let mut written = String::new();
-    for event in rig.told() {
+    for event in harness.told() {
         all.event(&event);
-        let tool =
-            all.entries().iter().find_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None });
+        let tool = all
+            .entries()
+            .iter()
+            .find_map(|entry| if let Kind::Tool(tool) = &entry.kind { Some(tool) } else { None });
         let Some(tool) = tool else { continue };
         written = tool.raw().to_owned();
         assert!(tool.phase == Phase::Writing || tool.raw.capacity() == 0, "{tool:?}");
@@ -95,11 +114,16 @@ fn the_call_that_runs_is_the_last_one_that_began() {
         arguments: Arc::new(json!({})),
     };
     let ends = |id: &str, call: &str, name: &str| {
-        let result =
-            json!({ "id": id, "role": "tool_result", "call": call, "name": name, "status": "ok", "content": [] });
+        let result = json!({ "id": id, "role": "tool_result", "call": call, "name": name, "status": "ok", "content": [] });
         let result = Arc::new(serde_json::from_value::<Message>(result).unwrap());
-        let status = loopwright::ResultStatus::Ok;
-        AgentEvent::ToolExecutionEnd { call: call.into(), name: name.into(), status, is_error: false, result }
+        let status = loopwright_core::message::ResultStatus::Ok;
+        AgentEvent::ToolExecutionEnd {
+            call: call.into(),
+            name: name.into(),
+            status,
+            is_error: false,
+            result,
+        }
     };
     let name = |name: &str| Some(name.to_owned());
     assert_eq!(tell(starts("c1", "look")), name("look"));
@@ -120,7 +144,10 @@ async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
     all.event(&update(Update::ToolCallStart { block: 1, name: "look".into() }));
     all.event(&update(Update::ToolCall { block: 1, delta: "{\"a".into() }));
     all.event(&update(Update::Text { block: 0, delta: ", yes".into() }));
-    assert_eq!(words(&all), ["notice: before", "text: No, yes", "notice: meanwhile", "look: Writing "]);
+    assert_eq!(
+        words(&all),
+        ["notice: before", "text: No, yes", "notice: meanwhile", "look: Writing "]
+    );
     all.event(&update(Update::Withdrawn));
     assert_eq!(words(&all), ["notice: before", "notice: meanwhile"]);
     all.event(&update(Update::Text { block: 0, delta: "Again".into() }));
@@ -130,28 +157,41 @@ async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
 #[tokio::test]
 async fn calls_tell_how_far_they_are() {
     let gate = Gate::new();
-    let asks = TestTool::new("write").effect(loopwright::Effect::AtMostOnce).waits(&gate);
+    let asks =
+        TestTool::new("write").effect(loopwright_core::tool::Effect::AtMostOnce).waits(&gate);
     let chats = TestTool::new("chat").chatters(3, Duration::ZERO);
     let calls = Script::calls([("c1", "chat", json!({})), ("c2", "write", json!({}))]);
-    let mut rig = Rig::new(PiPattern, [calls, Script::error(ModelErrorKind::Auth, "no key")], |agent| {
-        agent.tool(asks).tool(chats)
-    })
-    .await;
-    let handle = rig.handle.clone();
-    handle.send(loopwright::InputEvent::UserRequest("Go".into())).await.unwrap();
+    let mut harness =
+        Harness::new(PiPattern, [calls, Script::error(ModelErrorKind::Auth, "no key")], |agent| {
+            agent.tool(asks).tool(chats)
+        })
+        .await;
+    let handle = harness.handle.clone();
+    handle.send(loopwright_core::event::InputEvent::UserRequest("Go".into())).await.unwrap();
     let mut all = Transcript::default();
-    for event in rig.run_end().await {
+    for event in harness.run_end().await {
         all.event(&event);
     }
     assert_eq!(words(&all), ["user: Go", "chat: Done chat done", "write: Asking "]);
-    let action = rig.pending().await.remove(0);
-    handle.answer(&action, loopwright::Decision::Approve).await.unwrap();
-    for event in rig.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await {
+    let action = harness.pending().await.remove(0);
+    handle
+        .resolve(
+            action.call.clone(),
+            action.digest.clone(),
+            loopwright_core::event::Decision::Approve,
+        )
+        .await
+        .unwrap();
+    for event in harness.until(|event| matches!(event, AgentEvent::ToolExecutionStart { .. })).await
+    {
         all.event(&event);
     }
-    assert_eq!((words(&all)[2].as_str(), all.running().map(|name| &**name)), ("write: Running ", Some("write")));
+    assert_eq!(
+        (words(&all)[2].as_str(), all.running().map(|name| &**name)),
+        ("write: Running ", Some("write"))
+    );
     gate.open();
-    for event in rig.run_end().await {
+    for event in harness.run_end().await {
         all.event(&event);
     }
     assert_eq!((words(&all)[2].as_str(), all.running()), ("write: Done write done", None));

@@ -1,0 +1,43 @@
+//! Write the agent loop; get streaming, validated tools, approvals, steering, memory and limits
+//! with it.
+//!
+//! This crate re-exports [`loopwright_core`] at its root and the other crates of the project as
+//! modules, each behind a feature:
+//!
+//! | module | feature | contents |
+//! |---|---|---|
+//! | `patterns` | `patterns` (default) | `PiPattern`, `GenericPattern`, `FirstCall` |
+//! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers, the offline model |
+//! | `memory` | `memory` (default) | JSON Lines and SQLite session stores, summary compaction |
+//! | `tools` | `tools` (default) | the workspace and the coding tools |
+//! | `server` | `server` | agents over HTTP and server-sent events |
+//!
+//! ```
+//! use loopwright::patterns::PiPattern;
+//! use loopwright::providers::Offline;
+//! use loopwright::{GenericAgent, RunContext};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = GenericAgent::builder(Offline::new(), PiPattern).system("You answer briefly.").build()?;
+//! let (handle, _events) = agent.run(RunContext::new()).await?;
+//! println!("{}", handle.prompt("Hello").await?.text);
+//! # Ok(()) }
+//! ```
+
+/// Runs the README's examples as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+pub use loopwright_core::*;
+
+#[cfg(feature = "memory")]
+pub use loopwright_memory as memory;
+#[cfg(feature = "patterns")]
+pub use loopwright_patterns as patterns;
+#[cfg(feature = "providers")]
+pub use loopwright_providers as providers;
+#[cfg(feature = "server")]
+pub use loopwright_server as server;
+#[cfg(feature = "tools")]
+pub use loopwright_tools as tools;

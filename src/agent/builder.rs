@@ -1,0 +1,343 @@
+//! [`AgentBuilder`]: every option of an agent.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::agent::GenericAgent;
+use crate::environment::{Environment, SystemEnvironment};
+use crate::error::AgentError;
+use crate::extensions::Extensions;
+use crate::limits::Limits;
+use crate::log::compaction::CompactionPolicy;
+use crate::log::input::{QueueMode, Urgency};
+use crate::message::{Message, ToolResult};
+use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
+use crate::pattern::BehaviorPattern;
+use crate::session::config::{Config, WhileAwaiting};
+use crate::session::hooks::{
+    BeforeEnd, BeforeToolCall, EndCheck, Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
+    boxed,
+};
+use crate::tool::schema::Schema;
+use crate::tool::toolbox::{AutoRules, Toolbox};
+use crate::tool::{Tool, ToolSource, ToolSpec};
+
+/// Builds a [`GenericAgent`]. Options that are given twice take the last value; tools add up.
+#[must_use = "an agent is made by build()"]
+pub struct AgentBuilder {
+    model: Arc<dyn ChatModel>,
+    pattern: Arc<dyn BehaviorPattern>,
+    models: BTreeMap<String, Arc<dyn ChatModel>>,
+    header: String,
+    thinking: ThinkingLevel,
+    max_tokens: Option<u32>,
+    temperature: Option<f32>,
+    tools: Vec<Arc<dyn Tool>>,
+    sources: Vec<(String, Arc<dyn ToolSource>)>,
+    auto: AutoRules,
+    hooks: Hooks,
+    limits: Limits,
+    compaction: Option<Arc<dyn CompactionPolicy>>,
+    steering_mode: QueueMode,
+    follow_up_mode: QueueMode,
+    urgency: Urgency,
+    while_awaiting: WhileAwaiting,
+    output: Option<Arc<OutputSchema>>,
+    environment: Arc<dyn Environment>,
+}
+
+impl GenericAgent {
+    /// Begins to build an agent around a model and a pattern.
+    pub fn builder(
+        model: impl ChatModel + 'static,
+        pattern: impl BehaviorPattern + 'static,
+    ) -> AgentBuilder {
+        AgentBuilder::new(Arc::new(model), Arc::new(pattern))
+    }
+}
+
+impl AgentBuilder {
+    fn new(model: Arc<dyn ChatModel>, pattern: Arc<dyn BehaviorPattern>) -> Self {
+        AgentBuilder {
+            model,
+            pattern,
+            models: BTreeMap::new(),
+            header: String::new(),
+            thinking: ThinkingLevel::Off,
+            max_tokens: None,
+            temperature: None,
+            tools: Vec::new(),
+            sources: Vec::new(),
+            auto: AutoRules::default(),
+            hooks: Hooks::default(),
+            limits: Limits::default(),
+            compaction: None,
+            steering_mode: QueueMode::All,
+            follow_up_mode: QueueMode::OneAtATime,
+            urgency: Urgency::default(),
+            while_awaiting: WhileAwaiting::default(),
+            output: None,
+            environment: Arc::new(SystemEnvironment),
+        }
+    }
+
+    /// The agent, or why it cannot be: two tools of one name, a schema that is none.
+    pub fn build(self) -> Result<GenericAgent, AgentError> {
+        if let Some(output) = &self.output {
+            Schema::compile(&output.schema).map_err(AgentError::OutputSchema)?;
+        }
+        let tools = Toolbox::new().with_all(self.tools)?;
+        let config = Config {
+            model: self.model,
+            models: self.models,
+            system: self.pattern.system_instruction(&self.header).into(),
+            thinking: self.thinking,
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            tools,
+            sources: self.sources,
+            auto: self.auto,
+            hooks: self.hooks,
+            limits: self.limits,
+            compaction: self.compaction,
+            steering_mode: self.steering_mode,
+            follow_up_mode: self.follow_up_mode,
+            urgency: self.urgency,
+            while_awaiting: self.while_awaiting,
+            output: self.output,
+            environment: self.environment,
+        };
+        Ok(GenericAgent { config: Arc::new(config), pattern: self.pattern })
+    }
+
+    /// The header of the system prompt; the pattern may add to it.
+    pub fn system(mut self, prompt: impl Into<String>) -> Self {
+        self.header = prompt.into();
+        self
+    }
+
+    /// How much the model thinks; off by default.
+    pub fn thinking(mut self, level: ThinkingLevel) -> Self {
+        self.thinking = level;
+        self
+    }
+
+    /// At most this many output tokens per request.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+
+    /// The sampling temperature.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// A further model, which patterns ask by this name: a critic, a cheaper one for summaries.
+    pub fn model_named(mut self, name: impl Into<String>, model: impl ChatModel + 'static) -> Self {
+        self.models.insert(name.into(), Arc::new(model));
+        self
+    }
+
+    // ---- tools ----------------------------------------------------------------------------------
+
+    /// One more tool.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// More tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Tools that are asked for at each run's start. Their names get the prefix and are made legal
+    /// and unique.
+    pub fn tool_source(
+        mut self,
+        prefix: impl Into<String>,
+        source: impl ToolSource + 'static,
+    ) -> Self {
+        self.sources.push((prefix.into(), Arc::new(source)));
+        self
+    }
+
+    /// Tools of these names run without confirmation, unless they say otherwise themselves.
+    pub fn auto_tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.auto.names.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// All tools run without confirmation, unless they say otherwise themselves.
+    pub fn auto_all(mut self) -> Self {
+        self.auto.all = true;
+        self
+    }
+
+    /// Calls for which this holds run without confirmation, unless the tool says otherwise itself.
+    /// One that panics asks.
+    pub fn auto_when(
+        mut self,
+        predicate: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.auto.predicate = Some(Arc::new(predicate));
+        self
+    }
+
+    // ---- the loop -------------------------------------------------------------------------------
+
+    /// How many steering messages are taken at a look; all by default.
+    pub fn steering_mode(mut self, mode: QueueMode) -> Self {
+        self.steering_mode = mode;
+        self
+    }
+
+    /// How many follow-ups are taken at a look; one by default.
+    pub fn follow_up_mode(mut self, mode: QueueMode) -> Self {
+        self.follow_up_mode = mode;
+        self
+    }
+
+    /// What a steer that does not say does to what is going on; [`Urgency::SkipPending`] by
+    /// default.
+    pub fn urgency(mut self, urgency: Urgency) -> Self {
+        self.urgency = urgency;
+        self
+    }
+
+    /// What a user message does while calls wait for an answer; [`WhileAwaiting::Supersede`] by
+    /// default.
+    pub fn while_awaiting(mut self, rule: WhileAwaiting) -> Self {
+        self.while_awaiting = rule;
+        self
+    }
+
+    /// The budgets of a run.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// At most this many turns per run; 50 by default.
+    pub fn max_turns(mut self, turns: u32) -> Self {
+        self.limits.turns = turns;
+        self
+    }
+
+    /// Keeps the conversation inside the model's context window; without it a conversation that has
+    /// grown too long ends its run with
+    /// [`ModelErrorKind::ContextOverflow`](crate::model::ModelErrorKind::ContextOverflow).
+    pub fn compaction(mut self, policy: impl CompactionPolicy + 'static) -> Self {
+        self.compaction = Some(Arc::new(policy));
+        self
+    }
+
+    /// A typed answer: a run converges only on JSON that fits `T`.
+    pub fn output<T: schemars::JsonSchema>(mut self) -> Self {
+        self.output = Some(Arc::new(OutputSchema::of::<T>()));
+        self
+    }
+
+    /// The same with a JSON Schema.
+    pub fn output_schema(mut self, schema: OutputSchema) -> Self {
+        self.output = Some(Arc::new(schema));
+        self
+    }
+
+    /// Where sessions take time and chance from; the machine's by default.
+    pub fn environment(mut self, environment: impl Environment + 'static) -> Self {
+        self.environment = Arc::new(environment);
+        self
+    }
+
+    /// Each tool so far as `wrap` makes it.
+    pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
+        self.tools = self.tools.into_iter().map(wrap).collect();
+        self
+    }
+
+    // ---- hooks ----------------------------------------------------------------------------------
+
+    /// Sees each text part as it streams; may show, replace, hold it, or turn it into tool calls.
+    pub fn on_text_part(
+        mut self,
+        hook: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.text_part = Some(Arc::new(hook));
+        self
+    }
+
+    /// Sees each complete reply, its whole text and its calls, and may end the run or let it go on.
+    pub fn before_end<Fut>(mut self, hook: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = BeforeEnd> + Send + 'static,
+    {
+        self.hooks.before_end = Some(boxed(hook));
+        self
+    }
+
+    /// Sees each validated call before it runs or is put to the user; may block it or rewrite its
+    /// arguments. Called in source order, one after the other, also for parallel batches.
+    pub fn before_tool_call<Fut>(
+        mut self,
+        hook: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = BeforeToolCall> + Send + 'static,
+    {
+        self.hooks.before_tool_call = Some(boxed(hook));
+        self
+    }
+
+    /// Sees the result of each call that ran; may replace its content, details and status.
+    pub fn after_tool_call<Fut>(
+        mut self,
+        hook: impl Fn(ToolCallInfo, ToolResult) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = ToolResult> + Send + 'static,
+    {
+        self.hooks.after_tool_call =
+            Some(Arc::new(move |call, result| Box::pin(hook(call, result))));
+        self
+    }
+
+    /// Makes the conversation of each request out of the history: prunes, injects. Of a
+    /// conversation that was compacted it gets what stands for the older messages instead of them;
+    /// custom messages are always there.
+    pub fn transform_context<Fut>(
+        mut self,
+        hook: impl Fn(Vec<Arc<Message>>) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Vec<Arc<Message>>> + Send + 'static,
+    {
+        self.hooks.transform_context = Some(boxed(hook));
+        self
+    }
+
+    /// Turns messages into what a model is shown, after [`AgentBuilder::transform_context`].
+    /// Without it custom messages, and replies that were aborted or failed, are left out.
+    pub fn convert_to_llm(
+        mut self,
+        hook: impl Fn(Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.convert_to_llm = Some(Arc::new(hook));
+        self
+    }
+
+    /// Whether the next request offers a tool.
+    pub fn prepare_tools(
+        mut self,
+        hook: impl Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.prepare_tools = Some(Arc::new(hook));
+        self
+    }
+}

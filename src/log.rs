@@ -1,0 +1,24 @@
+//! The session log and what is derived from it.
+//!
+//! A session is an append-only log of [`LogEntry`] values. [`Memory`] stores one session's log,
+//! [`SessionStore`] the logs of many; [`SessionLog`] reads a log without opening the session.
+
+pub(crate) mod calls;
+pub(crate) mod compaction;
+pub(crate) mod entry;
+pub(crate) mod event;
+pub(crate) mod fold;
+pub(crate) mod input;
+pub(crate) mod memory;
+pub(crate) mod queue;
+pub(crate) mod session_log;
+pub(crate) mod store;
+pub(crate) mod turn;
+
+pub use crate::error::MemoryError;
+pub use entry::LogEntry;
+pub use memory::{InMemory, Memory};
+pub use session_log::{Branch, SessionLog};
+pub use store::{
+    InMemoryStore, PendingAction, PendingFilter, SearchHit, SessionInfo, SessionStore,
+};

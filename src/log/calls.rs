@@ -1,0 +1,80 @@
+//! The calls of one reply, and how far each is.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::log::event::{AgentEvent, ExternalAction};
+use crate::log::input::{Decision, Provided};
+use crate::message::{Message, StopReason, ToolCall};
+use crate::tool::Resolution;
+
+/// The calls of one reply, until each has its result.
+pub(crate) struct Batch {
+    pub(crate) message: Arc<Message>,
+    pub(crate) calls: Vec<Call>,
+    /// Where in the log the last question was put.
+    pub(crate) asked_at: u64,
+}
+
+pub(crate) struct Call {
+    pub(crate) call: ToolCall,
+    pub(crate) phase: Phase,
+    pub(crate) result: Option<Arc<Message>>,
+    /// What the outside answered when it suspended.
+    pub(crate) answer: Option<Resolution>,
+    /// Its `tool_execution_start` went out.
+    told: bool,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone)]
+pub(crate) enum Phase {
+    Fresh,
+    Awaiting(Arc<ExternalAction>),
+    Decided { action: Arc<ExternalAction>, decision: Arc<Decision>, by: Option<Arc<str>> },
+    Started { arguments: Arc<Value> },
+    Finished,
+}
+
+impl From<&ToolCall> for Call {
+    fn from(call: &ToolCall) -> Self {
+        Call { call: call.clone(), phase: Phase::Fresh, result: None, answer: None, told: false }
+    }
+}
+
+impl Call {
+    /// Tells that it starts, once.
+    pub(crate) fn tell_start(&mut self, arguments: Arc<Value>, tell: &mut dyn FnMut(AgentEvent)) {
+        if !std::mem::replace(&mut self.told, true) {
+            let (call, name) = (self.call.id.clone(), self.call.name.clone());
+            tell(AgentEvent::ToolExecutionStart { call, name, arguments });
+        }
+    }
+}
+
+impl Batch {
+    /// Whether the length limit cut the reply off, so that none of its calls may run.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.message
+            .as_assistant()
+            .is_some_and(|m| matches!(m.stop, StopReason::Length | StopReason::ContentFilter))
+    }
+}
+
+impl Resolution {
+    /// What a suspended tool is told when it is called again; nothing if it did not suspend or is
+    /// not called.
+    pub(crate) fn to(
+        action: &ExternalAction,
+        decision: &Decision,
+        by: Option<&str>,
+    ) -> Option<Resolution> {
+        let data = match decision {
+            Decision::Approve => Value::Null,
+            Decision::Provide(Provided::Input(data)) => data.clone(),
+            _ => return None,
+        };
+        action.need.is_some().then(|| Resolution { data, by: by.map(str::to_owned) })
+    }
+}

@@ -1,0 +1,192 @@
+//! The only fold of model events into an assistant message.
+
+use std::sync::Arc;
+
+use crate::error::{ModelError, ModelErrorKind};
+use crate::message::{AssistantMessage, ContentPart, StopReason, ToolCall, Usage};
+use crate::model::Update;
+use crate::model::{BlockKind, ModelEvent};
+
+/// A reply as far as it has come.
+#[derive(Default)]
+pub(crate) struct Assembler {
+    blocks: Vec<Block>,
+}
+
+struct Block {
+    number: u32,
+    part: ContentPart,
+    /// What deltas add up to; a part's own strings are shared and cannot grow.
+    arguments: String,
+}
+
+impl Assembler {
+    /// Takes in what streams, and gives what is to be told of it. Who says it and how it ends is
+    /// for others.
+    pub(crate) fn take(&mut self, event: ModelEvent) -> Result<Option<Update>, ModelError> {
+        Ok(match event {
+            ModelEvent::BlockStart { block, kind } => self.start(block, kind),
+            ModelEvent::Delta { block, delta } => Some(self.delta(block, delta)?),
+            ModelEvent::BlockEnd { block, signature } => {
+                self.end(block, signature)?;
+                None
+            }
+            ModelEvent::Withdrawn => {
+                *self = Assembler::default();
+                Some(Update::Withdrawn)
+            }
+            ModelEvent::AnsweredBy(_) | ModelEvent::Done { .. } | ModelEvent::Error(_) => None,
+        })
+    }
+
+    /// A block begins. Gives what is to be told of it.
+    fn start(&mut self, number: u32, kind: BlockKind) -> Option<Update> {
+        let (part, update) = match kind {
+            BlockKind::Text => (ContentPart::Text { text: String::new(), signature: None }, None),
+            BlockKind::Thinking => {
+                (ContentPart::Thinking { text: String::new(), signature: None }, None)
+            }
+            BlockKind::ToolCall { id, name } => {
+                let name: Arc<str> = name.into();
+                let call = ToolCall {
+                    id: id.into(),
+                    name: name.clone(),
+                    arguments: "".into(),
+                    signature: None,
+                };
+                (ContentPart::ToolCall(call), Some(Update::ToolCallStart { block: number, name }))
+            }
+        };
+        self.blocks.push(Block { number, part, arguments: String::new() });
+        update
+    }
+
+    /// More of a block. Gives what is to be told of it.
+    pub(crate) fn delta(&mut self, number: u32, delta: String) -> Result<Update, ModelError> {
+        let block = self.block(number)?;
+        Ok(match &mut block.part {
+            ContentPart::Text { text, .. } => {
+                text.push_str(&delta);
+                Update::Text { block: number, delta }
+            }
+            ContentPart::Thinking { text, .. } => {
+                text.push_str(&delta);
+                Update::Thinking { block: number, delta }
+            }
+            ContentPart::ToolCall(_) => {
+                block.arguments.push_str(&delta);
+                Update::ToolCall { block: number, delta }
+            }
+        })
+    }
+
+    /// A block is complete.
+    fn end(&mut self, number: u32, signature: Option<Arc<str>>) -> Result<(), ModelError> {
+        match &mut self.block(number)?.part {
+            ContentPart::Text { signature: s, .. } | ContentPart::Thinking { signature: s, .. } => {
+                *s = signature
+            }
+            ContentPart::ToolCall(call) => call.signature = signature,
+        }
+        Ok(())
+    }
+
+    /// Whether this block is text.
+    pub(crate) fn is_text(&mut self, number: u32) -> bool {
+        self.block(number).is_ok_and(|block| matches!(block.part, ContentPart::Text { .. }))
+    }
+
+    /// A call that a hook made out of text.
+    pub(crate) fn add_call(&mut self, name: Arc<str>, arguments: String) -> (u32, Option<Update>) {
+        let number =
+            self.blocks.iter().map(|b| b.number).max().map_or(0, |n| n + 1).max(HOOK_BLOCKS);
+        let update =
+            self.start(number, BlockKind::ToolCall { id: String::new(), name: name.to_string() });
+        if let Some(block) = self.blocks.last_mut() {
+            block.arguments = arguments;
+        }
+        (number, update)
+    }
+
+    /// What has been told of it so far, the deltas of each block as one: for who comes later.
+    pub(crate) fn told(&self) -> Vec<Update> {
+        let mut told = Vec::new();
+        for Block { number, part, arguments } in &self.blocks {
+            let block = *number;
+            match part {
+                ContentPart::Text { text, .. } if text.is_empty() => {}
+                ContentPart::Thinking { text, .. } if text.is_empty() => {}
+                ContentPart::Text { text, .. } => {
+                    told.push(Update::Text { block, delta: text.clone() })
+                }
+                ContentPart::Thinking { text, .. } => {
+                    told.push(Update::Thinking { block, delta: text.clone() })
+                }
+                ContentPart::ToolCall(call) => {
+                    told.push(Update::ToolCallStart { block, name: call.name.clone() });
+                    if !arguments.is_empty() {
+                        told.push(Update::ToolCall { block, delta: arguments.clone() });
+                    }
+                }
+            }
+        }
+        told
+    }
+
+    /// The message as far as it has come, for a snapshot.
+    pub(crate) fn so_far(&self, model: Arc<str>) -> AssistantMessage {
+        let parts = self.blocks.iter().map(|b| b.part.clone()).collect();
+        AssistantMessage { parts, stop: StopReason::Stop, model, usage: Usage::default() }
+    }
+
+    /// The whole message, or nothing if nothing was said.
+    ///
+    /// A reply that was cut off keeps its text and signed thinking, and none of its calls: nothing
+    /// of them was started. Whether the model wants tools is decided by the calls that are there,
+    /// not by the label that the provider put on it.
+    pub(crate) fn finish(
+        self,
+        stop: StopReason,
+        model: Arc<str>,
+        usage: Usage,
+    ) -> Option<AssistantMessage> {
+        let cut = matches!(stop, StopReason::Interrupted | StopReason::Aborted | StopReason::Error);
+        let parts: Vec<ContentPart> =
+            self.blocks.into_iter().filter_map(|block| block.finish(cut)).collect();
+        let calls = parts.iter().any(|p| matches!(p, ContentPart::ToolCall(_)));
+        let stop = match (stop, calls) {
+            (StopReason::Stop, true) => StopReason::ToolCalls,
+            (StopReason::ToolCalls, false) => StopReason::Stop,
+            (stop, _) => stop,
+        };
+        // A complete reply without a word is a reply; a cut one is nothing.
+        (!parts.is_empty() || !cut).then_some(AssistantMessage { parts, stop, model, usage })
+    }
+
+    fn block(&mut self, number: u32) -> Result<&mut Block, ModelError> {
+        let found = self.blocks.iter_mut().rev().find(|block| block.number == number);
+        found.ok_or_else(|| {
+            let why =
+                format!("the model adapter sent a piece of block {number}, which it had not begun");
+            ModelError::new(ModelErrorKind::Protocol, why)
+        })
+    }
+}
+
+/// Numbers of blocks that hooks make, out of the way of the adapter's.
+const HOOK_BLOCKS: u32 = 1 << 16;
+
+impl Block {
+    fn finish(self, cut: bool) -> Option<ContentPart> {
+        match self.part {
+            ContentPart::Text { text, signature } if text.is_empty() && signature.is_none() => None,
+            ContentPart::Thinking { signature: None, .. } if cut => None,
+            ContentPart::Thinking { text, signature: None } if text.is_empty() => None,
+            ContentPart::ToolCall(_) if cut => None,
+            ContentPart::ToolCall(call) => {
+                Some(ContentPart::ToolCall(ToolCall { arguments: self.arguments.into(), ..call }))
+            }
+            part => Some(part),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! What is there already of a JSON text that still streams: to be shown, never to be run.
+
+mod escape;
+
+use std::mem;
+
+use serde_json::{Map, Number, Value};
+
+use escape::Escape;
+
+/// As deep as a text is followed, the depth at which `serde_json` gives up too.
+const DEEPEST: usize = 128;
+/// As many bytes as the keys on the way to the present value may have together. The way is walked
+/// at each delta.
+const LONGEST_WAY: usize = 4096;
+/// A longer number is shown when it is complete.
+const LONGEST_NUMBER: usize = 64;
+
+/// The arguments of a tool call as far as they have streamed, for a front end that shows them while
+/// they grow.
+///
+/// A string that is open is shown as far as it came, without an escape (or half a surrogate pair)
+/// that is not finished; a number without a point or exponent that leads nowhere yet; a literal
+/// from its first letter on. A key without a value is left out. Where the text is not JSON, goes
+/// deeper than 128 levels or has keys of more than 4 KiB in its present path, nothing is shown any
+/// more.
+///
+/// All deltas of a call together cost time in proportion to its length, and [`PartialJson::value`]
+/// costs nothing. It is a guess at what will come: a call runs with the arguments of the complete
+/// message.
+///
+/// ```
+/// use loopwright_core::model::PartialJson;
+/// use serde_json::json;
+///
+/// let mut arguments = PartialJson::new(); // one for each block of an `Update::ToolCall`
+/// arguments.push(r#"{"path": "src/ma"#);
+/// assert_eq!(arguments.value(), Some(&json!({"path": "src/ma"})));
+/// arguments.push(r#"in.rs", "line": 1"#);
+/// assert_eq!(arguments.value(), Some(&json!({"path": "src/main.rs", "line": 1})));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct PartialJson {
+    root: Option<Value>,
+    /// The containers that are open, the outermost first.
+    open: Vec<Open>,
+    state: State,
+    /// What came of a key, a text or a number and is not in the tree.
+    token: String,
+    escape: Escape,
+    /// The value that comes, or came last, is in the tree.
+    placed: bool,
+    #[cfg(test)]
+    work: usize,
+}
+
+/// An open container.
+#[derive(Debug, Clone)]
+enum Open {
+    Array,
+    /// With the key whose value comes, or came last.
+    Object(String),
+}
+
+/// What comes next, or goes on.
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    #[default]
+    Value,
+    /// A value or the end of the array.
+    FirstItem,
+    /// A key or the end of the object.
+    FirstKey,
+    NextKey,
+    Key,
+    Colon,
+    Text,
+    Number,
+    /// The rest of a literal.
+    Word(&'static str),
+    /// A value is complete.
+    After,
+    Broken,
+}
+
+impl PartialJson {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// More of the text.
+    pub fn push(&mut self, delta: &str) {
+        let mut rest = delta;
+        while !rest.is_empty() {
+            let used = self.step(rest);
+            rest = &rest[used..];
+            self.count(used + 1);
+        }
+        match self.state {
+            State::Text => self.show_text(),
+            State::Number if self.token.len() <= LONGEST_NUMBER => self.show_number(),
+            _ => {}
+        }
+    }
+
+    /// What is there so far; nothing before a value has begun, and nothing if the text is not JSON.
+    pub fn value(&self) -> Option<&Value> {
+        self.root.as_ref()
+    }
+
+    /// Reads the beginning of `rest` and says how many bytes that was.
+    fn step(&mut self, rest: &str) -> usize {
+        match self.state {
+            State::Broken => rest.len(),
+            State::Key | State::Text => self.string(rest),
+            State::Number => {
+                let digits = |c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E');
+                let end = rest.find(digits).unwrap_or(rest.len());
+                self.token.push_str(&rest[..end]);
+                if end < rest.len() {
+                    self.end_number();
+                }
+                end
+            }
+            State::Word(word) => {
+                let same = rest.bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
+                match &word[same..] {
+                    "" => self.state = State::After,
+                    left if same == rest.len() => self.state = State::Word(left),
+                    _ => self.give_up(),
+                }
+                same
+            }
+            _ => match rest.find(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
+                Some(0) => {
+                    self.sign(rest.as_bytes()[0]);
+                    rest.chars().next().map_or(1, char::len_utf8)
+                }
+                Some(blanks) => blanks,
+                None => rest.len(),
+            },
+        }
+    }
+
+    /// One sign outside of strings, numbers and literals.
+    fn sign(&mut self, sign: u8) {
+        match (self.state, sign) {
+            (State::Value | State::FirstItem, b'"') => {
+                self.begin(Value::String(String::new()), State::Text)
+            }
+            (State::Value | State::FirstItem, b'{') => {
+                self.enter(Value::Object(Map::new()), State::FirstKey)
+            }
+            (State::Value | State::FirstItem, b'[') => {
+                self.enter(Value::Array(Vec::new()), State::FirstItem)
+            }
+            (State::Value | State::FirstItem, b't') => {
+                self.begin(Value::Bool(true), State::Word("rue"))
+            }
+            (State::Value | State::FirstItem, b'f') => {
+                self.begin(Value::Bool(false), State::Word("alse"))
+            }
+            (State::Value | State::FirstItem, b'n') => self.begin(Value::Null, State::Word("ull")),
+            (State::Value | State::FirstItem, b'-' | b'0'..=b'9') => {
+                self.placed = false;
+                self.token.push(char::from(sign));
+                self.state = State::Number;
+            }
+            (State::FirstKey | State::NextKey, b'"') => self.state = State::Key,
+            (State::Colon, b':') => self.state = State::Value,
+            (State::FirstItem, b']') | (State::FirstKey, b'}') => self.leave(),
+            (State::After, sign) => match (self.open.last(), sign) {
+                (Some(Open::Array), b',') => self.state = State::Value,
+                (Some(Open::Object(_)), b',') => self.state = State::NextKey,
+                (Some(Open::Array), b']') | (Some(Open::Object(_)), b'}') => self.leave(),
+                _ => self.give_up(),
+            },
+            _ => self.give_up(),
+        }
+    }
+
+    /// More of a key or a text.
+    fn string(&mut self, rest: &str) -> usize {
+        if !self.escape.is_open() {
+            let plain = rest.find(['"', '\\']).unwrap_or(rest.len());
+            if plain > 0 {
+                self.escape.settle(&mut self.token);
+                self.token.push_str(&rest[..plain]);
+                return plain;
+            }
+            if rest.starts_with('"') {
+                self.escape.settle(&mut self.token);
+                self.end_string();
+                return 1;
+            }
+        }
+        let Some(next) = rest.chars().next() else {
+            return 0;
+        };
+        if !self.escape.take(next, &mut self.token) {
+            self.give_up();
+        }
+        next.len_utf8()
+    }
+
+    fn end_string(&mut self) {
+        if let State::Text = self.state {
+            self.show_text();
+            self.state = State::After;
+            return;
+        }
+        let key = mem::take(&mut self.token);
+        if let Some(open) = self.open.last_mut() {
+            *open = Open::Object(key);
+        }
+        let way: usize = self
+            .open
+            .iter()
+            .map(|open| if let Open::Object(key) = open { key.len() } else { 0 })
+            .sum();
+        self.count(self.open.len());
+        if way > LONGEST_WAY { self.give_up() } else { self.state = State::Colon }
+    }
+
+    fn end_number(&mut self) {
+        match self.token.parse::<Number>() {
+            Ok(number) => {
+                self.put(Value::Number(number));
+                self.token.clear();
+                self.state = State::After;
+            }
+            Err(_) => self.give_up(),
+        }
+    }
+
+    // ---- the tree ------------------------------------------------------------------------------
+
+    fn begin(&mut self, value: Value, state: State) {
+        self.placed = false;
+        self.put(value);
+        self.state = state;
+    }
+
+    fn enter(&mut self, container: Value, state: State) {
+        if self.open.len() == DEEPEST {
+            return self.give_up();
+        }
+        let open = if container.is_array() { Open::Array } else { Open::Object(String::new()) };
+        self.begin(container, state);
+        self.open.push(open);
+    }
+
+    fn leave(&mut self) {
+        self.open.pop();
+        self.state = State::After;
+    }
+
+    /// The text so far goes to what is in the tree of it.
+    fn show_text(&mut self) {
+        self.count(self.open.len());
+        if let Some(Value::String(text)) = inner(&mut self.root, &self.open) {
+            text.push_str(&self.token);
+        }
+        self.token.clear();
+    }
+
+    fn show_number(&mut self) {
+        self.count(self.token.len());
+        let number = self
+            .token
+            .parse()
+            .or_else(|_| self.token.trim_end_matches(['e', 'E', '+', '-', '.']).parse());
+        if let Ok(number) = number {
+            self.put(Value::Number(number));
+        }
+    }
+
+    /// Puts the present value into the tree, or another in its place.
+    fn put(&mut self, value: Value) {
+        self.count(self.open.len());
+        let placed = mem::replace(&mut self.placed, true);
+        let Some((last, outer)) = self.open.split_last() else {
+            self.root = Some(value);
+            return;
+        };
+        match (inner(&mut self.root, outer), last) {
+            (Some(Value::Array(list)), Open::Array) => {
+                if placed {
+                    list.pop();
+                }
+                list.push(value);
+            }
+            (Some(Value::Object(map)), Open::Object(key)) => drop(map.insert(key.clone(), value)),
+            _ => {}
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.root = None;
+        self.open.clear();
+        self.token.clear();
+        self.state = State::Broken;
+    }
+
+    /// Tests count steps, since time on a clock proves nothing.
+    #[cfg(test)]
+    fn count(&mut self, steps: usize) {
+        self.work += steps;
+    }
+
+    #[cfg(not(test))]
+    fn count(&mut self, _: usize) {}
+}
+
+/// What the way through open containers leads to.
+fn inner<'a>(root: &'a mut Option<Value>, way: &[Open]) -> Option<&'a mut Value> {
+    way.iter().try_fold(root.as_mut()?, |at, open| match (at, open) {
+        (Value::Array(list), Open::Array) => list.last_mut(),
+        (Value::Object(map), Open::Object(key)) => map.get_mut(key),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(deltas: &[&str]) -> PartialJson {
+        let mut partial = PartialJson::new();
+        deltas.iter().for_each(|delta| partial.push(delta));
+        partial
+    }
+
+    #[test]
+    fn it_shows_what_is_certain_and_holds_back_what_is_not() {
+        let cases = [
+            (r#"{"a": "b"#, json!({"a": "b"})),
+            (r#"{"a": "b\"#, json!({"a": "b"})),
+            (r#"{"a": 1, "b"#, json!({"a": 1})),
+            (r#"{"a": 1, "b": -"#, json!({"a": 1})),
+            (r#"{"a": [1, -2.5e"#, json!({"a": [1, -2.5]})),
+            (r#"[{"a": {}}, tr"#, json!([{"a": {}}, true])),
+            (r#"{"a": 1, "a": [2"#, json!({"a": [2]})),
+            (r#""\ud83d\ude00 \ud83d"#, json!("😀 ")),
+            (r#""\ud83d-\ude00\ud83d""#, json!("\u{fffd}-\u{fffd}\u{fffd}")),
+            ("\"line\nbreak \\u00e9", json!("line\nbreak é")),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(of(&[text]).value(), Some(&shown), "{text}");
+            let letters: Vec<String> = text.chars().map(String::from).collect();
+            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+            assert_eq!(of(&letters).value(), Some(&shown), "{text}, letter by letter");
+        }
+    }
+
+    #[test]
+    fn a_complete_text_is_what_serde_json_makes_of_it() {
+        let text = r#" {"a" : [ ] , "b":[{},[[-0.5e-3,12345678901234567890]],"\t\/\u0041é"],"c":{"d":null,"e":false}} "#;
+        let whole: Value = serde_json::from_str(text).unwrap();
+        for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+            assert_eq!(of(&[&text[..cut], &text[cut..]]).value(), Some(&whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_shows_nothing_any_more() {
+        for text in [
+            "a",
+            "{0",
+            "--",
+            r#"{"a":1}}"#,
+            "[1,,",
+            "[1}",
+            r#"{"a",1}"#,
+            "nulL",
+            "[01,",
+            r#""\x"#,
+            "[\u{a0}",
+        ] {
+            let mut partial = of(&[text]);
+            assert_eq!(partial.value(), None, "{text}");
+            partial.push(r#"{"a": 1}"#);
+            assert_eq!(partial.value(), None, "{text}");
+        }
+        let of_long_keys = |bytes| of(&[&format!(r#"{{"a":{{"{}":1"#, "k".repeat(bytes))]);
+        assert!(of_long_keys(LONGEST_WAY - 1).value().is_some());
+        assert_eq!(of_long_keys(LONGEST_WAY).value(), None);
+        assert!(of(&["[".repeat(DEEPEST).as_str()]).value().is_some());
+        assert_eq!(of(&["[".repeat(DEEPEST + 1).as_str()]).value(), None);
+    }
+
+    /// Work grows with the length of the text, however it is cut and whatever it holds.
+    #[test]
+    fn a_megabyte_in_deltas_of_one_byte_costs_a_few_steps_each() {
+        let size = 1 << 20;
+        let texts = [
+            format!(r#"{{"content": "{}"#, "x".repeat(size)),
+            format!(r#"{{"content": "{}"#, "\\n".repeat(size / 2)),
+            format!("[{}", "1,".repeat(size / 2)),
+            format!("[{}", "7".repeat(size)),
+            format!("[{}", "{\"a\":[{}]},".repeat(size / 11)),
+            "[".repeat(size),
+            format!(r#"{{"{}"#, "k".repeat(size)),
+        ];
+        for text in &texts {
+            let mut partial = PartialJson::new();
+            for at in 0..text.len() {
+                partial.push(&text[at..=at]);
+            }
+            assert!(
+                partial.work <= 8 * text.len(),
+                "{} steps for {} bytes",
+                partial.work,
+                text.len()
+            );
+        }
+    }
+}

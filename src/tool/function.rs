@@ -1,0 +1,118 @@
+//! Tools made of functions: [`tool_fn`] and [`tool_with`].
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::ToolError;
+use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
+
+/// A tool made of an async function without state. `A` is read from the arguments.
+///
+/// ```
+/// use loopwright_core::{ToolError, tool_fn};
+/// use loopwright_core::tool::Effect;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// let add = tool_fn("add", "Adds two integers.", async |args: Add, _cx| {
+///     Ok::<_, ToolError>((args.a + args.b).to_string())
+/// })
+/// .effect(Effect::ReadOnly);
+/// ```
+pub fn tool_fn<A, F, Fut, R>(name: &str, description: &str, f: F) -> FnTool<A, F>
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A, ToolContext) -> Fut,
+    Fut: Future<Output = Result<R, ToolError>>,
+    R: Into<ToolOutput>,
+{
+    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+}
+
+/// A tool made of an async function with state, which is cloned into each call.
+///
+/// ```
+/// use std::sync::Arc;
+/// use loopwright_core::{ToolError, tool_with};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Greet { name: String }
+///
+/// let greeting = Arc::new(String::from("Hello"));
+/// let greet = tool_with(greeting, "greet", "Greets someone.", async |greeting: Arc<String>, args: Greet, _cx| {
+///     Ok::<_, ToolError>(format!("{greeting}, {}!", args.name))
+/// });
+/// ```
+pub fn tool_with<S, A, F, Fut, R>(
+    state: S,
+    name: &str,
+    description: &str,
+    f: F,
+) -> FnTool<A, impl Fn(A, ToolContext) -> Fut + use<S, A, F, Fut, R>>
+where
+    S: Clone,
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(S, A, ToolContext) -> Fut,
+    Fut: Future<Output = Result<R, ToolError>>,
+    R: Into<ToolOutput>,
+{
+    let f = move |arguments, cx| f(state.clone(), arguments, cx);
+    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+}
+
+/// A tool made by [`tool_fn`] or [`tool_with`].
+pub struct FnTool<A, F> {
+    spec: Arc<ToolSpec>,
+    f: F,
+    arguments: PhantomData<fn(A)>,
+}
+
+impl<A, F> FnTool<A, F> {
+    /// With this effect.
+    pub fn effect(self, effect: Effect) -> Self {
+        self.spec(|spec| spec.effect(effect))
+    }
+
+    /// With a rule of its own for confirmation.
+    pub fn needs_approval(self, approval: Approval) -> Self {
+        self.spec(|spec| spec.needs_approval(approval))
+    }
+
+    /// One call after the other in every batch that has it.
+    pub fn sequential(self) -> Self {
+        self.spec(ToolSpec::sequential)
+    }
+
+    /// With any change to its spec.
+    pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
+        self.spec = Arc::new(change((*self.spec).clone()));
+        self
+    }
+}
+
+#[async_trait]
+impl<A, F, Fut, R> Tool for FnTool<A, F>
+where
+    A: DeserializeOwned + Send,
+    F: Fn(A, ToolContext) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<R, ToolError>> + Send,
+    R: Into<ToolOutput>,
+{
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
+        // The schema was made of `A`, but a type can be stricter than its schema.
+        let arguments = A::deserialize(arguments)
+            .map_err(|e| ToolError::Failed(format!("the arguments cannot be read: {e}")))?;
+        Ok((self.f)(arguments, cx).await?.into())
+    }
+}

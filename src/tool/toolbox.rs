@@ -1,0 +1,354 @@
+//! The set of tools of a run: names, compiled schemas, who needs confirmation.
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::error::ToolboxError;
+use crate::extensions::Extensions;
+use crate::tool::ToolList;
+use crate::tool::schema::Schema;
+use crate::tool::{Approval, Effect, Tool, ToolSpec};
+
+/// A set of tools with unique, legal names and compiled schemas. Cheap to clone.
+///
+/// ```
+/// use loopwright_core::{ToolError, tool_fn};
+/// use loopwright_core::tool::Toolbox;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Nothing {}
+///
+/// let tools = Toolbox::new().with(tool_fn("ping", "Answers pong.", async |_: Nothing, _| {
+///     Ok::<_, ToolError>("pong")
+/// }))?;
+/// assert!(tools.names().eq(["ping"]));
+/// # Ok::<(), loopwright_core::tool::ToolboxError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Toolbox {
+    entries: BTreeMap<Arc<str>, Entry>,
+    list: Arc<ToolList>,
+    /// Collected, but not fit to be in it.
+    refused: Vec<Arc<dyn Tool>>,
+}
+
+/// A tool under the name that it has in this toolbox.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) tool: Arc<dyn Tool>,
+    /// As the tool itself gave it; to know it again at the next run.
+    own_spec: Arc<ToolSpec>,
+    schema: Arc<Schema>,
+}
+
+impl Toolbox {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With one more tool. Fails if its name is not legal or there already, or its schema is no
+    /// schema.
+    pub fn with(self, tool: impl Tool + 'static) -> Result<Self, ToolboxError> {
+        self.with_all([Arc::new(tool) as Arc<dyn Tool>])
+    }
+
+    /// With more tools.
+    pub fn with_all(
+        mut self,
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Result<Self, ToolboxError> {
+        for tool in tools {
+            self.add(tool)?;
+        }
+        self.relist();
+        Ok(self)
+    }
+
+    /// With tools of a source: their names get its prefix and are made legal and unique. Schemas
+    /// that `before` has compiled already are taken from there.
+    pub(crate) fn with_source(
+        mut self,
+        prefix: &str,
+        tools: Vec<Arc<dyn Tool>>,
+        before: &Toolbox,
+    ) -> Result<Self, ToolboxError> {
+        for tool in tools {
+            let own_spec = tool.spec().clone();
+            let name = self.free_name(&legal_name(&format!("{prefix}{}", own_spec.name)));
+            let known = before
+                .entries
+                .get(&*name)
+                .filter(|entry| Arc::ptr_eq(&entry.own_spec, &own_spec))
+                .cloned();
+            let spec = match &known {
+                Some(entry) => entry.spec.clone(),
+                None if *name == *own_spec.name => own_spec.clone(),
+                None => Arc::new(ToolSpec { name, ..(*own_spec).clone() }),
+            };
+            self.insert(spec, own_spec, tool, known.map(|entry| entry.schema))?;
+        }
+        self.relist();
+        Ok(self)
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(|name| &**name)
+    }
+
+    /// The tools, sorted by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.entries.values().map(|entry| &entry.tool)
+    }
+
+    /// The tool of this name.
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.entries.get(name).map(|entry| &entry.tool)
+    }
+
+    /// What a tool is.
+    pub fn spec(&self, name: &str) -> Option<&Arc<ToolSpec>> {
+        self.entries.get(name).map(|entry| &entry.spec)
+    }
+
+    /// Validates arguments as a model wrote them, after safe coercions. The error is a text that
+    /// lets a model mend them: it lists each path and what was received.
+    pub fn validate(&self, name: &str, arguments: &str) -> Result<Value, String> {
+        self.entry(name)?.schema.read_arguments(arguments)
+    }
+
+    /// The same for arguments that are a value already.
+    pub(crate) fn validate_value(&self, name: &str, mut arguments: Value) -> Result<Value, String> {
+        self.entry(name)?.schema.check(&mut arguments)?;
+        Ok(arguments)
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Result<&Entry, String> {
+        self.entries.get(name).ok_or_else(|| {
+            let names: Vec<&str> = self.names().collect();
+            let known = if names.is_empty() {
+                "there are no tools".into()
+            } else {
+                format!("the tools are: {}", names.join(", "))
+            };
+            format!("There is no tool `{name}`; {known}.")
+        })
+    }
+
+    /// All tools, as a model is told of them.
+    pub(crate) fn list(&self) -> &Arc<ToolList> {
+        &self.list
+    }
+
+    fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolboxError> {
+        let spec = tool.spec().clone();
+        if legal_name(&spec.name) != *spec.name {
+            return Err(ToolboxError::Name(spec.name.clone()));
+        }
+        self.insert(spec.clone(), spec, tool, None)
+    }
+
+    fn insert(
+        &mut self,
+        spec: Arc<ToolSpec>,
+        own_spec: Arc<ToolSpec>,
+        tool: Arc<dyn Tool>,
+        schema: Option<Arc<Schema>>,
+    ) -> Result<(), ToolboxError> {
+        if self.entries.contains_key(&spec.name) {
+            return Err(ToolboxError::Twice(spec.name.clone()));
+        }
+        let schema = match schema {
+            Some(schema) => schema,
+            None => Arc::new(
+                Schema::compile(&spec.schema)
+                    .map_err(|why| ToolboxError::Schema { name: spec.name.clone(), why })?,
+            ),
+        };
+        self.entries.insert(spec.name.clone(), Entry { spec, tool, own_spec, schema });
+        Ok(())
+    }
+
+    fn relist(&mut self) {
+        self.list = Arc::new(ToolList::new(
+            self.entries.values().map(|entry| entry.spec.clone()).collect(),
+        ));
+    }
+
+    fn free_name(&self, name: &str) -> Arc<str> {
+        let numbered = (2..).map(|n| {
+            let end = format!("_{n}");
+            format!("{}{end}", &name[..name.len().min(64 - end.len())])
+        });
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        names.find(|name| !self.entries.contains_key(name.as_str())).unwrap_or_default().into()
+    }
+}
+
+/// Tools that are known to go together, as those of one crate are, without an error to handle. One
+/// that [`Toolbox::with_all`] would refuse cannot be called here, and is that error once all of
+/// them are put into an agent or another toolbox.
+impl FromIterator<Arc<dyn Tool>> for Toolbox {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Tool>>>(tools: I) -> Self {
+        let mut all = Toolbox::new();
+        for tool in tools {
+            if all.add(tool.clone()).is_err() {
+                all.refused.push(tool);
+            }
+        }
+        all.relist();
+        all
+    }
+}
+
+/// All tools that were put in, for [`AgentBuilder::tools`](crate::AgentBuilder::tools) or
+/// [`Toolbox::with_all`].
+impl IntoIterator for Toolbox {
+    type Item = Arc<dyn Tool>;
+    type IntoIter = std::vec::IntoIter<Arc<dyn Tool>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let tools: Vec<_> =
+            self.entries.into_values().map(|entry| entry.tool).chain(self.refused).collect();
+        tools.into_iter()
+    }
+}
+
+/// The name with every character that some provider refuses made `_`, and cut at 64.
+fn legal_name(name: &str) -> String {
+    let legal = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
+    };
+    let name: String = name.chars().map(legal).take(64).collect();
+    if name.is_empty() { "tool".into() } else { name }
+}
+
+/// The agent's rules about which tools run by themselves.
+#[derive(Clone, Default)]
+pub(crate) struct AutoRules {
+    pub(crate) all: bool,
+    pub(crate) names: HashSet<String>,
+    pub(crate) predicate: Option<AutoPredicate>,
+}
+
+/// Says whether a call may run by itself.
+pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
+
+impl AutoRules {
+    /// Whether a call runs without confirmation: what the tool says; where it is silent, a
+    /// read-only tool does, and what these rules list. A predicate that panics asks.
+    pub(crate) fn can_auto_call(
+        &self,
+        spec: &ToolSpec,
+        arguments: &Value,
+        extensions: &Extensions,
+    ) -> bool {
+        let holds = |f: &dyn Fn() -> bool, otherwise: bool| {
+            catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
+        };
+        match &spec.needs_approval {
+            Approval::Never => true,
+            Approval::Always => false,
+            Approval::When(predicate) => !holds(&|| predicate(arguments, extensions), true),
+            Approval::ByEffect => {
+                spec.effect == Effect::ReadOnly
+                    || self.all
+                    || self.names.contains(&*spec.name)
+                    || self
+                        .predicate
+                        .as_ref()
+                        .is_some_and(|p| holds(&|| p(spec, arguments, extensions), false))
+            }
+        }
+    }
+}
+
+/// The digest that an answer must name: of the tool, the arguments that would run and what is
+/// needed.
+pub(crate) fn digest(
+    name: &str,
+    arguments: &Value,
+    need: Option<&crate::error::ActionRequest>,
+) -> Arc<str> {
+    let need = need.map(|need| format!("{}\0{}", need.kind, need.data)).unwrap_or_default();
+    let hash = Sha256::digest(format!("{name}\0{arguments}\0{need}"));
+    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::function::tool_fn;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    fn tool(name: &str) -> Arc<dyn Tool> {
+        Arc::new(tool_fn(name, "", async |_: Nothing, _| Ok::<_, crate::ToolError>("")))
+    }
+
+    #[test]
+    fn a_second_tool_of_a_name_and_an_illegal_name_are_refused() {
+        let tools = Toolbox::new().with_all([tool("a")]).unwrap();
+        assert_eq!(
+            tools.clone().with_all([tool("a")]).err(),
+            Some(ToolboxError::Twice("a".into()))
+        );
+        assert_eq!(tools.with_all([tool("a.b")]).err(), Some(ToolboxError::Name("a.b".into())));
+    }
+
+    #[test]
+    fn what_is_collected_and_not_fit_is_told_where_errors_are() {
+        let good: Toolbox = [tool("b"), tool("a")].into_iter().collect();
+        assert!(good.names().eq(["a", "b"]) && good.tool("a").is_some() && good.list().len() == 2);
+        assert!(Toolbox::new().with_all(good).unwrap().names().eq(["a", "b"]));
+        let twice: Toolbox = [tool("a"), tool("a")].into_iter().collect();
+        assert_eq!(twice.tools().count(), 1);
+        assert_eq!(Toolbox::new().with_all(twice).err(), Some(ToolboxError::Twice("a".into())));
+        let illegal: Toolbox = [tool("a.b")].into_iter().collect();
+        assert_eq!(illegal.tools().count(), 0);
+        assert_eq!(Toolbox::new().with_all(illegal).err(), Some(ToolboxError::Name("a.b".into())));
+    }
+
+    #[test]
+    fn names_of_a_source_are_made_legal_and_unique() {
+        let before = Toolbox::new();
+        let base = Toolbox::new().with_all([tool("m_a_b")]).unwrap();
+        let long = "x".repeat(80);
+        let tools = base
+            .with_source("m_", vec![tool("a.b"), tool("a b"), tool(&long), tool(&long)], &before)
+            .unwrap();
+        let names: Vec<&str> = tools.names().collect();
+        assert_eq!(names.iter().filter(|n| n.starts_with("m_a_b")).count(), 3);
+        assert!(names.iter().all(|n| n.len() <= 64), "{names:?}");
+        assert_eq!(names.len(), 5);
+    }
+
+    #[test]
+    fn a_schema_compiled_once_is_not_compiled_again() {
+        let source = tool("a.b");
+        let one = Toolbox::new().with_source("", vec![source.clone()], &Toolbox::new()).unwrap();
+        let two = Toolbox::new().with_source("", vec![source], &one).unwrap();
+        assert!(Arc::ptr_eq(&one.entries["a_b"].schema, &two.entries["a_b"].schema));
+    }
+
+    #[test]
+    fn a_predicate_that_panics_asks() {
+        let spec = ToolSpec::new::<Nothing>("t", "").needs_approval_when(|_, _| panic!("no"));
+        let rules = AutoRules { all: true, ..AutoRules::default() };
+        assert!(!rules.can_auto_call(&spec, &Value::Null, &Extensions::new()));
+        let rules =
+            AutoRules { predicate: Some(Arc::new(|_, _, _| panic!("no"))), ..AutoRules::default() };
+        assert!(!rules.can_auto_call(
+            &ToolSpec::new::<Nothing>("t", ""),
+            &Value::Null,
+            &Extensions::new()
+        ));
+    }
+}
