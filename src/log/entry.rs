@@ -1,7 +1,7 @@
 //! The entries of a session's log.
 //!
 //! The log is the truth and the session in RAM is a fold of it. Its rules (what is an item, what
-//! is durable before what) are in `ARCHITECTURE.md`; each was found necessary by a model checker.
+//! is durable before what) are in `docs/design/core.md`; a model checker found each necessary.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The specification: one module a subject, one test a sentence of the design.
 //!
-//! Tests name the claims of `ARCHITECTURE.md` that they show (`C12`) in their doc comments.
+//! Tests name the claims of `docs/SPEC.md` that they show (`C12`) in their doc comments.
 
 #![allow(
     clippy::unwrap_used,

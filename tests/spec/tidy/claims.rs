@@ -12,7 +12,7 @@ fn tags(text: &str) -> BTreeSet<u32> {
 /// there.
 #[test]
 fn every_claim_has_a_test_that_names_it() {
-    let map = read("ARCHITECTURE.md");
+    let map = read("docs/SPEC.md");
     let claimed: BTreeSet<u32> = map
         .lines()
         .filter(|l| l.starts_with("| C"))
@@ -46,11 +46,11 @@ fn every_claim_has_a_test_that_names_it() {
 }
 
 /// What servers do otherwise than documented is a list of 44 rows; each has a test named after its
-/// number, or a line in `ARCHITECTURE.md` that says why not.
+/// number, or a line in `docs/design/providers.md` that says why not.
 #[test]
 fn every_quirk_has_a_test_or_a_line_that_says_why_not() {
     let number = |text: &str| text.get(..2).and_then(|digits| digits.parse::<u32>().ok());
-    let mut minded: BTreeSet<u32> = read("ARCHITECTURE.md")
+    let mut minded: BTreeSet<u32> = read("docs/design/providers.md")
         .lines()
         .filter_map(|line| number(line.strip_prefix("- quirk ")?))
         .collect();
