@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::process::{Process, project};
-use crate::serve_sessions::Live;
+use crate::serve::sessions::Live;
 use crate::server::Server;
 
 /// The system prompt of a run with these arguments, and what was told on standard error.

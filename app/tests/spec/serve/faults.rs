@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::sessions::{Live, Screen};
 use crate::http::Connection;
 use crate::process::project;
-use crate::serve_sessions::{Live, Screen};
 use crate::server::Server;
 
 /// What was told is what is kept: the messages on the screen, and every event with its number, for

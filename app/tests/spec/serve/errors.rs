@@ -1,0 +1,155 @@
+//! Errors of `serve`: what a client, the log and the command line see of them, and what they do not.
+
+use serde_json::{Value, json};
+
+use super::{KEY, Served, types};
+use crate::http::Connection;
+use crate::process::{Process, project};
+use crate::server::Server;
+
+/// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
+/// neither, nor in a log
+#[test]
+fn errors_are_told_in_an_error_frame() {
+    let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
+    let mut connection = served.ask("Fail", &json!({}));
+    let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
+    served.model.request().answer("401 Unauthorized", &why);
+    let events = connection.events();
+    assert_eq!(
+        types(&events),
+        ["agent_start", "thinking_start", "error", "complete"],
+        "{events:?}"
+    );
+    let error = &events[events.len() - 2];
+    assert_eq!(error["kind"], "auth");
+    assert!(error["message"].as_str().unwrap().contains("did not accept the key"), "{error}");
+    assert!(!format!("{events:?}").contains(KEY));
+
+    let mut connection = served.ask("Break off", &json!({}));
+    let request = served.model.request();
+    request.answer("400 Bad Request", &json!({ "error": { "message": "No such thing." } }));
+    assert_eq!(connection.event_of("error")["kind"], "invalid_request");
+    assert!(connection.events().iter().all(|event| event["type"] == "complete"));
+    served.process.signal("-TERM");
+    let log = served.process.end().err;
+    let logged = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        (logged("a run begins"), logged("close")),
+        (2, 4),
+        "runs and replies are in it: {log}"
+    );
+    assert!(!log.contains(KEY), "{log}");
+}
+
+#[test]
+fn the_log_is_as_much_as_the_environment_says() {
+    let dir = project();
+    let wrong = Process::start_with(
+        &dir,
+        &["serve", "--addr", "127.0.0.1:0"],
+        &[("LOOPWRIGHT_LOG", "loud")],
+    )
+    .end();
+    assert!(
+        wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"),
+        "{wrong:?}"
+    );
+    for (level, lines) in [("", [false, false]), ("info", [true, false]), ("debug", [true, true])] {
+        let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", level)]);
+        let mut connection = served.ask("Hello", &json!({}));
+        served.model.request().say("Hello.");
+        connection.events();
+        served.process.signal("-TERM");
+        let log = served.process.end().err;
+        assert_eq!(
+            ["invoke_agent", "a run begins"].map(|text| log.contains(text)),
+            lines,
+            "{level}: {log}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_before_the_stream_is_an_http_error_that_says_where() {
+    let mut served = Served::start(&[]);
+    let with = |field: &str, value: Value| {
+        let mut body = served.body("Hello", &json!({}));
+        *body.pointer_mut(field).unwrap() = value;
+        body
+    };
+    let missing = |field: &str| {
+        let mut body = served.body("Hello", &json!({}));
+        body.as_object_mut().unwrap().remove(field);
+        body
+    };
+    let file = served.dir.path().join("Cargo.toml");
+    let cases = [
+        (missing("message"), 400, Value::Null, "The field `message` is missing"),
+        (with("/message", json!(" ")), 400, json!("/message"), "empty"),
+        (with("/message", json!({ "key": KEY })), 400, json!("/message"), "a string"),
+        (
+            with("/workDir", json!(served.dir.path().join("no"))),
+            400,
+            json!("/workDir"),
+            "does not exist",
+        ),
+        (with("/workDir", json!(file)), 400, json!("/workDir"), "not a directory"),
+        (with("/workDir", json!("/usr")), 400, json!("/workDir"), "outside"),
+        (with("/llmConfig/model", json!("")), 400, json!("/llmConfig/model"), "model"),
+        (with("/llmConfig/model", json!([KEY])), 400, json!("/llmConfig/model"), "a string"),
+        (with("/llmConfig/baseUrl", json!("nowhere")), 400, json!("/llmConfig"), "base URL"),
+        (with("/llmConfig/apiKey", json!("")), 401, json!("/llmConfig/apiKey"), "no API key"),
+        (with("/llmConfig/apiKey", Value::Null), 401, json!("/llmConfig/apiKey"), "no API key"),
+        (missing("llmConfig"), 401, json!("/llmConfig/apiKey"), "no API key"),
+        (with("/llmConfig", json!(KEY)), 400, json!("/llmConfig"), "not what is expected"),
+    ];
+    for (body, status, path, says) in cases {
+        let response = served.refused(&body);
+        assert_eq!(response.status, status, "{body} {response:?}");
+        let error: Value = serde_json::from_str(&response.body).unwrap();
+        let missing = path.is_null();
+        assert!(missing || error["error"]["path"] == path, "{error}");
+        assert_eq!(
+            error["error"]["kind"],
+            if status == 401 { "unauthorized" } else { "bad_request" }
+        );
+        assert!(error["error"]["message"].as_str().unwrap().contains(says), "{error}");
+        assert!(!response.body.contains(KEY), "{response:?}");
+    }
+    assert!(!served.process.err.so_far().contains(KEY));
+}
+
+#[test]
+fn keys_of_the_servers_environment_are_not_for_clients() {
+    let (dir, model) = (project(), Server::start());
+    let vars =
+        [("OPENAI_API_KEY", "sk-of-the-server-0123"), ("CUSTOM_API_KEY", "sk-of-the-server-0123")];
+    let mut process = Process::start_with(&dir, &["serve", "--addr", "127.0.0.1:0"], &vars);
+    let address = process.err.word_after("http://");
+    for provider in ["openai", "vllm", "custom"] {
+        let config = json!({ "model": "m", "provider": provider, "baseUrl": model.url,
+            "headers": { "authorization": "Bearer the-clients-own" } });
+        let body = json!({ "message": "Hello", "workDir": ".", "llmConfig": config });
+        let mut connection = Connection::post(&address, "/api/agent-chat", "", &body.to_string());
+        let request = model.request();
+        assert!(!request.head.contains("of-the-server"), "{}", request.head);
+        request.say("Hello.");
+        assert_eq!(connection.head().unwrap().0, 200);
+        connection.events();
+    }
+}
+
+#[test]
+fn other_machines_reach_it_only_with_a_token() {
+    let dir = project();
+    let refused = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0"]).end();
+    assert!(
+        refused.code == 2 && refused.err.contains("run commands. Give one with --token"),
+        "{refused:?}"
+    );
+    let short = Process::start(&dir, &["serve", "--addr", "0.0.0.0:0", "--token", "short"]).end();
+    assert!(short.code == 2 && short.err.contains("16 characters"), "{short:?}");
+    let missing = Process::start(&dir, &["serve", "--root", "missing"]).end();
+    assert!(missing.code == 2 && missing.err.contains("missing"), "{missing:?}");
+}

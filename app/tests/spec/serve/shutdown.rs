@@ -1,0 +1,132 @@
+//! The end of a run of `serve`: a client hangs up, or the server is told to end.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Served, types};
+use crate::http::Connection;
+use crate::process::PATIENCE;
+
+/// C94: When a client of `/api/agent-chat` hangs up, its model request and its processes end within
+/// a second
+#[test]
+fn a_client_that_hangs_up_ends_the_model_request() {
+    let served = Served::start(&[]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon");
+    assert_eq!(connection.event_of("content")["content"], "Once upon");
+    let hung_up = Instant::now();
+    drop(connection);
+    request.until_hung_up();
+    assert!(hung_up.elapsed() < Duration::from_secs(1), "{:?}", hung_up.elapsed());
+}
+
+#[test]
+fn a_client_that_hangs_up_ends_the_processes() {
+    let served = Served::start(&["--max-runs", "1"]);
+    for name in ["alive", "never"] {
+        assert!(
+            Command::new("mkfifo").arg(served.dir.path().join(name)).status().unwrap().success()
+        );
+    }
+    let mut connection = served.ask("Hang", &json!({}));
+    // All that the command starts holds `alive` open.
+    let command = "exec 3>alive; (cat never) & echo up >&3; cat never";
+    served.model.request().call(&[("execute_command", json!({ "command": command }))]);
+    let mut alive = File::open(served.dir.path().join("alive")).unwrap();
+    let mut up = [0; 3];
+    alive.read_exact(&mut up).unwrap();
+    connection.event_of("tool_use");
+    assert_eq!(
+        served.refused(&served.body("Another", &json!({}))).status,
+        429,
+        "one run is allowed"
+    );
+    let hung_up = Instant::now();
+    drop(connection);
+    assert_eq!(alive.read(&mut up).unwrap(), 0, "nobody holds it any more");
+    assert!(hung_up.elapsed() < Duration::from_secs(1), "{:?}", hung_up.elapsed());
+    // What the run held is free again, soon: the permit is given back when the run is over.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut connection = served.post(&served.body("Another", &json!({})));
+        let (status, _) = connection.head().unwrap();
+        if status == 200 {
+            served.model.request().say("Here.");
+            assert_eq!(connection.events().last().unwrap()["type"], "complete");
+            break;
+        }
+        assert!(status == 429 && Instant::now() < deadline);
+    }
+}
+
+#[test]
+fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
+    let mut served = Served::start(&[]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon ");
+    connection.event_of("content");
+    served.process.signal("-TERM");
+    served.process.err.until("Ending");
+    let health = || {
+        let mut connection = Connection::open(&served.address);
+        connection
+            .send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
+        connection.response().unwrap().status
+    };
+    while health() != 503 {} // it says so a moment before it does so
+    let refused = served.refused(&served.body("Another", &json!({})));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.body.contains("draining"), "{refused:?}");
+    request.text("a time.");
+    request.end("stop");
+    assert_eq!(connection.event_of("content")["content"], "a time.");
+    assert_eq!(connection.events().last().unwrap()["type"], "complete");
+    assert_eq!(served.process.end().code, 0);
+}
+
+/// C108: what does not end in the grace is stopped, its client is told, and the server ends by
+/// itself.
+#[test]
+fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
+    let mut served = Served::start(&["--grace", "0"]);
+    let mut connection = served.ask("Talk", &json!({}));
+    let mut request = served.model.request();
+    request.begin();
+    request.text("Once upon ");
+    connection.event_of("content");
+    served.process.signal("-TERM");
+    served.process.err.until("what goes on has 0 seconds");
+    let last = connection.events();
+    assert_eq!(types(&last), ["error", "complete"], "{last:?}");
+    assert_eq!(last[0]["kind"], "draining");
+    request.until_hung_up();
+    assert_eq!(served.process.end().code, 0);
+}
+
+/// A second signal ends it at once, whatever goes on.
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    for first in ["-INT", "-TERM"] {
+        let mut served = Served::start(&["--grace", "3600"]);
+        let mut connection = served.ask("Talk", &json!({}));
+        let mut request = served.model.request();
+        request.begin();
+        request.text("Once upon ");
+        connection.event_of("content");
+        served.process.signal(first);
+        served.process.err.until("Ending");
+        served.process.interrupt();
+        assert_eq!(served.process.end().code, 130, "after {first}");
+        assert!(connection.events().is_empty(), "there was no time for words");
+        request.until_hung_up();
+    }
+}
