@@ -8,7 +8,9 @@
 //! |---|---|---|
 //! | `patterns` | `patterns` (default) | `PiPattern`, `GenericPattern`, `FirstCall` |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers, the offline model |
-//! | `memory` | `memory` (default) | JSON Lines and SQLite session stores, summary compaction |
+//! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export and import |
+//! | | `sqlite` (default) | SQLite session store |
+//! | | `conformance` | test suite for session stores |
 //! | `tools` | `tools` (default) | the workspace and the coding tools |
 //! | `server` | `server` | agents over HTTP and server-sent events |
 //!
