@@ -11,7 +11,9 @@
 //! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export and import |
 //! | | `sqlite` (default) | SQLite session store |
 //! | | `conformance` | test suite for session stores |
-//! | `tools` | `tools` (default) | the workspace and the coding tools |
+//! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
+//! | | `commands` (default) | `execute_command` |
+//! | | `search` (default) | `search_files`, `glob_files` |
 //! | `server` | `server` | agents over HTTP and server-sent events |
 //!
 //! ```

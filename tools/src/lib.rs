@@ -12,25 +12,30 @@
 //! ```
 
 mod agents_md;
+#[cfg(feature = "commands")]
 mod commands;
 mod diff;
 mod edit_file;
 mod error;
+#[cfg(feature = "commands")]
 mod execute_command;
+#[cfg(feature = "search")]
 mod glob_files;
 mod list_directory;
+#[cfg(feature = "search")]
 mod pattern;
 mod preview;
+#[cfg(feature = "commands")]
 mod process;
 mod read_file;
 mod schema;
+#[cfg(feature = "search")]
 mod search_files;
 mod text;
 mod workspace;
 mod write_file;
 
-#[cfg(test)]
-#[cfg(unix)]
+#[cfg(all(test, unix, feature = "commands", feature = "search"))]
 mod escapes;
 
 use std::sync::Arc;
@@ -39,36 +44,52 @@ use loopwright_core::Tool;
 use loopwright_core::tool::Toolbox;
 
 pub use agents_md::agents_md;
+#[cfg(feature = "commands")]
 pub use commands::Commands;
 pub use diff::diff;
 pub use edit_file::edit_file;
 pub use error::WorkspaceError;
+#[cfg(feature = "commands")]
 pub use execute_command::execute_command;
+#[cfg(feature = "search")]
 pub use glob_files::glob_files;
 pub use list_directory::list_directory;
 pub use preview::preview;
 pub use read_file::read_file;
+#[cfg(feature = "search")]
 pub use search_files::search_files;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
-/// All coding tools, in this workspace, with commands as they are run by default: confined, without
-/// network.
+/// Returns the coding tools that are compiled in, all for `workspace`.
+///
+/// Commands run with [`Commands::new`]: confined, without network.
 pub fn coding_tools(workspace: Workspace) -> Toolbox {
-    coding_tools_with(workspace, Commands::new())
+    #[cfg(feature = "commands")]
+    return coding_tools_with(workspace, Commands::new());
+    #[cfg(not(feature = "commands"))]
+    without_commands(workspace).collect()
 }
 
-/// All coding tools, in this workspace, with commands that are run in this way.
+/// Returns the coding tools that are compiled in, all for `workspace`, with commands run as
+/// `commands` says.
+#[cfg(feature = "commands")]
 pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Toolbox {
-    let tools: [Arc<dyn Tool>; 8] = [
-        Arc::new(execute_command(workspace.clone(), commands)),
+    let execute: Arc<dyn Tool> = Arc::new(execute_command(workspace.clone(), commands));
+    std::iter::once(execute).chain(without_commands(workspace)).collect()
+}
+
+fn without_commands(workspace: Workspace) -> impl Iterator<Item = Arc<dyn Tool>> {
+    let tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read_file(workspace.clone())),
         Arc::new(write_file(workspace.clone())),
         Arc::new(edit_file(workspace.clone())),
         Arc::new(list_directory(workspace.clone())),
+        #[cfg(feature = "search")]
         Arc::new(search_files(workspace.clone())),
+        #[cfg(feature = "search")]
         Arc::new(glob_files(workspace.clone())),
         Arc::new(diff(workspace)),
     ];
-    tools.into_iter().collect()
+    tools.into_iter()
 }

@@ -10,9 +10,11 @@
 
 mod directory;
 mod listing;
+#[cfg(feature = "commands")]
 mod numbered;
 mod replace;
 mod stamp;
+#[cfg(feature = "search")]
 mod walk;
 
 use std::io::{self, Read};
@@ -24,11 +26,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use loopwright_core::ToolError;
 
+#[cfg(feature = "commands")]
 pub(crate) use self::directory::here;
 pub(crate) use self::listing::{Entry, EntryKind, Listing};
+#[cfg(feature = "commands")]
 pub(crate) use self::numbered::Most;
 use self::stamp::Seen;
 pub(crate) use self::stamp::Stamp;
+#[cfg(feature = "search")]
 pub(crate) use self::walk::{Here, Walked, text_of};
 use crate::error::{WorkspaceError, shown};
 
@@ -89,6 +94,7 @@ impl Workspace {
     }
 
     /// The same directory without the guard: for files that are the tools' own.
+    #[cfg(feature = "commands")]
     pub(crate) fn unguarded(&self) -> Self {
         Workspace { root: self.root.clone(), seen: None }
     }

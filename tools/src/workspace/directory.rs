@@ -1,5 +1,6 @@
 //! Directories that commands run in, and that files without a name are in.
 
+#[cfg(feature = "commands")]
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,13 +37,13 @@ impl Workspace {
     }
 
     /// A path that leads to the root, whatever its own path comes to mean.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn root_here(&self) -> PathBuf {
         here(&self.root.dir, &self.root.real)
     }
 
     /// The root, absolute and without symbolic links, as the kernel knows it.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn real_root(&self) -> &Path {
         &self.root.real
     }
@@ -62,6 +63,7 @@ pub(crate) fn here(_: &Dir, path: &Path) -> PathBuf {
 }
 
 /// A file in an open directory that has no name, or at most for a moment.
+#[cfg(feature = "commands")]
 pub(super) fn nameless(dir: &Dir, path: &Path) -> io::Result<File> {
     tempfile::tempfile_in(here(dir, path))
 }

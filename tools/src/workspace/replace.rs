@@ -152,6 +152,7 @@ fn id(metadata: &Metadata) -> (u64, u64) {
 const SLOTS: usize = 16;
 
 /// Whether a file of this name is one of ours that has no place yet.
+#[cfg(feature = "search")]
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(b".loopwright-") && name.ends_with(b".tmp")
 }
