@@ -29,7 +29,7 @@ use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
-use loopwright_providers::{Place, ReplyBody, WireFormat};
+use loopwright_providers::{Endpoint, ReplyBody, WireFormat};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -69,9 +69,9 @@ fn main() -> ExitCode {
             let bodies: Vec<Body> = bodies.iter().map(|body| split(body)).collect();
             let times = measure(*ours, &bodies, rounds, Duration::from_millis(round));
             let size: usize = bodies.iter().flatten().map(Vec::len).sum();
-            let found = theirs(&bodies);
+            let events_read = theirs(&bodies);
             let speed = |time: f64| {
-                format!("{:.0} | {:.2}", size as f64 / time / 1e6, time * 1e6 / found as f64)
+                format!("{:.0} | {:.2}", size as f64 / time / 1e6, time * 1e6 / events_read as f64)
             };
             println!(
                 "| {name}, {how} | {} | {} | {:.2} |",
@@ -101,9 +101,9 @@ fn alone(format: &str, times: usize) -> ExitCode {
 
 /// Reads all bodies as a model does.
 fn ours<F: WireFormat>(bodies: &[Body]) {
-    let place = Arc::new(Place::default());
+    let endpoint = Arc::new(Endpoint::default());
     for chunks in bodies {
-        let (mut body, mut out) = (ReplyBody::new(F::decoder(place.clone())), VecDeque::new());
+        let (mut body, mut out) = (ReplyBody::new(F::decoder(endpoint.clone())), VecDeque::new());
         for chunk in chunks {
             body.push(black_box(chunk), &mut out);
             while let Some(event) = out.pop_front() {
@@ -117,16 +117,16 @@ fn ours<F: WireFormat>(bodies: &[Body]) {
 
 /// Reads all bodies with the common crates. Gives the number of events.
 fn theirs(bodies: &[Body]) -> usize {
-    let mut found = 0;
+    let mut events_read = 0;
     for chunks in bodies {
         let chunks = chunks.iter().map(|chunk| Ok::<_, Infallible>(black_box(chunk)));
         let mut events = futures::stream::iter(chunks).eventsource();
         while let Some(Ok(event)) = events.next().now_or_never().flatten() {
-            found += 1;
+            events_read += 1;
             drop(black_box(serde_json::from_str::<Value>(&event.data)));
         }
     }
-    found
+    events_read
 }
 
 /// Medians, in seconds for all bodies once.

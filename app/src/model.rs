@@ -3,7 +3,7 @@
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_providers::{
-    Catalogue, Http, Offline, Reprompt, Retry, first_model, from_env, resolve_with,
+    Catalogue, Http, Offline, RetryMalformedCalls, Retry, first_model, from_env, resolve_with,
 };
 
 use crate::agent::StartError;
@@ -33,7 +33,7 @@ pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
     let catalogue = models::catalogue(options.models.as_ref())?;
     match (&options.model, base_url) {
         (Some(id), _) => Ok(Choice {
-            model: Box::new(Retry::new(Reprompt::new(resolve(id, base_url, &catalogue)?))),
+            model: Box::new(Retry::new(RetryMalformedCalls::new(resolve(id, base_url, &catalogue)?))),
             note: None,
         }),
         (None, Some(url)) => {
@@ -60,7 +60,7 @@ fn resolve(
 fn found(model: impl ChatModel + 'static) -> Choice {
     let note =
         format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
-    Choice { model: Box::new(Retry::new(Reprompt::new(model))), note: Some(note) }
+    Choice { model: Box::new(Retry::new(RetryMalformedCalls::new(model))), note: Some(note) }
 }
 
 fn offline(note: &str) -> Choice {

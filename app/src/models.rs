@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use loopwright_providers::{Catalogue, Facts, Provider};
+use loopwright_providers::{Catalogue, ModelFacts, Provider};
 use serde_json::{Value, json};
 
 use crate::agent::StartError;
@@ -51,11 +51,11 @@ pub(crate) fn models(args: &ModelsArgs) -> Result<u8, StartError> {
 }
 
 /// One object per line; what is not known is null.
-fn lines(found: &[(&str, &Facts)]) -> String {
+fn lines(found: &[(&str, &ModelFacts)]) -> String {
     found.iter().map(|(id, facts)| format!("{}\n", object(id, facts))).collect()
 }
 
-fn object(id: &str, facts: &Facts) -> Value {
+fn object(id: &str, facts: &ModelFacts) -> Value {
     json!({
         "id": id,
         "provider": provider(id),
@@ -69,7 +69,7 @@ fn object(id: &str, facts: &Facts) -> Value {
 }
 
 /// Columns as wide as they must be; names to the left, numbers to the right.
-fn table(found: &[(&str, &Facts)]) -> String {
+fn table(found: &[(&str, &ModelFacts)]) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(found.iter().map(|(id, facts)| row(id, facts)));
     let mut widths = [0; HEAD.len()];
@@ -89,7 +89,7 @@ fn table(found: &[(&str, &Facts)]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn row(id: &str, facts: &Facts) -> [String; HEAD.len()] {
+fn row(id: &str, facts: &ModelFacts) -> [String; HEAD.len()] {
     let count = |tokens: Option<u64>| tokens.map_or("?".into(), tokens_of);
     let price = |price: Option<f64>| price.map_or("?".into(), dollars);
     let whether = |fact| match fact {
@@ -115,7 +115,7 @@ fn provider(id: &str) -> &str {
 
 /// How the model is spoken to: as the catalogue says, else as its provider's models are, else as
 /// most are.
-fn wire(id: &str, facts: &Facts) -> &'static str {
+fn wire(id: &str, facts: &ModelFacts) -> &'static str {
     let usual = || Provider::named(provider(id)).map(|provider| provider.wire);
     facts.wire.or_else(usual).map_or("openai-chat", |wire| wire.name())
 }

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loopwright_providers::{Place, Progress, ReplyBody, SseParser, WireFormat};
+use loopwright_providers::{Endpoint, Progress, ReplyBody, SseParser, WireFormat};
 use serde_json::Value;
 
-use crate::chance::Chance;
+use crate::random::Random;
 use crate::reply::Reply;
 
 /// A wire format, and how its streams say that everything has been said.
@@ -18,10 +18,10 @@ pub struct Format {
 
 /// Panics if the decoder of `F` breaks a promise with this body.
 pub fn check_decoder<F: WireFormat>(format: &Format, body: &[u8]) {
-    let mut chance = Chance::of(body);
+    let mut random = Random::of(body);
     let whole = read::<F>(&[body]);
-    assert_eq!(read::<F>(&chance.split(body)), whole, "split it is something else");
-    for cut in [body.len(), chance.below(body.len() + 1)] {
+    assert_eq!(read::<F>(&random.split(body)), whole, "split it is something else");
+    for cut in [body.len(), random.below(body.len() + 1)] {
         let cut = &body[..cut];
         let done = read::<F>(&[cut]).is_done();
         assert!(!done || says_end(format, cut), "a finished turn of a stream that was cut");
@@ -30,7 +30,7 @@ pub fn check_decoder<F: WireFormat>(format: &Format, body: &[u8]) {
 
 /// The reply that comes of these chunks.
 fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
-    let mut body = ReplyBody::new(F::decoder(Arc::new(Place::default())));
+    let mut body = ReplyBody::new(F::decoder(Arc::new(Endpoint::default())));
     let (mut reply, mut out, mut pushed) = (Reply::default(), VecDeque::new(), 0);
     let mut chunks = chunks.iter();
     for chunk in chunks.by_ref() {
@@ -58,7 +58,7 @@ fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
 /// Whether a payload says that everything has been said, or nobody can tell.
 fn says_end(format: &Format, body: &[u8]) -> bool {
     let mut says = false;
-    let mut look = |payload: &[u8]| {
+    let mut inspect = |payload: &[u8]| {
         let text = String::from_utf8_lossy(payload);
         let text = text.trim_ascii();
         says |= text == "[DONE]"
@@ -69,7 +69,7 @@ fn says_end(format: &Format, body: &[u8]) -> bool {
             };
     };
     let mut parser = SseParser::new();
-    parser.push(body, |event| look(event.data));
-    parser.flush(|event| look(event.data));
+    parser.push(body, |event| inspect(event.data));
+    parser.flush(|event| inspect(event.data));
     says
 }

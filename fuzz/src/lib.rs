@@ -4,7 +4,7 @@
 //! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
 //! is taken from a hash of it.
 
-mod chance;
+mod random;
 mod decoder;
 mod mutate;
 mod parser;

@@ -3,17 +3,17 @@
 
 use libfuzzer_sys::fuzzer_mutate;
 
-use crate::chance::Chance;
+use crate::random::Random;
 
 /// Changes `data`, of which `size` bytes are in use, and gives how many are then.
-pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
-    let mut chance = Chance::new(u64::from(seed) << 1);
+pub fn mutate(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
+    let mut random = Random::new(u64::from(seed) << 1);
     let mut events = events(&data[..size]);
-    if chance.below(3) == 0 || events.len() < 2 {
-        return fuzzer_mutate(data, size, most);
+    if random.below(3) == 0 || events.len() < 2 {
+        return fuzzer_mutate(data, size, max);
     }
-    let (a, b) = (chance.below(events.len()), chance.below(events.len()));
-    match chance.below(5) {
+    let (a, b) = (random.below(events.len()), random.below(events.len()));
+    match random.below(5) {
         0 => drop(events.remove(a)),
         1 => events.insert(b, events[a].clone()),
         2 => events.swap(a, b),
@@ -28,7 +28,7 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
         }
     }
     let changed = events.concat();
-    let size = changed.len().min(most);
+    let size = changed.len().min(max);
     data[..size].copy_from_slice(&changed[..size]);
     size
 }

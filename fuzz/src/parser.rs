@@ -3,7 +3,7 @@
 
 use loopwright_providers::{SseEvent, SseParser};
 
-use crate::chance::Chance;
+use crate::random::Random;
 
 /// An event, and the data that comes with it.
 type Event = (Vec<u8>, Vec<u8>);
@@ -16,7 +16,7 @@ pub fn check_parser(bytes: &[u8]) {
     let all: usize =
         whole.iter().chain(&flushed).map(|(event, data)| event.len() + data.len()).sum();
     assert!(all <= bytes.len() + 1, "{all} bytes of events in {} bytes", bytes.len());
-    let chunks = Chance::of(bytes).split(bytes);
+    let chunks = Random::of(bytes).split(bytes);
     assert_eq!(parse(&chunks), (whole, flushed), "split it is something else");
 }
 

@@ -62,8 +62,8 @@ impl Reply {
     }
 
     fn open(&mut self, block: u32) -> &mut Block {
-        let found = self.blocks.get_mut(block as usize).filter(|block| block.open);
-        found.unwrap_or_else(|| panic!("block {block} is not open"))
+        let slot = self.blocks.get_mut(block as usize).filter(|block| block.open);
+        slot.unwrap_or_else(|| panic!("block {block} is not open"))
     }
 
     fn done(&mut self, stop: StopReason, usage: Usage) {

@@ -14,6 +14,6 @@ fn ends(payload: &Value) -> bool {
 }
 
 fuzz_target!(|body: &[u8]| check_decoder::<GenerateContent>(&FORMAT, body));
-fuzz_mutator!(|data: &mut [u8], size: usize, most: usize, seed: u32| {
-    mutate(data, size, most, seed)
+fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
+    mutate(data, size, max, seed)
 });

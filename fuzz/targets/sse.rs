@@ -5,6 +5,6 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use loopwright_fuzz::{check_parser, mutate};
 
 fuzz_target!(|bytes: &[u8]| check_parser(bytes));
-fuzz_mutator!(|data: &mut [u8], size: usize, most: usize, seed: u32| {
-    mutate(data, size, most, seed)
+fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
+    mutate(data, size, max, seed)
 });

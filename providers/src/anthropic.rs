@@ -32,11 +32,11 @@
 //! That option replaces what the thinking level says; the effort is then an option too, in
 //! `output_config`.
 
-mod answer;
 mod decode;
 mod encode;
-mod pause;
+mod paused_turn;
 mod profile;
+mod structured_output;
 mod thinking;
 mod wire;
 
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Place;
+use crate::error::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
@@ -89,7 +89,7 @@ impl WireFormat for Messages {
         encode(request, settings)
     }
 
-    fn decoder(place: Arc<Place>) -> Decoder {
-        Decoder::new(place)
+    fn decoder(endpoint: Arc<Endpoint>) -> Decoder {
+        Decoder::new(endpoint)
     }
 }

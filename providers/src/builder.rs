@@ -9,11 +9,11 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::catalogue::Facts;
+use crate::catalogue::ModelFacts;
 use crate::codec::{KeyHeader, Settings, WireFormat};
-use crate::error::Place;
+use crate::error::Endpoint;
 use crate::http::{Http, Target};
-use crate::key::{AskKey, KeySource, ask_key};
+use crate::key::{KeyCallback, KeySource, key_callback};
 use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
 
@@ -30,7 +30,7 @@ pub struct ModelBuilder<F: WireFormat> {
     key_var: Option<String>,
     headers: Vec<(String, String)>,
     http: Http,
-    facts: Facts,
+    facts: ModelFacts,
     format: PhantomData<F>,
 }
 
@@ -38,7 +38,7 @@ pub struct ModelBuilder<F: WireFormat> {
 enum Key {
     None,
     Fixed(String),
-    Asked(AskKey),
+    Callback(KeyCallback),
 }
 
 impl ModelBuilder<ChatCompletions> {
@@ -65,7 +65,7 @@ impl<F: WireFormat> ModelBuilder<F> {
             key_var: None,
             headers: Vec::new(),
             http: Http::new(),
-            facts: Facts::default(),
+            facts: ModelFacts::default(),
             format: PhantomData,
         }
     }
@@ -107,13 +107,13 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// let model = Anthropic::builder("claude-sonnet-4-5").api_key_with(fresh_token).build()?;
     /// # Ok::<(), loopwright_core::model::ModelError>(())
     /// ```
-    pub fn api_key_with<A, T, E>(mut self, ask: A) -> Self
+    pub fn api_key_with<A, T, E>(mut self, callback: A) -> Self
     where
         A: Fn() -> T + Send + Sync + 'static,
         T: Future<Output = Result<String, E>> + Send + 'static,
         E: fmt::Display,
     {
-        self.key = Key::Asked(ask_key(ask));
+        self.key = Key::Callback(key_callback(callback));
         self
     }
 
@@ -161,7 +161,7 @@ impl<F: WireFormat> ModelBuilder<F> {
 
     /// What the model's [`info`](loopwright_core::ChatModel::info) says of it, such as a
     /// [`Catalogue`](crate::Catalogue) knows. What is not known there stays as it was.
-    pub fn facts(mut self, facts: Facts) -> Self {
+    pub fn facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts.over(self.facts);
         self
     }
@@ -172,9 +172,12 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// [`ModelErrorKind::InvalidRequest`] if the base URL is none, or a header or the key has
     /// characters that no header may have.
     pub fn build(mut self) -> Result<Model<F>, ModelError> {
-        let (url, host) = self.endpoint()?;
-        let place =
-            Arc::new(Place { provider: self.provider.clone(), host, key_var: self.key_var.take() });
+        let (url, host) = self.request_url()?;
+        let endpoint = Arc::new(Endpoint {
+            provider: self.provider.clone(),
+            host,
+            key_var: self.key_var.take(),
+        });
         let profile = self.profile.take().unwrap_or_else(|| {
             F::profile_of(&self.provider, url.host_str().unwrap_or_default(), &self.model)
         });
@@ -198,7 +201,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         }
         let (headers, key) = self.header_map(F::key_header(&profile))?;
         let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
-        let mut target = Target::new(url, headers, place, secrets).map_err(not_valid)?;
+        let mut target = Target::new(url, headers, endpoint, secrets).map_err(not_valid)?;
         target.key = key;
         let max_output = info.max_output.and_then(|tokens| u32::try_from(tokens).ok());
         let (model, id) = (self.model, info.id.clone());
@@ -206,7 +209,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         Ok(Model { info, http: self.http, target, settings, format: PhantomData })
     }
 
-    fn endpoint(&self) -> Result<(Url, String), ModelError> {
+    fn request_url(&self) -> Result<(Url, String), ModelError> {
         let not_valid = |why| self.wrong_url(&format!("is not valid ({why})"));
         let mut url = Url::parse(self.base_url.trim()).map_err(not_valid)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -275,7 +278,9 @@ impl<F: WireFormat> ModelBuilder<F> {
             Key::Fixed(key) => {
                 drop(headers.insert(header, secret(&format!("{scheme}{key}"), "API key")?))
             }
-            Key::Asked(ask) => source = Some(KeySource { ask: ask.clone(), header, scheme }),
+            Key::Callback(callback) => {
+                source = Some(KeySource { callback: callback.clone(), header, scheme })
+            }
         }
         Ok((headers, source))
     }
@@ -283,8 +288,8 @@ impl<F: WireFormat> ModelBuilder<F> {
 
 impl<F: WireFormat> fmt::Debug for ModelBuilder<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ModelBuilder");
-        shown.field("provider", &self.provider).field("model", &self.model).finish_non_exhaustive()
+        let mut debug = f.debug_struct("ModelBuilder");
+        debug.field("provider", &self.provider).field("model", &self.model).finish_non_exhaustive()
     }
 }
 
@@ -294,23 +299,23 @@ mod tests {
     use crate::openai_chat::Profile;
 
     #[test]
-    fn the_endpoint_is_made_of_any_base_url() {
+    fn the_endpoint_is_derived_from_any_base_url() {
         for base in ["http://h:1/v1", "http://h:1/v1/", " http://h:1/v1/chat/completions "] {
             let model = OpenAiChat::builder("m").base_url(base).build().unwrap();
             assert_eq!(model.target.url.as_str(), "http://h:1/v1/chat/completions");
-            assert_eq!(model.target.place.to_string(), "openai at h:1");
+            assert_eq!(model.target.endpoint.to_string(), "openai at h:1");
         }
         let error = OpenAiChat::builder("m").base_url("localhost:8080").build().unwrap_err();
         assert!(error.message.contains("http://"), "{error}");
     }
 
     #[test]
-    fn keys_are_never_shown() {
+    fn debug_and_errors_contain_no_key() {
         let builder =
             OpenAiChat::builder("m").api_key("sk-secret-key").header("api-key", "another-secret");
         let model = builder.clone().build().unwrap();
-        let shown = format!("{builder:?} {model:?}");
-        assert!(!shown.contains("secret"), "{shown}");
+        let debug = format!("{builder:?} {model:?}");
+        assert!(!debug.contains("secret"), "{debug}");
         let error = OpenAiChat::builder("m").api_key("sk-\nsecret").build().unwrap_err();
         assert!(!format!("{error:?}").contains("secret"), "{error}");
     }

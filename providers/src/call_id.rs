@@ -62,10 +62,10 @@ mod tests {
     fn an_id_that_fits_stays_and_another_is_always_rewritten_alike() {
         let long = "fc_1|".repeat(20);
         assert_eq!(CallIds::Any.fit(&long), long);
-        for (ids, most) in [(CallIds::UpTo40, 40), (CallIds::UpTo64, 64), (CallIds::Nine, 9)] {
+        for (ids, max) in [(CallIds::UpTo40, 40), (CallIds::UpTo64, 64), (CallIds::Nine, 9)] {
             let fit = ids.fit(&long).into_owned();
             assert!(
-                fit.len() <= most && fit.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'),
+                fit.len() <= max && fit.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'),
                 "{fit}"
             );
             assert_eq!(fit, ids.fit(&long));

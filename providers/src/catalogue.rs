@@ -50,7 +50,7 @@ impl fmt::Display for Wire {
 /// What is known of one model; what is not known is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Facts {
+pub struct ModelFacts {
     /// How it is spoken to, if not as its provider's models usually are.
     pub wire: Option<Wire>,
     /// Tokens that fit into a request and its reply.
@@ -65,10 +65,10 @@ pub struct Facts {
     pub images: Option<bool>,
 }
 
-impl Facts {
+impl ModelFacts {
     /// These facts, and `others` where these say nothing.
-    pub(crate) fn over(self, others: Facts) -> Facts {
-        Facts {
+    pub(crate) fn over(self, others: ModelFacts) -> ModelFacts {
+        ModelFacts {
             wire: self.wire.or(others.wire),
             context_window: self.context_window.or(others.context_window),
             max_output: self.max_output.or(others.max_output),
@@ -106,7 +106,7 @@ impl Facts {
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Catalogue {
-    models: BTreeMap<String, Facts>,
+    models: BTreeMap<String, ModelFacts>,
 }
 
 /// The built-in list, which explains itself.
@@ -155,13 +155,13 @@ impl Catalogue {
 
     /// What is known of the model called `id`, which is `provider/name`. A name that ends with a
     /// date, such as `-2025-04-14` or `-20251001`, may do without an entry of its own.
-    pub fn get(&self, id: &str) -> Option<&Facts> {
+    pub fn get(&self, id: &str) -> Option<&ModelFacts> {
         self.models.get(id).or_else(|| self.models.get(undated(id)?))
     }
 
     /// The models whose id has `filter` in it, whatever the case, in alphabetical order; all of
     /// them if it is empty.
-    pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &Facts)> {
+    pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &ModelFacts)> {
         let filter = filter.to_lowercase();
         let models = self.models.iter().map(|(id, facts)| (id.as_str(), facts));
         models.filter(move |(id, _)| id.to_lowercase().contains(&filter))
@@ -181,7 +181,7 @@ fn undated(id: &str) -> Option<&str> {
     (digits(year, 4) && digits(month, 2) && digits(last, 2)).then_some(rest)
 }
 
-fn parse(list: &str, name: &str) -> Result<BTreeMap<String, Facts>, ModelError> {
+fn parse(list: &str, name: &str) -> Result<BTreeMap<String, ModelFacts>, ModelError> {
     let table: toml::Table = toml::from_str(list).map_err(|why| {
         let line = why.span().map_or(1, |span| 1 + list[..span.start.min(list.len())].matches('\n').count());
         let why = why.message().replace('\n', ", ");
@@ -241,7 +241,7 @@ struct LongEntry {
 }
 
 /// What an entry says, or what is wrong with it and what to do.
-fn read(value: toml::Value) -> Result<Facts, String> {
+fn read(value: toml::Value) -> Result<ModelFacts, String> {
     let entry = Entry::deserialize(value).map_err(|why| {
         let why = why.to_string().replace(" u64", " a whole number").replace(" f64", " a number");
         format!(
@@ -280,7 +280,7 @@ fn read(value: toml::Value) -> Result<Facts, String> {
         }
         _ => {}
     }
-    Ok(Facts {
+    Ok(ModelFacts {
         wire: entry.wire,
         context_window: entry.context_window,
         max_output: entry.max_output,

@@ -16,11 +16,11 @@ use hyper_util::client::legacy::{Client as Legacy, Error as LegacyError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Proxy, redirect};
 
-use crate::http::{Target, Way};
+use crate::http::{Route, Target};
 
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long a connection is kept for the next request.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Connections of one way.
 #[derive(Debug)]
@@ -32,14 +32,18 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    pub(crate) fn new(way: Way, connect: Duration, proxy: Option<Proxy>) -> Result<Client, Broken> {
-        if let Way::Local = way {
+    pub(crate) fn new(
+        route: Route,
+        connect: Duration,
+        proxy: Option<Proxy>,
+    ) -> Result<Client, TransportError> {
+        if let Route::Local = route {
             let mut connector = HttpConnector::new();
             connector.set_connect_timeout(Some(connect));
             connector.set_nodelay(true);
-            connector.set_keepalive(Some(KEEP_ALIVE));
+            connector.set_keepalive(Some(TCP_KEEPALIVE));
             let mut builder = Legacy::builder(TokioExecutor::new());
-            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
             return Ok(Client::Local(Box::new(builder.build(connector))));
         }
         // Fails if the program has installed a provider already, which is then the one to use.
@@ -47,11 +51,11 @@ impl Client {
         let client = reqwest::Client::builder()
             .connect_timeout(connect)
             .tcp_nodelay(true)
-            .tcp_keepalive(KEEP_ALIVE)
-            .pool_idle_timeout(IDLE)
+            .tcp_keepalive(TCP_KEEPALIVE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .redirect(redirect::Policy::none()) // a key must not follow a redirect
             .retry(reqwest::retry::never()); // it would copy each request; `Retry` is for that
-        let client = if let Way::Plain = way { client.tls_certs_only([]) } else { client };
+        let client = if let Route::Plain = route { client.tls_certs_only([]) } else { client };
         let client = if let Some(proxy) = proxy { client.proxy(proxy) } else { client };
         Ok(Client::Far(client.build()?))
     }
@@ -62,7 +66,7 @@ impl Client {
         method: Method,
         target: &Target,
         body: Bytes,
-    ) -> Result<Response<Body>, Broken> {
+    ) -> Result<Response<Body>, TransportError> {
         match self {
             Client::Local(client) => {
                 let mut request = Request::new(Full::new(body));
@@ -93,15 +97,14 @@ impl Body {
     pub(crate) fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Broken>>> {
+    ) -> Poll<Option<Result<Bytes, TransportError>>> {
         loop {
-            let frame =
-                match self {
-                    Body::Local(body) => ready!(Pin::new(body).poll_frame(cx))
-                        .map(|frame| frame.map_err(Broken::from)),
-                    Body::Far(body) => ready!(Pin::new(body).poll_frame(cx))
-                        .map(|frame| frame.map_err(Broken::from)),
-                };
+            let frame = match self {
+                Body::Local(body) => ready!(Pin::new(body).poll_frame(cx))
+                    .map(|frame| frame.map_err(TransportError::from)),
+                Body::Far(body) => ready!(Pin::new(body).poll_frame(cx))
+                    .map(|frame| frame.map_err(TransportError::from)),
+            };
             match frame.map(|frame| frame.map(|frame| frame.into_data())) {
                 Some(Ok(Ok(bytes))) => return Poll::Ready(Some(Ok(bytes))),
                 Some(Ok(Err(_))) => {} // trailers
@@ -112,22 +115,22 @@ impl Body {
     }
 
     /// The same, to await.
-    pub(crate) async fn chunk(&mut self) -> Option<Result<Bytes, Broken>> {
+    pub(crate) async fn chunk(&mut self) -> Option<Result<Bytes, TransportError>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 }
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) at: Fault,
+pub(crate) struct TransportError {
+    pub(crate) kind: TransportErrorKind,
     /// What lies at the root of it, in that library's words.
     pub(crate) root: String,
 }
 
 /// Where it broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum TransportErrorKind {
     /// There was no connection.
     Connect,
     /// It took too long.
@@ -138,46 +141,49 @@ pub(crate) enum Fault {
     Stream,
 }
 
-impl Broken {
-    fn new(at: Fault, error: &(dyn Error + 'static)) -> Broken {
-        let (mut cause, mut at) = (error, at);
+impl TransportError {
+    fn new(kind: TransportErrorKind, error: &(dyn Error + 'static)) -> TransportError {
+        let (mut cause, mut kind) = (error, kind);
         loop {
             if cause
                 .downcast_ref()
                 .is_some_and(|io: &io::Error| io.kind() == io::ErrorKind::TimedOut)
             {
-                at = Fault::Time;
+                kind = TransportErrorKind::Time;
             }
             match cause.source() {
                 Some(deeper) => cause = deeper,
                 None => {
-                    return Broken { at, root: cause.to_string() };
+                    return TransportError { kind, root: cause.to_string() };
                 }
             }
         }
     }
 }
 
-impl From<LegacyError> for Broken {
-    fn from(why: LegacyError) -> Broken {
-        Broken::new(if why.is_connect() { Fault::Connect } else { Fault::Stream }, &why)
+impl From<LegacyError> for TransportError {
+    fn from(why: LegacyError) -> TransportError {
+        TransportError::new(
+            if why.is_connect() { TransportErrorKind::Connect } else { TransportErrorKind::Stream },
+            &why,
+        )
     }
 }
 
-impl From<hyper::Error> for Broken {
-    fn from(why: hyper::Error) -> Broken {
-        Broken::new(Fault::Stream, &why)
+impl From<hyper::Error> for TransportError {
+    fn from(why: hyper::Error) -> TransportError {
+        TransportError::new(TransportErrorKind::Stream, &why)
     }
 }
 
-impl From<reqwest::Error> for Broken {
-    fn from(why: reqwest::Error) -> Broken {
-        let at = match () {
-            () if why.is_timeout() => Fault::Time,
-            () if why.is_connect() => Fault::Connect,
-            () if why.is_builder() => Fault::Request,
-            () => Fault::Stream,
+impl From<reqwest::Error> for TransportError {
+    fn from(why: reqwest::Error) -> TransportError {
+        let kind = match () {
+            () if why.is_timeout() => TransportErrorKind::Time,
+            () if why.is_connect() => TransportErrorKind::Connect,
+            () if why.is_builder() => TransportErrorKind::Request,
+            () => TransportErrorKind::Stream,
         };
-        Broken::new(at, &why)
+        TransportError::new(kind, &why)
     }
 }

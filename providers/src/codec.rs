@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loopwright_core::model::{ChatRequest, ModelEvent};
 use serde_json::{Map, Value};
 
-use crate::error::Place;
+use crate::error::Endpoint;
 
 /// A wire format: where its requests go, what they carry, how they are written and how replies are
 /// read.
@@ -54,8 +54,8 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     /// The body of `request`: JSON.
     fn encode(request: &ChatRequest, settings: &Settings<Self::Profile>) -> Vec<u8>;
 
-    /// A decoder of one reply from `place`.
-    fn decoder(place: Arc<Place>) -> Self::Decoder;
+    /// A decoder of one reply from `endpoint`.
+    fn decoder(endpoint: Arc<Endpoint>) -> Self::Decoder;
 }
 
 /// The header that a key goes into.
@@ -103,7 +103,7 @@ pub trait Decode: Send {
     /// The body of the request that goes on with a reply which the provider has only paused, made
     /// of the body that began it. What that request gives is decoded as more of the same reply.
     /// Most providers never pause.
-    fn go_on(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
+    fn resume(&mut self, _sent: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
@@ -114,7 +114,7 @@ pub trait Decode: Send {
 /// So many calls, items or blocks may one reply have; more are a
 /// [`ModelErrorKind::Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each piece
 /// is looked for among those there are, and no model writes nearly as many.
-pub(crate) const MOST_PARTS: usize = 1024;
+pub(crate) const MAX_PARTS: usize = 1024;
 
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

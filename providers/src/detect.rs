@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use crate::anthropic::Messages;
 use crate::builder::ModelBuilder;
-use crate::catalogue::{Catalogue, Facts, Wire};
+use crate::catalogue::{Catalogue, ModelFacts, Wire};
 use crate::codec::WireFormat;
-use crate::error::Place;
+use crate::error::Endpoint;
 use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
 use crate::openai_chat::ChatCompletions;
@@ -22,7 +22,7 @@ use crate::openai_responses::Responses;
 use crate::provider::{PROVIDERS, Provider, with_path};
 
 /// How long a server on this machine may take to say what models it has.
-const PROBE: Duration = Duration::from_millis(300);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The model called `id`, which is `provider/name`, with its key from the environment, and with
 /// what the built-in [`Catalogue`] knows of it.
@@ -60,18 +60,18 @@ pub fn resolve_with(
         (None, Some(_)) if !id.is_empty() => ("custom", id),
         _ => return Err(no_id(id, catalogue)),
     };
-    let told =
+    let explicit =
         [Wire::OpenAiChat, Wire::OpenAiResponses].into_iter().find(|wire| wire.name() == first);
-    let provider = Provider::named(if told.is_some() { "openai" } else { first });
+    let provider = Provider::named(if explicit.is_some() { "openai" } else { first });
     let name = provider.map_or(first, |provider| provider.name);
     let known = catalogue.get(&format!("{name}/{model}")).copied().unwrap_or_default();
 
     let home = provider.and_then(|provider| provider.address(&var));
-    let elsewhere = base_url.is_some()
+    let custom_address = base_url.is_some()
         || home.as_deref().is_some_and(|url| provider.is_some_and(|p| p.base_url != url));
-    let compatible = (name == "openai" && elsewhere).then_some(Wire::OpenAiChat);
+    let compatible = (name == "openai" && custom_address).then_some(Wire::OpenAiChat);
     let usual = provider.map_or(Wire::OpenAiChat, |provider| provider.wire);
-    let wire = told.or(compatible).or(known.wire).unwrap_or(usual);
+    let wire = explicit.or(compatible).or(known.wire).unwrap_or(usual);
     let Some(address) =
         base_url.map(|url| with_path(url.trim(), base_path(wire, provider))).or(home)
     else {
@@ -82,19 +82,23 @@ pub fn resolve_with(
     let vars =
         provider.map_or_else(|| vec![guessed.as_str()], |provider| provider.key_vars.to_vec());
     let local = provider.is_some_and(|provider| provider.local);
-    let found =
+    let key_entry =
         vars.iter().find_map(|name| Some((*name, var(name).filter(|key| !key.trim().is_empty())?)));
-    if found.is_none() && !local && !elsewhere {
+    if key_entry.is_none() && !local && !custom_address {
         return Err(no_key(name, &vars));
     }
-    let free = Facts { prices: local.then(Prices::default), ..Facts::default() };
+    let free = ModelFacts { prices: local.then(Prices::default), ..ModelFacts::default() };
     Ok(Resolved {
         provider: name.to_owned(),
         model: model.to_owned(),
         wire,
         address,
-        key_var: found.as_ref().map(|(name, _)| *name).or(vars.first().copied()).map(str::to_owned),
-        key: found.map(|(_, key)| key),
+        key_var: key_entry
+            .as_ref()
+            .map(|(name, _)| *name)
+            .or(vars.first().copied())
+            .map(str::to_owned),
+        key: key_entry.map(|(_, key)| key),
         facts: known.over(free),
         http: Http::new(),
     })
@@ -119,7 +123,7 @@ pub struct Resolved {
     address: String,
     key: Option<String>,
     key_var: Option<String>,
-    facts: Facts,
+    facts: ModelFacts,
     http: Http,
 }
 
@@ -130,7 +134,7 @@ impl Resolved {
     }
 
     /// What is known of it.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
@@ -168,12 +172,12 @@ impl Resolved {
 
 impl fmt::Debug for Resolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Resolved");
-        shown
+        let mut debug = f.debug_struct("Resolved");
+        debug
             .field("provider", &self.provider)
             .field("model", &self.model)
             .field("wire", &self.wire);
-        shown.finish_non_exhaustive()
+        debug.finish_non_exhaustive()
     }
 }
 
@@ -219,7 +223,7 @@ pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Opti
         id: String,
     }
     let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
-    let place = Arc::new(Place {
+    let endpoint = Arc::new(Endpoint {
         provider: "local".into(),
         host: url.host_str()?.to_owned(),
         key_var: None,
@@ -230,8 +234,8 @@ pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Opti
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    let target = Target::new(url, headers, place, Vec::new()).ok()?;
-    let answer = http.get(&target, PROBE).await.ok()?;
+    let target = Target::new(url, headers, endpoint, Vec::new()).ok()?;
+    let answer = http.get(&target, PROBE_TIMEOUT).await.ok()?;
     let models: Models = serde_json::from_slice(&answer).ok()?;
     models.data.into_iter().next().map(|model| model.id)
 }

@@ -6,11 +6,11 @@ use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::codec::MOST_PARTS;
-use crate::wait;
+use crate::codec::MAX_PARTS;
+use crate::retry_after;
 
 /// As much of a provider's own words as goes into a sentence of ours.
-const EXCERPT: usize = 600;
+const MAX_EXCERPT_CHARS: usize = 600;
 
 /// What a failed request told, in whatever shape.
 #[derive(Debug, Default, PartialEq)]
@@ -36,30 +36,30 @@ impl Failure {
             _ => failure.message = excerpt(&plain_text(&String::from_utf8_lossy(body))),
         }
         let words = failure.message.to_lowercase();
-        failure.retry_after = failure.retry_after.or_else(|| wait::in_words(&words));
+        failure.retry_after = failure.retry_after.or_else(|| retry_after::in_words(&words));
         failure
     }
 
     /// Takes the wait that the headers ask for, which counts more than the body's.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
         let limited = self.status == Some(429);
-        let told = [headers, &self.headers]
+        let header_wait = [headers, &self.headers]
             .into_iter()
-            .find_map(|headers| wait::in_headers(headers, now, limited));
-        self.retry_after = told.or(self.retry_after);
+            .find_map(|headers| retry_after::in_headers(headers, now, limited));
+        self.retry_after = header_wait.or(self.retry_after);
         self
     }
 
     fn read_json(&mut self, body: &Value) {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         let inner = body.get("error").filter(|e| !e.is_null()).unwrap_or(body);
-        let said = [
+        let messages = [
             inner.get("message"),
             inner.as_str().map(|_| inner),
             inner.get("detail"),
             body.get("message"),
         ];
-        self.message = excerpt(&said.into_iter().flatten().find_map(words).unwrap_or_default());
+        self.message = excerpt(&messages.into_iter().flatten().find_map(words).unwrap_or_default());
         if self.message.is_empty() && inner.get("message").is_none() {
             self.message = excerpt(&inner.to_string());
         }
@@ -91,7 +91,8 @@ impl Failure {
         let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
         self.status = self.status.or(status);
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
-            let delay = detail.get("retryDelay").and_then(Value::as_str).and_then(wait::duration);
+            let delay =
+                detail.get("retryDelay").and_then(Value::as_str).and_then(retry_after::duration);
             self.retry_after = self.retry_after.or(delay);
             let violations =
                 detail.get("violations").and_then(Value::as_array).into_iter().flatten();
@@ -109,20 +110,20 @@ impl Failure {
     pub(crate) fn kind(&self) -> ModelErrorKind {
         use ModelErrorKind::*;
         let (message, codes) = (self.message.to_lowercase(), self.codes.as_str());
-        let said = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
+        let contains = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
         let coded = |signs: &[&str]| signs.iter().any(|sign| codes.contains(sign));
-        let unpaid = coded(UNPAID_CODES) || said(UNPAID);
+        let unpaid = coded(UNPAID_CODES) || contains(UNPAID);
         match self.status {
             Some(401..=403) => Auth,
             Some(408 | 504) => Timeout,
             Some(413) => ContextOverflow,
             Some(429) if unpaid => Auth,
             Some(429) if message.starts_with("request too large") => InvalidRequest,
-            Some(429) if coded(&["perday"]) || said(DAILY) => QuotaExhausted,
+            Some(429) if coded(&["perday"]) || contains(DAILY) => QuotaExhausted,
             Some(429) => RateLimited,
             Some(400) if message.is_empty() && codes.is_empty() => ContextOverflow,
-            _ if coded(OVERFLOW_CODES) || said(OVERFLOW) => ContextOverflow,
-            _ if unpaid || coded(AUTH_CODES) || said(AUTH) => Auth,
+            _ if coded(OVERFLOW_CODES) || contains(OVERFLOW) => ContextOverflow,
+            _ if unpaid || coded(AUTH_CODES) || contains(AUTH) => Auth,
             _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
             _ if coded(&["tool_use_failed"]) => Malformed,
             Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
@@ -130,7 +131,7 @@ impl Failure {
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => {
                 InvalidRequest
             }
-            None if coded(LIMITED) && (coded(&["perday"]) || said(DAILY)) => QuotaExhausted,
+            None if coded(LIMITED) && (coded(&["perday"]) || contains(DAILY)) => QuotaExhausted,
             None if coded(LIMITED) => RateLimited,
             None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
             None => Overloaded,
@@ -138,7 +139,7 @@ impl Failure {
     }
 
     /// The error, as a sentence that names the place and what to do.
-    pub(crate) fn into_error(self, place: &Place) -> ModelError {
+    pub(crate) fn into_error(self, endpoint: &Endpoint) -> ModelError {
         let kind = self.kind();
         let what = match kind {
             ModelErrorKind::Auth => "did not accept the key or does not allow this request",
@@ -154,12 +155,12 @@ impl Failure {
             _ => "failed on its side",
         };
         let status = self.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-        let said =
+        let detail =
             if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
-        let end = if said.ends_with(['.', '!', '?']) { "" } else { "." };
+        let end = if detail.ends_with(['.', '!', '?']) { "" } else { "." };
         let advice = match kind {
             ModelErrorKind::Auth => {
-                format!("Check the API key and the account{}.", place.key_hint())
+                format!("Check the API key and the account{}.", endpoint.key_hint())
             }
             ModelErrorKind::RateLimited => match self.retry_after {
                 Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
@@ -180,7 +181,7 @@ impl Failure {
             _ => "Try again later.".into(),
         };
         let mut error =
-            ModelError::new(kind, format!("{place} {what}{status}{said}{end} {advice}"));
+            ModelError::new(kind, format!("{endpoint} {what}{status}{detail}{end} {advice}"));
         error.status = self.status;
         error.retry_after = self.retry_after;
         error
@@ -195,7 +196,7 @@ pub(crate) fn cut_short(model: &str) -> ModelError {
 
 /// Where a request went, for sentences.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Place {
+pub struct Endpoint {
     /// The provider's name.
     pub provider: String,
     /// Host and port.
@@ -204,7 +205,7 @@ pub struct Place {
     pub key_var: Option<String>,
 }
 
-impl Place {
+impl Endpoint {
     /// A payload that the decoder cannot read: `what` says what it should have been.
     pub(crate) fn not_understood(
         &self,
@@ -230,9 +231,9 @@ impl Place {
         self.not_usable("ended the stream without a reply")
     }
 
-    /// A reply of more than [`MOST_PARTS`] of something.
+    /// A reply of more than [`MAX_PARTS`] of something.
     pub(crate) fn too_many(&self, what: &str) -> ModelError {
-        self.not_usable(&format!("sent a reply of more than {MOST_PARTS} {what}"))
+        self.not_usable(&format!("sent a reply of more than {MAX_PARTS} {what}"))
     }
 
     /// What was sent makes no reply.
@@ -257,7 +258,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at {}", self.provider, self.host)
     }
@@ -308,7 +309,7 @@ fn words(value: &Value) -> Option<String> {
 }
 
 fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT) {
+    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.trim().to_owned(),
     }
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_found_wherever_it_is() {
+    fn a_wait_is_read_from_headers_and_bodies() {
         let wait = |headers: &[(&'static str, &'static str)], body: &str| {
             let headers = headers.iter().map(|(name, value)| {
                 (HeaderName::from_static(name), HeaderValue::from_static(value))
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn quirk_23_a_quota_of_a_day_is_final_whatever_wait_is_told() {
+    fn quirk_23_a_daily_quota_is_final_whatever_wait_is_given() {
         let gemini = |quota: &str| {
             let violations = format!(r#"[{{"quotaId":"x"}},{{"quotaId":"{quota}"}}]"#);
             format!(
@@ -453,13 +454,13 @@ mod tests {
 
     #[test]
     fn the_sentence_says_what_where_and_what_to_do() {
-        let place = Place {
+        let endpoint = Endpoint {
             provider: "openai".into(),
             host: "api.test".into(),
             key_var: Some("OPENAI_API_KEY".into()),
         };
         let error =
-            Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&place);
+            Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&endpoint);
         assert_eq!(
             error.message,
             "openai at api.test did not accept the key or does not allow this request (HTTP 401): Wrong key. \

@@ -10,8 +10,8 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
+use crate::emitted::Emitted;
 use crate::error::cut_short;
-use crate::shown::Shown;
 
 /// A failure of one model that need not be one of another: of the server, the line, the key or the
 /// account.
@@ -105,10 +105,16 @@ impl ChatModel for Fallback {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        let (ready, shown, errors) = Default::default();
-        let mut asked = Asked { fallback: self, request, stream: None, ready, shown, errors };
-        asked.ask();
-        asked.boxed()
+        let mut attempts = Attempts {
+            fallback: self,
+            request,
+            stream: None,
+            ready: VecDeque::new(),
+            emitted: Emitted::default(),
+            errors: Vec::new(),
+        };
+        attempts.start_attempt();
+        attempts.boxed()
     }
 }
 
@@ -120,20 +126,20 @@ impl fmt::Debug for Fallback {
 }
 
 /// One request, and the models that have failed it so far.
-struct Asked<'a> {
+struct Attempts<'a> {
     fallback: &'a Fallback,
     request: ChatRequest,
     /// What the present model says; nothing once the last event is out or in `ready`.
     stream: Option<BoxStream<'a, ModelEvent>>,
     /// To be given out before anything else.
     ready: VecDeque<ModelEvent>,
-    shown: Shown,
+    emitted: Emitted,
     errors: Vec<ModelError>,
 }
 
-impl Asked<'_> {
+impl Attempts<'_> {
     /// Asks the model whose turn it is.
-    fn ask(&mut self) {
+    fn start_attempt(&mut self) {
         if let Some(choice) = self.fallback.choices.get(self.errors.len()) {
             self.ready.push_back(ModelEvent::AnsweredBy(choice.info.clone()));
             self.stream = Some(choice.model.stream(self.request.clone()));
@@ -143,16 +149,16 @@ impl Asked<'_> {
     /// The present model has failed.
     fn failed(&mut self, error: ModelError) {
         self.stream = None;
-        let goes_on = self.fallback.kinds.contains(&error.kind);
+        let continues = self.fallback.kinds.contains(&error.kind);
         self.errors.push(error);
-        if !goes_on || self.errors.len() == self.fallback.choices.len() {
-            let error = self.error(goes_on);
+        if !continues || self.errors.len() == self.fallback.choices.len() {
+            let error = self.error(continues);
             self.ready.push_back(ModelEvent::Error(error));
             return;
         }
-        self.ready.extend(self.shown.withdraw());
+        self.ready.extend(self.emitted.withdraw());
         tracing::debug!(failed = self.errors.len(), "the next model is asked");
-        self.ask();
+        self.start_attempt();
     }
 
     /// All errors as one: of the kind that may pass soonest, if another model would have been
@@ -166,15 +172,15 @@ impl Asked<'_> {
         };
         if self.errors.len() > 1 {
             error.message = format!("None of {} models could answer.", self.errors.len());
-            for (choice, said) in self.fallback.choices.iter().zip(&self.errors) {
-                error.message.push_str(&format!(" `{}`: {}", choice.info.id, said.message));
+            for (choice, failure) in self.fallback.choices.iter().zip(&self.errors) {
+                error.message.push_str(&format!(" `{}`: {}", choice.info.id, failure.message));
             }
         }
         error
     }
 }
 
-impl Stream for Asked<'_> {
+impl Stream for Attempts<'_> {
     type Item = ModelEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
@@ -197,7 +203,7 @@ impl Stream for Asked<'_> {
                     this.failed(cut_short(id));
                 }
                 Some(event) => {
-                    this.shown.note(&event);
+                    this.emitted.note(&event);
                     if let ModelEvent::Done { .. } = event {
                         this.stream = None;
                     }

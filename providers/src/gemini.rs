@@ -11,7 +11,7 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Place;
+use crate::error::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
@@ -21,7 +21,7 @@ pub use profile::{Profile, Thinks};
 pub type Settings = crate::codec::Settings<Profile>;
 
 /// Begins the id of a call that came without one. The server never sees it.
-const MADE_UP: &str = "gemini-call-";
+const SYNTHETIC_ID: &str = "gemini-call-";
 
 /// The Gemini format.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl WireFormat for GenerateContent {
         encode(request, settings)
     }
 
-    fn decoder(place: Arc<Place>) -> Decoder {
-        Decoder::new(place)
+    fn decoder(endpoint: Arc<Endpoint>) -> Decoder {
+        Decoder::new(endpoint)
     }
 }

@@ -11,14 +11,14 @@ use hyper::{Method, Response, StatusCode, Uri};
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
-use crate::client::{Body, Broken, Client, Fault};
-use crate::error::Place;
+use crate::client::{Body, Client, TransportError, TransportErrorKind};
+use crate::error::Endpoint;
 use crate::key::{KeySource, Secret, hide};
 
 /// As much of an error body as is read.
-const ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long an error body may take.
-const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a request may be without progress. Keep-alives are no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Http {
 
 /// The three ways to reach a server; each has a client of its own.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum Route {
     /// `http://` on this machine: no certificates, no proxy.
     Local,
     /// `http://` elsewhere: no certificates.
@@ -63,14 +63,14 @@ pub(crate) enum Way {
     Tls,
 }
 
-impl Way {
-    fn to(url: &Url) -> Way {
+impl Route {
+    fn to(url: &Url) -> Route {
         let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
         let local = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         match (url.scheme(), local) {
-            ("https", _) => Way::Tls,
-            (_, true) => Way::Local,
-            (_, false) => Way::Plain,
+            ("https", _) => Route::Tls,
+            (_, true) => Route::Local,
+            (_, false) => Route::Plain,
         }
     }
 }
@@ -109,12 +109,12 @@ impl Http {
     }
 
     /// The client for this way, made when it is first asked for.
-    fn client(&self, way: Way) -> Result<&Client, Broken> {
-        let slot = &self.clients[way as usize];
+    fn client(&self, route: Route) -> Result<&Client, TransportError> {
+        let slot = &self.clients[route as usize];
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = Client::new(way, self.timeouts.connect, self.proxy.clone())?;
+                let client = Client::new(route, self.timeouts.connect, self.proxy.clone())?;
                 Ok(slot.get_or_init(|| client))
             }
         }
@@ -126,7 +126,7 @@ impl Http {
         target: &Target,
         body: Bytes,
     ) -> Result<Response<Body>, ModelError> {
-        let client = self.client(target.way).map_err(|why| target.broken(&why))?;
+        let client = self.client(target.route).map_err(|why| target.broken(&why))?;
         let Some(source) = &target.key else {
             return client
                 .send(Method::POST, target, body)
@@ -134,11 +134,11 @@ impl Http {
                 .map_err(|why| target.broken(&why));
         };
         let mut keyed = target.clone();
-        let mut secret = source.put(&mut keyed.headers, &target.place).await?;
+        let mut secret = source.put(&mut keyed.headers, &target.endpoint).await?;
         let mut response = keyed.send_keyed(client, body.clone(), &secret).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             // It may have expired since the callback saw it; another one is worth another attempt.
-            let fresh = source.put(&mut keyed.headers, &target.place).await?;
+            let fresh = source.put(&mut keyed.headers, &target.endpoint).await?;
             if fresh != secret {
                 response = keyed.send_keyed(client, body, &fresh).await?;
                 secret = fresh;
@@ -150,7 +150,7 @@ impl Http {
 
     /// Gets a small JSON document, within `time`.
     pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
-        let client = self.client(target.way).map_err(|why| target.broken(&why))?;
+        let client = self.client(target.route).map_err(|why| target.broken(&why))?;
         let answer = async {
             let response = client
                 .send(Method::GET, target, Bytes::new())
@@ -159,7 +159,7 @@ impl Http {
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
-            Ok(read(response, ERROR_BODY).await)
+            Ok(read(response, MAX_ERROR_BODY_BYTES).await)
         };
         tokio::time::timeout(time, answer)
             .await
@@ -170,8 +170,8 @@ impl Http {
 impl std::fmt::Debug for Http {
     /// Without the proxy's address, which may have a password in it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Http");
-        shown
+        let mut debug = f.debug_struct("Http");
+        debug
             .field("timeouts", &self.timeouts)
             .field("has_proxy", &self.proxy.is_some())
             .finish_non_exhaustive()
@@ -184,9 +184,9 @@ pub(crate) struct Target {
     pub(crate) url: Url,
     /// The same, as hyper wants it.
     pub(crate) uri: Uri,
-    way: Way,
+    route: Route,
     pub(crate) headers: HeaderMap,
-    pub(crate) place: Arc<Place>,
+    pub(crate) endpoint: Arc<Endpoint>,
     /// Where each request gets its key, if it is not in `headers`. The answer carries the
     /// [`Secret`](crate::key::Secret) that was used.
     pub(crate) key: Option<KeySource>,
@@ -198,13 +198,13 @@ impl Target {
     pub(crate) fn new(
         url: Url,
         mut headers: HeaderMap,
-        place: impl Into<Arc<Place>>,
+        endpoint: impl Into<Arc<Endpoint>>,
         secrets: Vec<String>,
     ) -> Result<Target, InvalidUri> {
         let ours = HeaderValue::from_static(concat!("loopwright/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(ours);
-        let (uri, way) = (url.as_str().parse()?, Way::to(&url));
-        Ok(Target { url, uri, way, headers, place: place.into(), key: None, secrets })
+        let (uri, route) = (url.as_str().parse()?, Route::to(&url));
+        Ok(Target { url, uri, route, headers, endpoint: endpoint.into(), key: None, secrets })
     }
 
     /// Posts `body` with the key `secret`, which is in the headers already.
@@ -221,39 +221,39 @@ impl Target {
     /// What a server said instead of an event stream.
     pub(crate) async fn refused(&self, response: Response<Body>) -> ModelError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = tokio::time::timeout(ERROR_BODY_TIME, read(response, ERROR_BODY))
+        let body = tokio::time::timeout(ERROR_BODY_TIMEOUT, read(response, MAX_ERROR_BODY_BYTES))
             .await
             .unwrap_or_default();
-        self.clean(self.place.refused(status, &headers, &body, SystemTime::now()))
+        self.clean(self.endpoint.refused(status, &headers, &body, SystemTime::now()))
     }
 
     /// The connection failed or broke.
-    pub(crate) fn broken(&self, why: &Broken) -> ModelError {
+    pub(crate) fn broken(&self, why: &TransportError) -> ModelError {
         use ModelErrorKind::{InvalidRequest, Network, Timeout};
-        let (kind, what, advice) = match why.at {
-            Fault::Connect => (
+        let (kind, what, advice) = match why.kind {
+            TransportErrorKind::Connect => (
                 Network,
                 "cannot be reached",
                 "Check that the server runs and that the base URL is right.",
             ),
-            Fault::Time => {
+            TransportErrorKind::Time => {
                 (Timeout, "did not answer in time", "Check the connection, or try again later.")
             }
-            Fault::Request => {
+            TransportErrorKind::Request => {
                 (InvalidRequest, "cannot be asked", "Check the base URL and the headers.")
             }
-            Fault::Stream => (Network, "broke the connection", "Try again."),
+            TransportErrorKind::Stream => (Network, "broke the connection", "Try again."),
         };
         // An address is in our sentence already, and may hold what is secret.
         let root = if why.root.contains("://") { "the request failed" } else { &why.root };
-        self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.place)))
+        self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.endpoint)))
     }
 
     /// Nothing came for `limit`.
     pub(crate) fn too_slow(&self, what: &str, limit: Duration) -> ModelError {
         let why = format!(
             "{} {what} for {} s. Try again, or raise the timeout.",
-            self.place,
+            self.endpoint,
             limit.as_secs_f32()
         );
         ModelError::new(ModelErrorKind::Timeout, why)
@@ -270,18 +270,18 @@ impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let headers: Vec<_> = self.headers.keys().collect();
         f.debug_struct("Target")
-            .field("place", &self.place)
+            .field("place", &self.endpoint)
             .field("headers", &headers)
             .finish_non_exhaustive()
     }
 }
 
-/// The body's first `most` bytes, or as many as come.
-async fn read(response: Response<Body>, most: usize) -> Vec<u8> {
+/// The body's first `limit` bytes, or as many as come.
+async fn read(response: Response<Body>, limit: usize) -> Vec<u8> {
     let (mut bytes, mut body) = (Vec::new(), response.into_body());
     while let Some(Ok(chunk)) = body.chunk().await {
-        bytes.extend_from_slice(&chunk[..chunk.len().min(most - bytes.len())]);
-        if bytes.len() == most {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]);
+        if bytes.len() == limit {
             break;
         }
     }
@@ -297,27 +297,27 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_found_from_the_address() {
-        assert!(matches!(Way::to(&url("http://127.0.0.1:8080/v1")), Way::Local));
-        assert!(matches!(Way::to(&url("http://[::1]:8080/v1")), Way::Local));
-        assert!(matches!(Way::to(&url("http://box.lan/v1")), Way::Plain));
-        assert!(matches!(Way::to(&url("https://localhost/v1")), Way::Tls));
+    fn the_route_is_derived_from_the_address() {
+        assert!(matches!(Route::to(&url("http://127.0.0.1:8080/v1")), Route::Local));
+        assert!(matches!(Route::to(&url("http://[::1]:8080/v1")), Route::Local));
+        assert!(matches!(Route::to(&url("http://box.lan/v1")), Route::Plain));
+        assert!(matches!(Route::to(&url("https://localhost/v1")), Route::Tls));
     }
 
     #[test]
-    fn a_proxys_password_is_not_shown() {
+    fn debug_output_contains_no_proxy_password() {
         let http = Http::new().proxy("http://me:pass-word@127.0.0.1:3128").unwrap();
-        let shown = format!("{http:?}");
-        assert!(shown.contains("has_proxy: true") && !shown.contains("pass-word"), "{shown}");
+        let debug = format!("{http:?}");
+        assert!(debug.contains("has_proxy: true") && !debug.contains("pass-word"), "{debug}");
     }
 
     #[test]
-    fn clients_are_made_when_needed_and_shared() {
+    fn clients_are_built_on_first_use_and_shared() {
         let http = Http::new();
         let other = http.clone();
         assert!(other.clients.iter().all(|slot| slot.get().is_none()));
-        http.client(Way::Local).unwrap();
-        assert!(other.clients[Way::Local as usize].get().is_some());
-        assert!(other.clients[Way::Tls as usize].get().is_none());
+        http.client(Route::Local).unwrap();
+        assert!(other.clients[Route::Local as usize].get().is_some());
+        assert!(other.clients[Route::Tls as usize].get().is_none());
     }
 }

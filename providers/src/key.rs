@@ -8,28 +8,29 @@ use futures::future::BoxFuture;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::error::Place;
+use crate::error::Endpoint;
 
 /// A key or header value shorter than this may be an everyday word, and is not taken for a secret.
-const SECRET: usize = 8;
+const MIN_SECRET_BYTES: usize = 8;
 
 /// What gives a key, or says why there is none.
-pub(crate) type AskKey = Arc<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+pub(crate) type KeyCallback =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
 
 /// Makes any callback one of a single type.
-pub(crate) fn ask_key<F, T, E>(ask: F) -> AskKey
+pub(crate) fn key_callback<F, T, E>(callback: F) -> KeyCallback
 where
     F: Fn() -> T + Send + Sync + 'static,
     T: Future<Output = Result<String, E>> + Send + 'static,
     E: Display,
 {
-    Arc::new(move || ask().map(|key| key.map_err(|why| why.to_string())).boxed())
+    Arc::new(move || callback().map(|key| key.map_err(|why| why.to_string())).boxed())
 }
 
 /// Where the key of each request comes from, and the header that it goes into.
 #[derive(Clone)]
 pub(crate) struct KeySource {
-    pub(crate) ask: AskKey,
+    pub(crate) callback: KeyCallback,
     pub(crate) header: HeaderName,
     /// What stands before the key.
     pub(crate) scheme: &'static str,
@@ -44,16 +45,17 @@ impl KeySource {
     pub(crate) async fn put(
         &self,
         headers: &mut HeaderMap,
-        place: &Place,
+        endpoint: &Endpoint,
     ) -> Result<Secret, ModelError> {
         let missing = |why: &str| {
             let why = format!(
-                "There is no key for {place}: {why}. Check the callback that gives the key."
+                "There is no key for {endpoint}: {why}. Check the callback that gives the key."
             );
             ModelError::new(ModelErrorKind::Auth, why)
         };
-        let key =
-            (self.ask)().await.map_err(|why| missing(&format!("its callback failed ({why})")))?;
+        let key = (self.callback)()
+            .await
+            .map_err(|why| missing(&format!("its callback failed ({why})")))?;
         let key = key.trim();
         if key.is_empty() {
             return Err(missing("its callback gave an empty one"));
@@ -76,18 +78,18 @@ impl Secret {
     }
 }
 
-/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`SECRET`]
+/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`MIN_SECRET_BYTES`]
 /// bytes of it are left.
 ///
 /// A part counts if no letter or digit follows it: a header's value may begin as an everyday word
 /// or address does, and what is only begun like it goes on.
 pub(crate) fn hide(text: &mut String, secret: &str) {
-    if secret.len() < SECRET {
+    if secret.len() < MIN_SECRET_BYTES {
         return;
     }
-    let (begins, mut from) = (&secret[..secret.floor_char_boundary(SECRET)], 0);
-    while let Some(found) = text[from..].find(begins) {
-        let at = from + found;
+    let (begins, mut from) = (&secret[..secret.floor_char_boundary(MIN_SECRET_BYTES)], 0);
+    while let Some(offset) = text[from..].find(begins) {
+        let at = from + offset;
         let same = text[at..].chars().zip(secret.chars()).take_while(|(a, b)| a == b);
         let end = at + same.map(|(char, _)| char.len_utf8()).sum::<usize>();
         let whole = end - at == secret.len();

@@ -6,30 +6,30 @@
 //! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a
 //! model, such as [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be
 //! said of any model is a decorator: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
-//! [`Reprompt`] for calls that a server could not read. [`calls_in_text`] is a hook for models that
+//! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a hook for models that
 //! write theirs as text. [`Offline`] needs none of it. [`resolve`] finds a model by its id,
 //! [`Catalogue`] knows its sizes and prices.
 //!
 //! ```no_run
-//! use loopwright_providers::{Reprompt, Retry, resolve};
+//! use loopwright_providers::{RetryMalformedCalls, Retry, resolve};
 //!
-//! let model = Retry::new(Reprompt::new(resolve("openai/gpt-4o-mini", None)?));
+//! let model = Retry::new(RetryMalformedCalls::new(resolve("openai/gpt-4o-mini", None)?));
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 
-mod answer;
+mod answer_tool;
 pub mod anthropic;
-mod body;
 mod builder;
 mod call_id;
 mod catalogue;
 mod client;
 mod codec;
 mod detect;
-mod effort;
+mod emitted;
 mod error;
+mod event_template;
+mod event_writer;
 mod fallback;
-mod frame;
 pub mod gemini;
 mod http;
 mod json;
@@ -39,31 +39,29 @@ mod model;
 mod offline;
 pub mod openai_chat;
 pub mod openai_responses;
-mod pairs;
-mod prompt;
+mod prompt_truncation;
 mod provider;
 mod rate_limit;
+mod reasoning_effort;
 mod recorded;
-mod reply;
-mod reprompt;
+mod reply_body;
+mod reply_stream;
 mod retry;
-mod salvage;
+mod retry_after;
+mod retry_malformed_calls;
 mod schema;
-mod shown;
 mod sse;
 mod strict;
-mod told;
+mod text_tool_calls;
+mod tool_result_pairing;
 mod turns;
-mod wait;
 
-pub use body::ReplyBody;
 pub use builder::ModelBuilder;
 pub use call_id::CallIds;
-pub use catalogue::{Catalogue, Facts, Wire};
+pub use catalogue::{Catalogue, ModelFacts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
-pub use effort::Efforts;
-pub use error::Place;
+pub use error::Endpoint;
 pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
 pub use model::{
@@ -73,8 +71,10 @@ pub use model::{
 pub use offline::Offline;
 pub use provider::{PROVIDERS, Provider};
 pub use rate_limit::{RateLimit, RateLimiter};
+pub use reasoning_effort::ReasoningEfforts;
 pub use recorded::Recorded;
-pub use reprompt::Reprompt;
+pub use reply_body::ReplyBody;
 pub use retry::Retry;
-pub use salvage::calls_in_text;
+pub use retry_malformed_calls::RetryMalformedCalls;
 pub use sse::{SseEvent, SseParser};
+pub use text_tool_calls::parse_text_tool_calls;

@@ -14,7 +14,7 @@ use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
 use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
-use crate::reply::Reply;
+use crate::reply_stream::ReplyStream;
 
 /// A model behind a Chat Completions endpoint: OpenAI's, or that of another server.
 ///
@@ -92,9 +92,9 @@ impl<F: WireFormat> ChatModel for Model<F> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let body = F::encode(&request, &self.settings);
-        let decoder = F::decoder(self.target.place.clone());
+        let decoder = F::decoder(self.target.endpoint.clone());
         let signs = F::signs(&request, &self.settings);
-        let reply = Reply::post(&self.http, &self.target, body, decoder);
+        let reply = ReplyStream::post(&self.http, &self.target, body, decoder);
         if signs { reply.boxed() } else { reply.map(unsigned).boxed() }
     }
 }
@@ -108,11 +108,11 @@ fn unsigned(event: ModelEvent) -> ModelEvent {
 
 impl<F: WireFormat> fmt::Debug for Model<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Model");
-        shown
+        let mut debug = f.debug_struct("Model");
+        debug
             .field("info", &self.info)
             .field("target", &self.target)
             .field("settings", &self.settings);
-        shown.finish_non_exhaustive()
+        debug.finish_non_exhaustive()
     }
 }

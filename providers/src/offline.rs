@@ -163,7 +163,7 @@ mod tests {
             arguments: r#"{"path":"Cargo.toml"}"#.into(),
             signature: None,
         };
-        let said =
+        let assistant =
             AssistantMessage { parts: vec![ContentPart::ToolCall(call)], ..Default::default() };
         let result = ToolResult {
             call: "c1".into(),
@@ -174,7 +174,7 @@ mod tests {
             terminate: false,
         };
         let messages = Arc::make_mut(&mut request.messages);
-        messages.push(Arc::new(Message::new(MessageId(2), said)));
+        messages.push(Arc::new(Message::new(MessageId(2), assistant)));
         messages.push(Arc::new(Message::new(MessageId(3), result)));
         request
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_denials_are_told() {
+    fn errors_and_denials_are_reported() {
         let denied = text(&answered(ask("Read Cargo.toml"), ResultStatus::Denied, "no thanks"));
         assert!(
             denied.starts_with("`read_file` of `Cargo.toml` was denied: no thanks"),

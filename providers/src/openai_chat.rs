@@ -11,7 +11,7 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Place;
+use crate::error::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
@@ -51,7 +51,7 @@ impl WireFormat for ChatCompletions {
         encode(request, settings)
     }
 
-    fn decoder(place: Arc<Place>) -> Decoder {
-        Decoder::new(place)
+    fn decoder(endpoint: Arc<Endpoint>) -> Decoder {
+        Decoder::new(endpoint)
     }
 }

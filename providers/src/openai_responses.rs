@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Place;
+use crate::error::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
@@ -50,7 +50,7 @@ impl WireFormat for Responses {
         encode(request, settings)
     }
 
-    fn decoder(place: Arc<Place>) -> Decoder {
-        Decoder::new(place)
+    fn decoder(endpoint: Arc<Endpoint>) -> Decoder {
+        Decoder::new(endpoint)
     }
 }

@@ -154,23 +154,23 @@ impl Provider {
     /// Its address: the one that its environment variable tells, else its own; `None` if there is
     /// neither.
     pub fn address(&self, var: impl Fn(&str) -> Option<String>) -> Option<String> {
-        let told = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());
-        match told {
-            Some(told) if self.local => {
-                Some(with_path(&self.with_host(told.trim()), self.base_path))
+        let configured = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());
+        match configured {
+            Some(configured) if self.local => {
+                Some(with_path(&self.with_host(configured.trim()), self.base_path))
             }
-            Some(told) => Some(with_path(told.trim(), self.base_path)),
+            Some(configured) => Some(with_path(configured.trim(), self.base_path)),
             None => Some(self.base_url.to_owned()).filter(|url| !url.is_empty()),
         }
     }
 
     /// What a server on this machine listens on, such as `0.0.0.0:11434`, made an address that it
     /// answers at.
-    fn with_host(&self, told: &str) -> String {
-        let (scheme, told) = told.split_once("://").unwrap_or(("http", told));
-        let (host, path) = told
+    fn with_host(&self, configured: &str) -> String {
+        let (scheme, configured) = configured.split_once("://").unwrap_or(("http", configured));
+        let (host, path) = configured
             .split_once('/')
-            .map_or((told, String::new()), |(host, path)| (host, format!("/{path}")));
+            .map_or((configured, String::new()), |(host, path)| (host, format!("/{path}")));
         let host = host.replacen("0.0.0.0", "127.0.0.1", 1);
         let host = if host.starts_with(':') { format!("127.0.0.1{host}") } else { host };
         let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
@@ -212,13 +212,13 @@ pub(crate) fn with_path(url: &str, path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(provider: &str, url: &str) -> Option<String> {
+    fn configured(provider: &str, url: &str) -> Option<String> {
         Provider::named(provider)?.address(|_| Some(url.into()))
     }
 
     #[test]
     fn an_address_is_completed_as_its_variable_is_used() {
-        for (provider, told_url, expected) in [
+        for (provider, value, expected) in [
             ("anthropic", "https://gateway.test", "https://gateway.test/v1"),
             (
                 "anthropic",
@@ -244,9 +244,9 @@ mod tests {
             ("ollama", "http://[::1]", "http://[::1]:11434/v1"),
         ] {
             assert_eq!(
-                told(provider, told_url).as_deref(),
+                configured(provider, value).as_deref(),
                 Some(expected),
-                "{provider} {told_url}"
+                "{provider} {value}"
             );
         }
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_are_unique() {
         let mut names: Vec<&str> =
             PROVIDERS.iter().flat_map(|p| [&[p.name], p.also].concat()).collect();
         let count = names.len();

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 /// Bytes of text that are taken for one token.
 const BYTES_PER_TOKEN: u64 = 4;
 /// What an image is taken for, in bytes of text.
-const IMAGE: u64 = 1_500 * BYTES_PER_TOKEN;
+const IMAGE_BYTES: u64 = 1_500 * BYTES_PER_TOKEN;
 /// Less than this is missing only because numbers are rounded.
-const NOTHING: f64 = 1e-6;
+const ROUNDING_ERROR: f64 = 1e-6;
 
 /// A model whose requests wait until its limits allow them.
 ///
@@ -190,7 +190,7 @@ impl Bucket {
         let passed = now.saturating_duration_since(self.at.replace(now).unwrap_or(now));
         self.level = (self.level + passed.as_secs_f64() * per_second).min(self.per_minute);
         let missing = amount.min(self.per_minute) - self.level;
-        (missing > NOTHING)
+        (missing > ROUNDING_ERROR)
             .then(|| Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX))
     }
 }
@@ -208,7 +208,7 @@ fn estimate(request: &ChatRequest) -> u64 {
     }
     bytes += request.system.len() as u64;
     for tool in request.tools.iter() {
-        let mut schema = Length(0);
+        let mut schema = ByteCounter(0);
         let _ = serde_json::to_writer(&mut schema, &tool.schema); // counting cannot fail
         bytes += (tool.name.len() + tool.description.len()) as u64 + schema.0;
     }
@@ -217,9 +217,9 @@ fn estimate(request: &ChatRequest) -> u64 {
 
 fn length(message: &Message) -> u64 {
     let content = |content: &[Content]| {
-        let bytes = content.iter().map(|piece| match piece {
+        let bytes = content.iter().map(|part| match part {
             Content::Text { text } => text.len() as u64,
-            _ => IMAGE,
+            _ => IMAGE_BYTES,
         });
         bytes.sum()
     };
@@ -239,9 +239,9 @@ fn length(message: &Message) -> u64 {
 }
 
 /// Counts what is written.
-struct Length(u64);
+struct ByteCounter(u64);
 
-impl io::Write for Length {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len() as u64;
         Ok(bytes.len())

@@ -1,7 +1,7 @@
 //! `Recorded`: a session with a model, written to a file and played back from it.
 
-mod asked;
 mod file;
+mod request;
 
 use std::fmt;
 use std::path::Path;
@@ -13,8 +13,8 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
-use asked::Asked;
 use file::{Exchange, Recording, Tape};
+use request::RecordedRequest;
 
 /// A model whose exchanges are recorded in a file, or played back from one: for tests that run what
 /// a real model said, without a key or a network.
@@ -168,7 +168,7 @@ impl Drop for Take<'_> {
     /// others stay right.
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.left = true;
+            exchange.abandoned = true;
             if let Err(error) = lock(self.tape).write(&exchange) {
                 tracing::error!(%error, "a reply was not recorded");
             }

@@ -10,8 +10,8 @@ use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
+use crate::emitted::Emitted;
 use crate::error::cut_short;
-use crate::shown::Shown;
 
 /// A model that is asked again after an error that [may
 /// pass](loopwright_core::model::ModelErrorKind::is_retryable): a limit that was reached for now, a
@@ -19,7 +19,7 @@ use crate::shown::Shown;
 /// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and
 /// a request that the provider refuses are final. So is what the model itself wrote badly
 /// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)):
-/// [`Reprompt`](crate::Reprompt) is for that, and for nothing else, so the attempts of the two do
+/// [`RetryMalformedCalls`](crate::RetryMalformedCalls) is for that, and for nothing else, so the attempts of the two do
 /// not multiply.
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
@@ -33,7 +33,7 @@ pub struct Retry<M> {
     base: Duration,
     max_delay: Duration,
     max_wait: Duration,
-    chance: AtomicU64,
+    random: AtomicU64,
 }
 
 impl<M: ChatModel> Retry<M> {
@@ -47,7 +47,7 @@ impl<M: ChatModel> Retry<M> {
             base: Duration::from_millis(500),
             max_delay: Duration::from_secs(30),
             max_wait: Duration::from_secs(60),
-            chance: AtomicU64::new(now.as_nanos() as u64 ^ here.rotate_left(32)),
+            random: AtomicU64::new(now.as_nanos() as u64 ^ here.rotate_left(32)),
         }
     }
 
@@ -77,7 +77,7 @@ impl<M: ChatModel> Retry<M> {
 
     /// Makes the delays the same each time, for tests.
     pub fn seed(self, seed: u64) -> Self {
-        self.chance.store(seed, Ordering::Relaxed);
+        self.random.store(seed, Ordering::Relaxed);
         self
     }
 
@@ -87,8 +87,8 @@ impl<M: ChatModel> Retry<M> {
         if attempt >= self.attempts || !error.kind.is_retryable() || wait > self.max_wait {
             return None;
         }
-        let most = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.max_delay);
-        Some(wait + most.mul_f64(self.random()))
+        let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.max_delay);
+        Some(wait + bound.mul_f64(self.random()))
     }
 
     /// A number from 0 up to 1: a xorshift generator, which is chance enough to spread requests.
@@ -100,7 +100,7 @@ impl<M: ChatModel> Retry<M> {
             x ^ (x << 17)
         };
         let seed =
-            self.chance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
+            self.random.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
         let mixed = next(seed.unwrap_or_default()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -113,7 +113,7 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        Attempts { retry: self, request, number: 1, shown: Shown::default(), state }.boxed()
+        Attempts { retry: self, request, number: 1, emitted: Emitted::default(), state }.boxed()
     }
 }
 
@@ -122,7 +122,7 @@ struct Attempts<'a, M> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    shown: Shown,
+    emitted: Emitted,
     state: State<'a>,
 }
 
@@ -157,12 +157,12 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                             };
                             tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                            if let Some(withdrawn) = this.shown.withdraw() {
+                            if let Some(withdrawn) = this.emitted.withdraw() {
                                 return Poll::Ready(Some(withdrawn));
                             }
                         }
                         event => {
-                            this.shown.note(&event);
+                            this.emitted.note(&event);
                             if let ModelEvent::Done { .. } = event {
                                 this.state = State::Over;
                             }
@@ -208,7 +208,7 @@ mod tests {
         ModelEvent::Error(error)
     }
 
-    fn begun() -> ModelEvent {
+    fn started() -> ModelEvent {
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }
     }
 
@@ -223,8 +223,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_half_streamed_attempt_is_withdrawn() {
         let cut = error(ModelErrorKind::Network, None);
-        let model = retry(vec![vec![cut.clone()], vec![begun(), cut], vec![begun(), done()]]);
-        assert_eq!(events(&model).await, [begun(), ModelEvent::Withdrawn, begun(), done()]);
+        let model = retry(vec![vec![cut.clone()], vec![started(), cut], vec![started(), done()]]);
+        assert_eq!(events(&model).await, [started(), ModelEvent::Withdrawn, started(), done()]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,15 +257,15 @@ mod tests {
         let model = retry(vec![vec![last.clone()], vec![done()]]);
         assert_eq!(events(&model).await, std::slice::from_ref(&last));
         assert_eq!(begin.elapsed(), Duration::ZERO);
-        let patient =
+        let waiting =
             retry(vec![vec![last], vec![done()]]).max_wait(Duration::from_secs(115 * 3600));
-        assert_eq!(events(&patient).await, [done()]);
+        assert_eq!(events(&waiting).await, [done()]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_that_just_ends_is_asked_again_and_never_a_reply() {
-        let model = retry(vec![vec![begun()], vec![], vec![begun(), done()]]);
-        assert_eq!(events(&model).await, [begun(), ModelEvent::Withdrawn, begun(), done()]);
+    async fn a_stream_without_a_final_event_is_retried_and_never_a_reply() {
+        let model = retry(vec![vec![started()], vec![], vec![started(), done()]]);
+        assert_eq!(events(&model).await, [started(), ModelEvent::Withdrawn, started(), done()]);
         let model = retry(vec![vec![]]).attempts(1);
         assert!(
             matches!(&events(&model).await[..], [ModelEvent::Error(e)] if e.kind == ModelErrorKind::Network)
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_was_asked_for_is_kept() {
+    async fn a_requested_wait_is_honoured() {
         let model = retry(vec![vec![error(ModelErrorKind::RateLimited, Some(20))], vec![done()]]);
         let begin = Instant::now();
         assert_eq!(events(&model).await, [done()]);
@@ -287,11 +287,11 @@ mod tests {
         let failed = ModelError::new(ModelErrorKind::Network, "no");
         let mut seen = std::collections::HashSet::new();
         for attempt in 1..50 {
-            let most = Duration::from_millis(500)
+            let bound = Duration::from_millis(500)
                 .saturating_mul(1 << (attempt - 1).min(16))
                 .min(model.max_delay);
             let delay = model.delay(attempt, &failed).unwrap();
-            assert!(delay <= most);
+            assert!(delay <= bound);
             seen.insert(delay);
         }
         assert!(seen.len() > 40);

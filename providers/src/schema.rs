@@ -44,7 +44,7 @@ pub(crate) const UNCHECKED: &[&str] = &[
     "uniqueItems",
 ];
 /// What makes a schema one that no grammar is made of.
-const BEYOND: &[&str] = &[
+const UNSUPPORTED: &[&str] = &[
     "$dynamicRef",
     "contains",
     "dependentSchemas",
@@ -66,7 +66,7 @@ pub(crate) fn closed(schema: &Value) -> Option<Value> {
 
 fn close(schema: &Value) -> Option<Value> {
     let fields = schema.as_object()?;
-    if fields.keys().any(|key| BEYOND.contains(&key.as_str())) {
+    if fields.keys().any(|key| UNSUPPORTED.contains(&key.as_str())) {
         return None;
     }
     let mut closed = Map::new();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_grammar_cannot_say_is_not_closed() {
+    fn a_schema_that_no_grammar_expresses_is_not_closed() {
         for schema in [
             json!({"type": "object"}),
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}),

@@ -44,7 +44,7 @@ pub struct SseParser {
     /// The last line ended with a CR: a LF that comes next belongs to it.
     after_cr: bool,
     /// The first line, which may begin with a byte order mark, is over.
-    begun: bool,
+    past_first_line: bool,
 }
 
 /// The event so far, as far as it lies in the present chunk.
@@ -121,8 +121,8 @@ impl SseParser {
         here: &mut InChunk<'c>,
         on: &mut impl FnMut(SseEvent<'_>),
     ) {
-        if !self.begun {
-            self.begun = true;
+        if !self.past_first_line {
+            self.past_first_line = true;
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         }
         if line.is_empty() {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_specification_drops_is_kept_for_whoever_asks() {
+    fn flush_returns_what_the_specification_drops() {
         let mut parser = SseParser::new();
         parser.push(b"data: 1", |_| panic!("no event is complete"));
         parser.flush(|event| assert_eq!(event.data, b"1"));

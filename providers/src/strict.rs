@@ -10,38 +10,43 @@ use serde_json::{Map, Value, json};
 use crate::schema::UNCHECKED;
 
 /// How deep objects, lists and choices are in each other.
-const DEEPEST: usize = 5;
+const MAX_DEPTH: usize = 5;
 /// Schemas within it, thus properties too.
-const SCHEMAS: usize = 100;
+const MAX_SCHEMAS: usize = 100;
 /// Values of all its `enum`s.
-const VALUES: usize = 500;
+const MAX_ENUM_VALUES: usize = 500;
 /// Bytes of names and of those values.
-const LETTERS: usize = 15_000;
+const MAX_NAME_BYTES: usize = 15_000;
 /// References that lead to references.
-const HOPS: usize = 8;
+const MAX_REFERENCE_HOPS: usize = 8;
 
 /// What is said of any schema and holds nobody to anything. References are replaced by what they
 /// mean.
-const ASIDE: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
+const ANNOTATIONS: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
 
 /// The strict form of a tool's schema, where there is one.
 pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
-    let mut left = Left { root: schema, schemas: SCHEMAS, values: VALUES, letters: LETTERS };
-    left.schema(schema, 0).filter(|strict| strict["type"] == "object")
+    let mut budget = Budget {
+        root: schema,
+        schemas: MAX_SCHEMAS,
+        values: MAX_ENUM_VALUES,
+        letters: MAX_NAME_BYTES,
+    };
+    budget.schema(schema, 0).filter(|strict| strict["type"] == "object")
 }
 
 /// What may still come in a schema.
-struct Left<'a> {
+struct Budget<'a> {
     root: &'a Value,
     schemas: usize,
     values: usize,
     letters: usize,
 }
 
-impl<'a> Left<'a> {
+impl<'a> Budget<'a> {
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
         spend(&mut self.schemas, 1)?;
-        let (fields, said) = self.resolve(schema)?;
+        let (fields, own_description) = self.resolve(schema)?;
         let mut strict =
             match ["anyOf", "oneOf"].into_iter().find_map(|word| Some((word, fields.get(word)?))) {
                 Some((word, branches)) => {
@@ -50,7 +55,7 @@ impl<'a> Left<'a> {
                 }
                 None => self.typed(fields, depth)?,
             };
-        let description = description(fields, said)?;
+        let description = description(fields, own_description)?;
         if !description.is_empty() {
             strict.as_object_mut()?.insert("description".into(), description.into());
         }
@@ -59,11 +64,11 @@ impl<'a> Left<'a> {
 
     /// Where references lead, and what is said of it where the first one is.
     fn resolve(&self, schema: &'a Value) -> Option<(&'a Map<String, Value>, Option<&'a Value>)> {
-        let (mut fields, mut said) = (schema.as_object()?, None);
-        for _ in 0..HOPS {
-            said = said.or(fields.get("description"));
+        let (mut fields, mut own_description) = (schema.as_object()?, None);
+        for _ in 0..MAX_REFERENCE_HOPS {
+            own_description = own_description.or(fields.get("description"));
             let Some(reference) = fields.get("$ref") else {
-                return Some((fields, said));
+                return Some((fields, own_description));
             };
             only(fields, &["$ref"])?;
             fields = self.root.pointer(reference.as_str()?.strip_prefix('#')?)?.as_object()?;
@@ -184,18 +189,18 @@ impl<'a> Left<'a> {
     }
 }
 
-fn spend(left: &mut usize, much: usize) -> Option<()> {
-    *left = left.checked_sub(much)?;
+fn spend(budget: &mut usize, much: usize) -> Option<()> {
+    *budget = budget.checked_sub(much)?;
     Some(())
 }
 
 fn deeper(depth: usize) -> Option<usize> {
-    (depth < DEEPEST).then_some(depth + 1)
+    (depth < MAX_DEPTH).then_some(depth + 1)
 }
 
 /// These keywords and no others, but for what is said aside.
 fn only(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
-    let known = |key: &String| known.contains(&key.as_str()) || ASIDE.contains(&key.as_str());
+    let known = |key: &String| known.contains(&key.as_str()) || ANNOTATIONS.contains(&key.as_str());
     fields.keys().all(known).then_some(())
 }
 
@@ -205,16 +210,16 @@ fn checked(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
 }
 
 /// What a schema is for. Constraints, which not every server takes, are told there.
-fn description(fields: &Map<String, Value>, said: Option<&Value>) -> Option<String> {
-    let said = said.map_or(Some(""), Value::as_str)?;
+fn description(fields: &Map<String, Value>, own_description: Option<&Value>) -> Option<String> {
+    let own_description = own_description.map_or(Some(""), Value::as_str)?;
     let constraints =
         fields.iter().filter(|(key, _)| UNCHECKED.contains(&key.as_str()) && *key != "$schema");
     let constraints: Vec<String> =
         constraints.map(|(key, value)| format!("{key}: {value}")).collect();
     if constraints.is_empty() {
-        return Some(said.to_owned());
+        return Some(own_description.to_owned());
     }
-    Some(format!("{said} ({})", constraints.join(", ")).trim_start().to_owned())
+    Some(format!("{own_description} ({})", constraints.join(", ")).trim_start().to_owned())
 }
 
 fn is_plain(strict: &Value) -> bool {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use loopwright_core::Message;
 use loopwright_core::model::ChatRequest;
 
-use crate::pairs::paired;
+use crate::tool_result_pairing::pair_tool_results;
 
 /// What a format calls the same things by.
 pub(crate) struct Names {
@@ -34,10 +34,10 @@ pub(crate) fn write_turns(
         }
         body.extend_from_slice(if open.is_some() { b"]}" } else { b"" });
     };
-    let conversation = paired(&request.messages);
+    let conversation = pair_tool_results(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
-        let said = encode(message);
-        if said.is_empty() {
+        let encoded = encode(message);
+        if encoded.is_empty() {
             continue;
         }
         let by_model = message.as_assistant().is_some();
@@ -55,7 +55,7 @@ pub(crate) fn write_turns(
         } else {
             body.push(b',');
         }
-        body.extend_from_slice(&said);
+        body.extend_from_slice(&encoded);
     }
     close(body, open);
     ends

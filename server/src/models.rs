@@ -10,7 +10,7 @@ use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
-    Catalogue, Http, Model, Offline, Reprompt, Resolved, Retry, Wire, WireFormat, resolve_with,
+    Catalogue, Http, Model, Offline, RetryMalformedCalls, Resolved, Retry, Wire, WireFormat, resolve_with,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -125,7 +125,7 @@ impl Models for Named {
             return Ok(Box::new(Offline::new()));
         }
         let model = self.resolve(id, base_url, |name| std::env::var(name).ok())?.build()?;
-        Ok(Box::new(Retry::new(Reprompt::new(model))))
+        Ok(Box::new(Retry::new(RetryMalformedCalls::new(model))))
     }
 
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
@@ -163,5 +163,5 @@ where
     let builder = resolved.builder::<F>();
     let builder =
         config.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
-    Ok(Box::new(Retry::new(Reprompt::new(builder.build()?))))
+    Ok(Box::new(Retry::new(RetryMalformedCalls::new(builder.build()?))))
 }

@@ -8,14 +8,14 @@ use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::REDACTED;
-use super::pause::Said;
+use super::paused_turn::Transcript;
 use super::wire::{Block, Delta, Event};
-use crate::answer::is_answer;
-use crate::codec::{Decode, MOST_PARTS, Progress};
-use crate::error::{Failure, Place};
-use crate::frame::Frame;
+use crate::answer_tool::is_answer;
+use crate::codec::{Decode, MAX_PARTS, Progress};
+use crate::error::{Endpoint, Failure};
+use crate::event_template::EventTemplate;
+use crate::event_writer::EventWriter;
 use crate::json::mended;
-use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -23,23 +23,23 @@ type Out = VecDeque<ModelEvent>;
 ///
 /// What the provider runs itself (its own tools and their results, a compaction) is no part of the
 /// reply. A second beginning withdraws the first. Whether the model wants tools is decided by the
-/// calls, not by the `stop_reason`. A turn that the provider paused goes on with [`Decode::go_on`];
+/// calls, not by the `stop_reason`. A turn that the provider paused goes on with [`Decode::resume`];
 /// where nobody does so, it is over.
 #[derive(Debug)]
 pub struct Decoder {
-    place: Arc<Place>,
-    told: Told,
-    frame: Frame,
+    endpoint: Arc<Endpoint>,
+    writer: EventWriter,
+    frame: EventTemplate,
     /// The index of the block in the frame.
     framed: u64,
     open: Vec<OpenBlock>,
     calls: bool,
     /// All that was said, for a turn that is paused.
-    said: Said,
+    transcript: Transcript,
     /// The turn is paused.
     paused: bool,
     /// The turn goes on after a pause: the next beginning withdraws nothing.
-    goes_on: bool,
+    continues: bool,
     stop: String,
     usage: Usage,
     /// What was used before a pause.
@@ -62,7 +62,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.told.ended => {}
+            _ if self.writer.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ if self.add_framed(data, out) => {}
@@ -71,25 +71,26 @@ impl Decode for Decoder {
                 Ok((event, delta)) => self.event(event, delta, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self
-                        .told
-                        .fail(self.place.not_understood("no event of a message", data, &why), out),
+                    None => self.writer.fail(
+                        self.endpoint.not_understood("no event of a message", data, &why),
+                        out,
+                    ),
                 },
             },
         }
-        match (self.told.ended, self.paused) {
+        match (self.writer.ended, self.paused) {
             (true, _) => Progress::Ended,
             (false, true) => Progress::Complete,
             (false, false) => Progress::Open,
         }
     }
 
-    fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+    fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         if !self.paused {
             return None; // most streams end so: nothing is read for them
         }
-        let body = self.said.go_on(sent)?;
-        (self.paused, self.goes_on) = (false, true);
+        let body = self.transcript.resume(sent)?;
+        (self.paused, self.continues) = (false, true);
         self.used += take(&mut self.usage);
         Some(body)
     }
@@ -98,7 +99,7 @@ impl Decode for Decoder {
         if self.paused {
             return self.end(out);
         }
-        self.told.fail(self.place.cut_short(), out);
+        self.writer.fail(self.endpoint.cut_short(), out);
     }
 }
 
@@ -111,17 +112,17 @@ fn read(data: &str) -> Result<(Event<'_>, Option<Delta<'_>>), serde_json::Error>
 
 impl Decoder {
     /// A decoder of a reply from this place.
-    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+    pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            place: place.into(),
-            told: Told::default(),
-            frame: Frame::default(),
+            endpoint: endpoint.into(),
+            writer: EventWriter::default(),
+            frame: EventTemplate::default(),
             framed: 0,
             open: Vec::new(),
             calls: false,
-            said: Said::default(),
+            transcript: Transcript::default(),
             paused: false,
-            goes_on: false,
+            continues: false,
             stop: String::new(),
             usage: Usage::default(),
             used: Usage::default(),
@@ -138,7 +139,7 @@ impl Decoder {
     }
 
     fn add(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
-        self.said.add(index, delta);
+        self.transcript.add(index, delta);
         self.delta(index, delta, out);
     }
 
@@ -149,10 +150,10 @@ impl Decoder {
             "message_start" => self.begin(out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    if self.said.len() == MOST_PARTS {
-                        return self.told.fail(self.place.too_many("blocks"), out);
+                    if self.transcript.len() == MAX_PARTS {
+                        return self.writer.fail(self.endpoint.too_many("blocks"), out);
                     }
-                    self.said.begin(event.index.0, data);
+                    self.transcript.begin(event.index.0, data);
                     self.start(event.index.0, *block, out);
                 }
             }
@@ -181,18 +182,18 @@ impl Decoder {
             "message_stop" => {}
             "error" => {
                 return self
-                    .told
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                    .writer
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
             }
             _ if event.error.is_some() => {
                 return self
-                    .told
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                    .writer
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
             }
             _ => {}
         }
         if let Some(usage) = usage {
-            usage.tell(&mut self.usage);
+            usage.merge_into(&mut self.usage);
         }
         match &*event.kind.0 {
             "message_stop" if self.stop == "pause_turn" => self.pause(out),
@@ -204,44 +205,45 @@ impl Decoder {
     /// The message begins; what there was of another one is void, unless it goes on.
     fn begin(&mut self, out: &mut Out) {
         self.open.clear();
-        self.said.clear();
+        self.transcript.clear();
         self.stop.clear();
-        if take(&mut self.goes_on) {
+        if take(&mut self.continues) {
             return;
         }
-        if self.told.blocks > 0 {
+        if self.writer.blocks > 0 {
             out.push_back(ModelEvent::Withdrawn);
         }
-        (self.told.blocks, self.calls, self.usage, self.paused) =
+        (self.writer.blocks, self.calls, self.usage, self.paused) =
             (0, false, Usage::default(), false);
     }
 
-    fn start(&mut self, index: u64, begun: Block<'_>, out: &mut Out) {
-        let kind = match &*begun.kind.0 {
+    fn start(&mut self, index: u64, opening: Block<'_>, out: &mut Out) {
+        let kind = match &*opening.kind.0 {
             "text" => BlockKind::Text,
-            "tool_use" if is_answer(&begun.name.0) => BlockKind::Text,
+            "tool_use" if is_answer(&opening.name.0) => BlockKind::Text,
             "thinking" | "redacted_thinking" => BlockKind::Thinking,
-            "tool_use" => {
-                BlockKind::ToolCall { id: begun.id.0.into_owned(), name: begun.name.0.into_owned() }
-            }
+            "tool_use" => BlockKind::ToolCall {
+                id: opening.id.0.into_owned(),
+                name: opening.name.0.into_owned(),
+            },
             _ => return,
         };
         self.calls |= matches!(kind, BlockKind::ToolCall { .. });
-        let redacted = if begun.data.0.is_empty() {
+        let redacted = if opening.data.0.is_empty() {
             String::new()
         } else {
-            format!("{REDACTED}{}", begun.data.0)
+            format!("{REDACTED}{}", opening.data.0)
         };
-        let block = self.told.start(kind, out);
+        let block = self.writer.start(kind, out);
         let open = OpenBlock {
             index,
             block,
-            signature: redacted + &begun.signature.0,
-            input: (begun.kind.0 == "tool_use")
-                .then(|| begun.input.map_or("{}", |input| input.get()).to_owned()),
+            signature: redacted + &opening.signature.0,
+            input: (opening.kind.0 == "tool_use")
+                .then(|| opening.input.map_or("{}", |input| input.get()).to_owned()),
         };
-        say(open.block, &begun.text.0, out);
-        say(open.block, &begun.thinking.0, out);
+        push_delta(open.block, &opening.text.0, out);
+        push_delta(open.block, &opening.thinking.0, out);
         self.open.push(open);
     }
 
@@ -254,7 +256,7 @@ impl Decoder {
             open.input = None;
         }
         for text in [&delta.text, &delta.thinking, &delta.partial_json] {
-            say(open.block, &text.0, out);
+            push_delta(open.block, &text.0, out);
         }
     }
 
@@ -273,13 +275,13 @@ impl Decoder {
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
         let stop = match &*self.stop {
-            "" if self.told.blocks == 0 => {
-                return self.told.fail(self.place.no_reply(), out);
+            "" if self.writer.blocks == 0 => {
+                return self.writer.fail(self.endpoint.no_reply(), out);
             }
             "model_context_window_exceeded" => {
                 let failure =
                     Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.told.fail(failure.into_error(&self.place), out);
+                return self.writer.fail(failure.into_error(&self.endpoint), out);
             }
             "max_tokens" => StopReason::Length,
             "refusal" => StopReason::ContentFilter,
@@ -288,19 +290,19 @@ impl Decoder {
         };
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
         self.used += self.usage;
-        self.told.done(stop, self.used, out);
+        self.writer.done(stop, self.used, out);
     }
 }
 
 impl OpenBlock {
     fn end(self, out: &mut Out) {
-        say(self.block, self.input.as_deref().unwrap_or(""), out);
+        push_delta(self.block, self.input.as_deref().unwrap_or(""), out);
         let signature = (!self.signature.is_empty()).then(|| self.signature.into());
         out.push_back(ModelEvent::BlockEnd { block: self.block, signature });
     }
 }
 
-fn say(block: u32, text: &str, out: &mut Out) {
+fn push_delta(block: u32, text: &str, out: &mut Out) {
     if !text.is_empty() {
         out.push_back(ModelEvent::Delta { block, delta: text.to_owned() });
     }
@@ -311,7 +313,7 @@ mod tests {
     use super::*;
 
     fn decode(payloads: &[&str]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
         for payload in payloads {
             decoder.decode(payload, &mut out);
         }
@@ -416,27 +418,27 @@ mod tests {
     #[test]
     fn more_blocks_than_any_model_writes_are_refused() {
         let many: Vec<String> =
-            (0..=MOST_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
+            (0..=MAX_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
         let all: Vec<&str> =
             [BEGIN].into_iter().chain(many.iter().map(String::as_str)).chain([END]).collect();
         let events = decode(&all);
-        assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (MAX_PARTS + 1, "Protocol"));
     }
 
     #[test]
     fn only_a_paused_turn_goes_on() {
-        let (mut decoder, sent) = (Decoder::new(Place::default()), br#"{"messages": [{}]}"#);
-        assert_eq!(decoder.go_on(sent), None);
-        assert_eq!(decoder.said.pauses, 0, "nothing was made of it");
+        let (mut decoder, sent) = (Decoder::new(Endpoint::default()), br#"{"messages": [{}]}"#);
+        assert_eq!(decoder.resume(sent), None);
+        assert_eq!(decoder.transcript.pauses, 0, "nothing was made of it");
         for payload in [BEGIN, &finish("pause_turn"), END] {
             decoder.decode(payload, &mut Out::new());
         }
-        assert!(decoder.go_on(sent).is_some());
+        assert!(decoder.resume(sent).is_some());
     }
 
     #[test]
     fn a_ping_is_no_progress() {
-        let mut decoder = Decoder::new(Place::default());
+        let mut decoder = Decoder::new(Endpoint::default());
         assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Out::new()), Progress::Waiting);
         assert_eq!(decoder.decode(BEGIN, &mut Out::new()), Progress::Open);
     }

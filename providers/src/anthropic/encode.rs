@@ -11,7 +11,7 @@ use loopwright_core::model::{ChatRequest, ToolChoice};
 use loopwright_core::tool::ToolList;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
+use super::structured_output::Answer;
 use super::thinking::{Thinking, forces_tool};
 use super::{REDACTED, Settings};
 use crate::call_id::CallIds;
@@ -146,8 +146,8 @@ pub(super) fn keeps_thinking(
 ) -> bool {
     let older = request.compacted.is_some_and(|compacted| message.id < compacted);
     let lost = settings.profile.binds && (older || settings.options.contains_key("tools"));
-    let own = |said: &AssistantMessage| {
-        said.model == settings.id && said.parts.iter().any(|p| thought(p).is_some())
+    let own = |reply: &AssistantMessage| {
+        reply.model == settings.id && reply.parts.iter().any(|p| thought(p).is_some())
     };
     !lost && message.as_assistant().is_some_and(own)
 }
@@ -158,7 +158,7 @@ fn encode_message(message: &Message, own: bool) -> Vec<u8> {
         MessageKind::User(user) => {
             joined(user.content.iter().filter_map(content_block).map(|block| bytes(&block)))
         }
-        MessageKind::Assistant(said) => assistant_blocks(said, own),
+        MessageKind::Assistant(reply) => assistant_blocks(reply, own),
         MessageKind::ToolResult(result) => bytes(&tool_result(result)),
         _ => Vec::new(),
     }
@@ -195,18 +195,18 @@ pub(super) fn thought(part: &ContentPart) -> Option<Value> {
 }
 
 /// Thinking alone is no message.
-fn assistant_blocks(said: &AssistantMessage, own: bool) -> Vec<u8> {
+fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     let says = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => !text.trim().is_empty(),
         ContentPart::ToolCall(_) => true,
         _ => false,
     };
-    if !said.parts.iter().any(says) {
+    if !reply.parts.iter().any(says) {
         return Vec::new();
     }
     // A thought belongs to what came before it, so none goes out after something that does not.
     let mut whole = own;
-    joined(said.parts.iter().filter_map(|part| {
+    joined(reply.parts.iter().filter_map(|part| {
         let block = match part {
             ContentPart::Text { text, .. } => text_block(text).map(|block| bytes(&block)),
             ContentPart::Thinking { .. } => {

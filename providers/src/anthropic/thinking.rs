@@ -9,7 +9,7 @@ use super::encode::{keeps_thinking, thought};
 use super::profile::Thinks;
 
 /// The smallest budget that there is.
-const LEAST: u32 = 1024;
+const MIN_BUDGET_TOKENS: u32 = 1024;
 
 /// How much the model is told to think.
 #[derive(Clone, Copy, PartialEq)]
@@ -37,21 +37,23 @@ impl Thinking {
         }
         let (tokens, effort) = match request.thinking {
             ThinkingLevel::Off => return Thinking::Off,
-            ThinkingLevel::Minimal => (LEAST, "low"),
+            ThinkingLevel::Minimal => (MIN_BUDGET_TOKENS, "low"),
             ThinkingLevel::Low => (4096, "low"),
             ThinkingLevel::Medium => (8192, "medium"),
             ThinkingLevel::High => (16_384, "high"),
             ThinkingLevel::XHigh => (32_768, "max"),
         };
         // A quarter of the limit, which counts the thinking too, is for the reply.
-        let most = request
+        let limit = request
             .max_tokens
             .or(settings.max_output)
             .map_or(u32::MAX, |max| max - max.div_ceil(4));
         match settings.profile.thinks {
             Thinks::Effort => Thinking::Effort(effort),
-            Thinks::Budget if most < LEAST || unthought(request, settings) => Thinking::Off,
-            Thinks::Budget => Thinking::Budget(tokens.min(most)),
+            Thinks::Budget if limit < MIN_BUDGET_TOKENS || unthought(request, settings) => {
+                Thinking::Off
+            }
+            Thinks::Budget => Thinking::Budget(tokens.min(limit)),
         }
     }
 
@@ -90,7 +92,7 @@ fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     let turn = back.take_while(|message| !matches!(message.body, MessageKind::User(_)));
     let first = turn.filter(|message| message.as_assistant().is_some()).last();
     first.is_some_and(|message| {
-        let begins = message.as_assistant().and_then(|said| thought(said.parts.first()?));
+        let begins = message.as_assistant().and_then(|reply| thought(reply.parts.first()?));
         begins.is_none() || !keeps_thinking(message, request, settings)
     })
 }

@@ -112,7 +112,7 @@ struct OutputDetails {
 
 impl RawUsage {
     /// Puts what it tells into `usage`.
-    pub(super) fn tell(self, usage: &mut Usage) {
+    pub(super) fn merge_into(self, usage: &mut Usage) {
         let put = |into: &mut u64, count: Option<Count>| {
             if let Some(Count(count)) = count {
                 *into = count;

@@ -73,7 +73,7 @@ fn entries_add_and_override_field_by_field() {
     catalogue.add(list, "mine.toml").unwrap();
     assert_eq!(
         catalogue.get("acme/big"),
-        Some(&Facts { wire: Some(Wire::Gemini), ..Facts::default() })
+        Some(&ModelFacts { wire: Some(Wire::Gemini), ..ModelFacts::default() })
     );
     let gpt = catalogue.get("openai/gpt-4o").unwrap();
     assert_eq!(
@@ -85,7 +85,7 @@ fn entries_add_and_override_field_by_field() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_entry_field_and_remedy() {
+fn an_error_names_the_entry_the_field_and_the_remedy() {
     for (list, says) in [
         ("[\"a/b\"]\ncontxt = 1", &["`a/b`", "`contxt`", "`context_window`"][..]),
         (

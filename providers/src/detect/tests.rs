@@ -3,7 +3,7 @@
 use super::*;
 
 /// The model, in an environment with these variables, and where it is.
-fn found(id: &str, base_url: Option<&str>, vars: &[&str]) -> Result<Resolved, ModelError> {
+fn resolve_id(id: &str, base_url: Option<&str>, vars: &[&str]) -> Result<Resolved, ModelError> {
     let var = |name: &str| {
         vars.iter().find_map(|var| Some(var.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
     };
@@ -11,7 +11,7 @@ fn found(id: &str, base_url: Option<&str>, vars: &[&str]) -> Result<Resolved, Mo
 }
 
 fn refused(id: &str, base_url: Option<&str>, vars: &[&str]) -> ModelError {
-    found(id, base_url, vars).map(|_| ()).unwrap_err()
+    resolve_id(id, base_url, vars).map(|_| ()).unwrap_err()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn every_provider_has_its_format_its_address_and_its_key() {
         ("vllm/org/any", "-", OpenAiChat, "http://127.0.0.1:8000/v1"),
         ("lmstudio/any", "-", OpenAiChat, "http://127.0.0.1:1234/v1"),
     ] {
-        let resolved = found(id, None, &[&format!("{var}=sk-of-the-test")]).unwrap();
+        let resolved = resolve_id(id, None, &[&format!("{var}=sk-of-the-test")]).unwrap();
         assert_eq!((resolved.wire, resolved.address.as_str()), (wire, address), "{id}");
         assert_eq!(resolved.key.as_deref(), Some("sk-of-the-test").filter(|_| var != "-"), "{id}");
         let name = id.split_once('/').unwrap().1;
@@ -78,12 +78,12 @@ fn every_provider_has_its_format_its_address_and_its_key() {
 #[test]
 fn the_gemini_key_goes_before_the_google_one() {
     let vars = ["GOOGLE_API_KEY=second", "GEMINI_API_KEY=first"];
-    assert_eq!(found("google/x", None, &vars).unwrap().key.as_deref(), Some("first"));
+    assert_eq!(resolve_id("google/x", None, &vars).unwrap().key.as_deref(), Some("first"));
 }
 
 #[test]
 fn at_an_address_of_ones_own_openai_is_a_compatible_server() {
-    let wire = |id, base_url, vars: &[&str]| found(id, base_url, vars).unwrap().wire;
+    let wire = |id, base_url, vars: &[&str]| resolve_id(id, base_url, vars).unwrap().wire;
     let url = Some("http://h/v1");
     assert_eq!(wire("openai/gpt-6-sol", url, &[]), Wire::OpenAiChat);
     assert_eq!(wire("openai/gpt-6-sol", None, &["OPENAI_BASE_URL=http://h/v1"]), Wire::OpenAiChat);
@@ -94,7 +94,7 @@ fn at_an_address_of_ones_own_openai_is_a_compatible_server() {
 
 #[test]
 fn an_address_may_be_as_its_providers_users_write_it() {
-    let address = |id, base_url, vars: &[&str]| found(id, base_url, vars).unwrap().address;
+    let address = |id, base_url, vars: &[&str]| resolve_id(id, base_url, vars).unwrap().address;
     assert_eq!(address("anthropic/x", Some("http://h"), &[]), "http://h/v1");
     assert_eq!(address("anthropic/x", Some("http://h/v1/"), &[]), "http://h/v1");
     assert_eq!(address("anthropic/x", None, &["ANTHROPIC_BASE_URL=http://h"]), "http://h/v1");
@@ -118,7 +118,7 @@ fn an_unknown_provider_needs_an_address() {
         error.message.contains("`acme` is not known") && error.message.contains("openrouter"),
         "{error}"
     );
-    let model = |id| found(id, Some("http://h/v1"), &["ACME_API_KEY=key-of-acme"]).unwrap();
+    let model = |id| resolve_id(id, Some("http://h/v1"), &["ACME_API_KEY=key-of-acme"]).unwrap();
     assert_eq!(model("acme/big").key.as_deref(), Some("key-of-acme"));
     assert_eq!(&*model("acme/big").build().unwrap().info().id, "acme/big");
     assert_eq!(&*model("big").build().unwrap().info().id, "custom/big");
@@ -133,7 +133,7 @@ fn a_name_without_a_provider_is_completed_where_it_is_known() {
 
 #[test]
 fn what_the_catalogue_knows_is_in_the_models_info() {
-    let model = found("anthropic/claude-sonnet-4-5-20250929", None, &["ANTHROPIC_API_KEY=k"])
+    let model = resolve_id("anthropic/claude-sonnet-4-5-20250929", None, &["ANTHROPIC_API_KEY=k"])
         .unwrap()
         .build()
         .unwrap();
@@ -146,9 +146,10 @@ fn what_the_catalogue_knows_is_in_the_models_info() {
         (prices.input, prices.output, prices.cache_read, prices.cache_write),
         (3.0, 15.0, 0.3, 3.75)
     );
-    let unknown = found("openai/unheard-of", None, &["OPENAI_API_KEY=k"]).unwrap().build().unwrap();
+    let unknown =
+        resolve_id("openai/unheard-of", None, &["OPENAI_API_KEY=k"]).unwrap().build().unwrap();
     assert_eq!((unknown.info().prices, unknown.info().max_output), (None, None));
-    let local = found("ollama/unheard-of", None, &[]).unwrap().build().unwrap();
+    let local = resolve_id("ollama/unheard-of", None, &[]).unwrap().build().unwrap();
     assert_eq!(local.info().prices, Some(Prices::default()));
 }
 
@@ -162,8 +163,8 @@ fn a_catalogue_of_ones_own_decides_on_the_format() {
 }
 
 #[test]
-fn a_key_is_never_shown() {
-    let resolved = found("openai/x", None, &["OPENAI_API_KEY=sk-very-secret"]).unwrap();
+fn debug_output_contains_no_key() {
+    let resolved = resolve_id("openai/x", None, &["OPENAI_API_KEY=sk-very-secret"]).unwrap();
     assert!(!format!("{resolved:?}").contains("secret"));
 }
 

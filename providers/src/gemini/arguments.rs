@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::wire::PartialArg;
 
 /// Deeper than this no arguments are.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The arguments, as far as they have come.
 #[derive(Debug, Default)]
@@ -25,16 +25,16 @@ enum Step {
 
 impl Arguments {
     /// Puts a piece in its place. A string goes on where there is one already.
-    pub(super) fn put(&mut self, piece: &PartialArg<'_>) {
-        let Some(steps) = steps(&piece.json_path.0) else {
+    pub(super) fn put(&mut self, fragment: &PartialArg<'_>) {
+        let Some(steps) = steps(&fragment.json_path.0) else {
             return self.broken = true;
         };
-        let Some(place) = steps.into_iter().try_fold(&mut self.value, descend) else {
+        let Some(slot) = steps.into_iter().try_fold(&mut self.value, descend) else {
             return self.broken = true;
         };
-        match (value(piece), place) {
+        match (value(fragment), slot) {
             (Some(Value::String(more)), Value::String(text)) => text.push_str(&more),
-            (Some(value), place) => *place = value,
+            (Some(value), slot) => *slot = value,
             (None, _) => self.broken = true,
         }
     }
@@ -50,8 +50,8 @@ impl Arguments {
 }
 
 /// The value of a piece; one without any is `null`.
-fn value(piece: &PartialArg<'_>) -> Option<Value> {
-    match (&piece.string_value, piece.number_value.or(piece.bool_value)) {
+fn value(fragment: &PartialArg<'_>) -> Option<Value> {
+    match (&fragment.string_value, fragment.number_value.or(fragment.bool_value)) {
         (Some(text), _) => Some(text.0.as_ref().into()),
         (None, Some(raw)) => {
             serde_json::from_str(raw.get()).ok().filter(|v: &Value| v.is_number() || v.is_boolean())
@@ -103,7 +103,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
         };
         steps.push(step);
         rest = after;
-        if steps.len() > DEEPEST {
+        if steps.len() > MAX_DEPTH {
             return None;
         }
     }
@@ -127,17 +127,17 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
 mod tests {
     use super::*;
 
-    fn put(pieces: &[&str]) -> String {
+    fn put(fragments: &[&str]) -> String {
         let mut arguments = Arguments::default();
-        for piece in pieces {
-            arguments.put(&serde_json::from_str(piece).unwrap());
+        for fragment in fragments {
+            arguments.put(&serde_json::from_str(fragment).unwrap());
         }
         arguments.into_text()
     }
 
     #[test]
-    fn pieces_find_their_place() {
-        let pieces = [
+    fn fragments_are_stored_at_their_paths() {
+        let fragments = [
             r#"{"jsonPath":"$.list[0].name","stringValue":"a"}"#,
             r#"{"jsonPath":"$.list[0].name","stringValue":"b"}"#,
             r#"{"jsonPath":"$.list[1]","numberValue":3}"#,
@@ -146,21 +146,21 @@ mod tests {
             r#"{"jsonPath":"$.no","nullValue":"NULL_VALUE"}"#,
         ];
         let whole = r#"{"list":[{"name":"ab"},3],"no":null,"x.y']":0.5,"yes":true}"#;
-        assert_eq!(put(&pieces), whole);
+        assert_eq!(put(&fragments), whole);
         assert_eq!(put(&[]), "{}");
     }
 
     #[test]
-    fn a_piece_that_has_no_place_makes_no_arguments() {
+    fn a_fragment_without_a_valid_path_invalidates_the_arguments() {
         let deep = format!(r#"{{"jsonPath":"${}","stringValue":""}}"#, "[0]".repeat(1 << 20));
-        for piece in [
+        for fragment in [
             r#"{"jsonPath":"$.a[4000000000]","stringValue":"x"}"#,
             r#"{"jsonPath":"$.a[x]","stringValue":"x"}"#,
             r#"{"jsonPath":"$['a","stringValue":"x"}"#,
             r#"{"stringValue":"x"}"#,
             &deep,
         ] {
-            assert!(serde_json::from_str::<Value>(&put(&[piece])).is_err(), "{piece:.60}");
+            assert!(serde_json::from_str::<Value>(&put(&[fragment])).is_err(), "{fragment:.60}");
         }
     }
 }

@@ -7,14 +7,14 @@ use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelErrorKind, ModelEvent};
 use serde_json::value::RawValue;
 
-use super::MADE_UP;
+use super::SYNTHETIC_ID;
 use super::arguments::Arguments;
 use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
-use crate::answer::is_answer;
+use crate::answer_tool::is_answer;
 use crate::codec::{Decode, Progress};
-use crate::error::{Failure, Place};
+use crate::error::{Endpoint, Failure};
+use crate::event_writer::EventWriter;
 use crate::json::mended;
-use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -26,8 +26,8 @@ type Out = VecDeque<ModelEvent>;
 /// tools is decided by the calls.
 #[derive(Debug)]
 pub struct Decoder {
-    place: Arc<Place>,
-    told: Told,
+    endpoint: Arc<Endpoint>,
+    writer: EventWriter,
     /// The call whose arguments come piece by piece.
     call: Option<OpenCall>,
     calls: u32,
@@ -43,7 +43,7 @@ struct OpenCall {
     block: u32,
     /// All arguments, if they came at once.
     whole: Option<String>,
-    pieces: Arguments,
+    fragments: Arguments,
     signature: String,
 }
 
@@ -51,7 +51,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.told.ended => {}
+            _ if self.writer.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             [b'[', ..] => match serde_json::from_str::<Vec<&RawValue>>(data) {
@@ -60,7 +60,7 @@ impl Decode for Decoder {
             },
             _ => self.payload(data, out),
         }
-        match (self.told.ended, &self.finish) {
+        match (self.writer.ended, &self.finish) {
             (true, _) => Progress::Ended,
             (false, Some(_)) => Progress::Complete,
             (false, None) => Progress::Open,
@@ -71,16 +71,16 @@ impl Decode for Decoder {
         if self.finish.is_some() {
             return self.end(out);
         }
-        self.told.fail(self.place.cut_short(), out);
+        self.writer.fail(self.endpoint.cut_short(), out);
     }
 }
 
 impl Decoder {
     /// A decoder of a reply from this place.
-    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+    pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            place: place.into(),
-            told: Told::default(),
+            endpoint: endpoint.into(),
+            writer: EventWriter::default(),
             call: None,
             calls: 0,
             answered: false,
@@ -91,13 +91,13 @@ impl Decoder {
 
     fn payload(&mut self, data: &str, out: &mut Out) {
         match serde_json::from_str::<Chunk<'_>>(data) {
-            _ if self.told.ended => {}
+            _ if self.writer.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match mended(data) {
                 Some(text) => self.payload(&text, out),
                 None => self
-                    .told
-                    .fail(self.place.not_understood("no chunk of a reply", data, &why), out),
+                    .writer
+                    .fail(self.endpoint.not_understood("no chunk of a reply", data, &why), out),
             },
         }
     }
@@ -108,8 +108,8 @@ impl Decoder {
         }
         if chunk.error.is_some() {
             return self
-                .told
-                .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                .writer
+                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
         }
         if let Some(feedback) =
             chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty())
@@ -128,14 +128,14 @@ impl Decoder {
             | "UNEXPECTED_TOOL_CALL"
             | "TOO_MANY_TOOL_CALLS"
             | "MALFORMED_RESPONSE" => {
-                let said = [&*candidate.finish_reason.0, &candidate.finish_message.0];
-                let said = said.map(|text| text.trim_end_matches('.')).join(": ");
-                let said = said.trim_end_matches(": ");
+                let explanation = [&*candidate.finish_reason.0, &candidate.finish_message.0];
+                let explanation = explanation.map(|text| text.trim_end_matches('.')).join(": ");
+                let explanation = explanation.trim_end_matches(": ");
                 let why = format!(
-                    "{} could not use what the model wrote ({said}). Try again.",
-                    self.place
+                    "{} could not use what the model wrote ({explanation}). Try again.",
+                    self.endpoint
                 );
-                self.told.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
+                self.writer.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
             }
             reason => self.finish = Some(reason.to_owned()),
         }
@@ -157,11 +157,11 @@ impl Decoder {
         if delta.is_empty() && signature.is_empty() {
             return;
         }
-        let block = match self.told.prose(&kind) {
+        let block = match self.writer.prose(&kind) {
             Some(block) => block,
             None => {
                 self.end_prose("", out);
-                self.told.start_prose(kind.clone(), out)
+                self.writer.start_prose(kind.clone(), out)
             }
         };
         if !delta.is_empty() {
@@ -174,59 +174,63 @@ impl Decoder {
     }
 
     fn end_prose(&mut self, signature: &str, out: &mut Out) {
-        if let Some((block, _)) = self.told.take_prose() {
+        if let Some((block, _)) = self.writer.take_prose() {
             end(block, signature, out);
         }
     }
 
     /// A whole call, or a piece of one: only the first piece has a name.
-    fn call(&mut self, piece: FunctionCall<'_>, signature: &str, response: &str, out: &mut Out) {
+    fn call(&mut self, fragment: FunctionCall<'_>, signature: &str, response: &str, out: &mut Out) {
         self.end_prose("", out);
-        let names = !piece.name.0.is_empty();
+        let names = !fragment.name.0.is_empty();
         if names {
             self.end_call(out);
         }
-        let goes_on = piece.goes_on();
+        let continues = fragment.continues();
         let mut call = match self.call.take() {
             Some(call) => call,
             // The end of a call that had ended already.
-            None if !names && piece.args.is_none() && piece.partial_args.is_none() => return,
-            None => {
-                self.start_call(piece.id.0.into_owned(), piece.name.0.into_owned(), response, out)
-            }
+            None if !names && fragment.args.is_none() && fragment.partial_args.is_none() => return,
+            None => self.start_call(
+                fragment.id.0.into_owned(),
+                fragment.name.0.into_owned(),
+                response,
+                out,
+            ),
         };
         if !signature.is_empty() {
             signature.clone_into(&mut call.signature);
         }
-        if let Some(args) = piece.args {
+        if let Some(args) = fragment.args {
             call.whole = Some(args.get().to_owned());
         }
-        for arg in piece.partial_args.iter().flatten() {
-            call.pieces.put(arg);
+        for arg in fragment.partial_args.iter().flatten() {
+            call.fragments.put(arg);
         }
         self.call = Some(call);
-        if !goes_on {
+        if !continues {
             self.end_call(out);
         }
     }
 
     fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
-        let id = if id.is_empty() { format!("{MADE_UP}{response}-{}", self.calls) } else { id };
+        let id =
+            if id.is_empty() { format!("{SYNTHETIC_ID}{response}-{}", self.calls) } else { id };
         let kind =
             if is_answer(&name) { BlockKind::Text } else { BlockKind::ToolCall { id, name } };
         self.answered |= kind == BlockKind::Text;
         self.calls += u32::from(kind != BlockKind::Text);
-        let block = self.told.start(kind, out);
-        OpenCall { block, whole: None, pieces: Arguments::default(), signature: String::new() }
+        let block = self.writer.start(kind, out);
+        OpenCall { block, whole: None, fragments: Arguments::default(), signature: String::new() }
     }
 
     fn end_call(&mut self, out: &mut Out) {
-        let Some(OpenCall { block, whole, pieces, signature }) = self.call.take() else {
+        let Some(OpenCall { block, whole, fragments, signature }) = self.call.take() else {
             return;
         };
         let delta = match whole.as_deref() {
             Some("null") => "{}".into(),
-            _ => whole.unwrap_or_else(|| pieces.into_text()),
+            _ => whole.unwrap_or_else(|| fragments.into_text()),
         };
         out.push_back(ModelEvent::Delta { block, delta });
         end(block, &signature, out);
@@ -234,7 +238,7 @@ impl Decoder {
 
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
-        if self.told.ended {
+        if self.writer.ended {
             return;
         }
         let stop = match self.finish.as_deref().unwrap_or("") {
@@ -251,24 +255,26 @@ impl Decoder {
             | "IMAGE_RECITATION" => StopReason::ContentFilter,
             _ if self.call.is_some() => {
                 return self
-                    .told
-                    .fail(self.place.not_usable("ended the stream inside a call"), out);
+                    .writer
+                    .fail(self.endpoint.not_usable("ended the stream inside a call"), out);
             }
             _ if self.calls > 0 => StopReason::ToolCalls,
-            _ if !self.answered => return self.told.fail(self.place.no_reply(), out),
+            _ if !self.answered => return self.writer.fail(self.endpoint.no_reply(), out),
             _ => StopReason::Stop,
         };
         self.end_prose("", out);
         self.end_call(out);
-        self.told.done(stop, Usage::from(self.usage), out);
+        self.writer.done(stop, Usage::from(self.usage), out);
     }
 
     /// The prompt was not let through.
     fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Out) {
-        let said = [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);
-        let message = said.into_iter().find(|text| !text.is_empty()).unwrap_or("").to_owned();
+        let explanation =
+            [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);
+        let message =
+            explanation.into_iter().find(|text| !text.is_empty()).unwrap_or("").to_owned();
         let failure = Failure { message, codes: "content_filter".into(), ..Failure::default() };
-        self.told.fail(failure.into_error(&self.place), out);
+        self.writer.fail(failure.into_error(&self.endpoint), out);
     }
 }
 

@@ -11,8 +11,8 @@ use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
 use super::profile::Thinks;
-use super::{MADE_UP, Settings};
-use crate::answer::{tool, with};
+use super::{SYNTHETIC_ID, Settings};
+use crate::answer_tool::{tool, with};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
@@ -119,30 +119,28 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
         }
         Thinks::Never => None,
         _ if level == ThinkingLevel::Off => None,
-        Thinks::Level { least, medium } => {
+        Thinks::Level { min, medium } => {
             let level = match level {
-                ThinkingLevel::Off | ThinkingLevel::Minimal => least,
+                ThinkingLevel::Off | ThinkingLevel::Minimal => min,
                 ThinkingLevel::Low => "low",
                 ThinkingLevel::Medium => medium,
                 ThinkingLevel::High | ThinkingLevel::XHigh => "high",
             };
             Some(json!({"thinkingLevel": level, "includeThoughts": true}))
         }
-        Thinks::Budget { least, most, off } => {
+        Thinks::Budget { min, max, off } => {
             let tokens = match level {
-                ThinkingLevel::Off | ThinkingLevel::Minimal => least,
+                ThinkingLevel::Off | ThinkingLevel::Minimal => min,
                 ThinkingLevel::Low => 4096,
                 ThinkingLevel::Medium => 8192,
                 ThinkingLevel::High => 16_384,
-                ThinkingLevel::XHigh => most,
+                ThinkingLevel::XHigh => max,
             };
             // A quarter of the limit is for the reply.
             let room = request.max_tokens.map_or(u32::MAX, |max| max - max.div_ceil(4));
             match tokens.min(room) {
-                too_few if too_few < least && off => Some(json!({"thinkingBudget": 0})),
-                tokens => {
-                    Some(json!({"thinkingBudget": tokens.max(least), "includeThoughts": true}))
-                }
+                too_few if too_few < min && off => Some(json!({"thinkingBudget": 0})),
+                tokens => Some(json!({"thinkingBudget": tokens.max(min), "includeThoughts": true})),
             }
         }
     }
@@ -166,12 +164,12 @@ impl How {
     fn of(message: &Message, settings: &Settings) -> How {
         match &message.body {
             MessageKind::ToolResult(_) if settings.profile.images_in_results => How::Inside,
-            MessageKind::Assistant(said) => {
-                let own = said.model == settings.id
-                    && said.parts.iter().any(|part| signature(part).is_some());
-                let signed = own && said.calls().any(|call| call.signature.is_some());
+            MessageKind::Assistant(reply) => {
+                let own = reply.model == settings.id
+                    && reply.parts.iter().any(|part| signature(part).is_some());
+                let signed = own && reply.calls().any(|call| call.signature.is_some());
                 let placeholder =
-                    settings.profile.signed_calls && !signed && said.calls().next().is_some();
+                    settings.profile.signed_calls && !signed && reply.calls().next().is_some();
                 if own || placeholder { How::Reply { own, placeholder } } else { How::Plain }
             }
             _ => How::Plain,
@@ -194,7 +192,7 @@ impl How {
             MessageKind::User(user) => {
                 joined(user.content.iter().filter_map(content_part).map(|part| bytes(&part)))
             }
-            MessageKind::Assistant(said) => self.reply(said),
+            MessageKind::Assistant(reply) => self.reply(reply),
             MessageKind::ToolResult(result) => {
                 function_response(result, matches!(self, How::Inside))
             }
@@ -203,7 +201,7 @@ impl How {
     }
 
     /// Thinking alone is no message.
-    fn reply(self, said: &AssistantMessage) -> Vec<u8> {
+    fn reply(self, reply: &AssistantMessage) -> Vec<u8> {
         let (own, mut placeholder) = match self {
             How::Reply { own, placeholder } => (own, placeholder),
             _ => (false, false),
@@ -213,10 +211,10 @@ impl How {
             ContentPart::ToolCall(_) => true,
             _ => false,
         };
-        if !said.parts.iter().any(says) {
+        if !reply.parts.iter().any(says) {
             return Vec::new();
         }
-        joined(said.parts.iter().filter_map(|part| {
+        joined(reply.parts.iter().filter_map(|part| {
             let signature = signature(part).filter(|_| own);
             match part {
                 ContentPart::Text { text, .. }
@@ -228,8 +226,9 @@ impl How {
                     Some(signed(bytes(&json!({"text": text, "thought": true})), signature))
                 }
                 ContentPart::ToolCall(call) => {
-                    let made_up = std::mem::take(&mut placeholder).then_some(PLACEHOLDER);
-                    Some(signed(function_call(call), made_up.or(signature)))
+                    let placeholder_signature =
+                        std::mem::take(&mut placeholder).then_some(PLACEHOLDER);
+                    Some(signed(function_call(call), placeholder_signature.or(signature)))
                 }
                 _ => None,
             }
@@ -276,7 +275,7 @@ fn content_part(part: &Content) -> Option<Value> {
 fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     let mut part = format!("{{\"{kind}\":{{\"name\":").into_bytes();
     put(&mut part, name);
-    if !id.starts_with(MADE_UP) {
+    if !id.starts_with(SYNTHETIC_ID) {
         field(&mut part, "id", &CallIds::UpTo64.fit(id));
     }
     part
@@ -297,7 +296,7 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     let text = result.text();
     let images = result.content.iter().filter(|part| matches!(part, Content::Image { .. }));
     let images: Vec<Value> = images.filter_map(content_part).collect();
-    let said = match text.trim() {
+    let reply = match text.trim() {
         "" if images.is_empty() => "(no output)",
         "" if inside => "(an image)",
         "" => "(see the image after this)",
@@ -307,7 +306,7 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     field(
         &mut part,
         "response",
-        &json!({(if result.is_error() { "error" } else { "output" }): said}),
+        &json!({(if result.is_error() { "error" } else { "output" }): reply}),
     );
     if inside && !images.is_empty() {
         field(&mut part, "parts", &images);

@@ -25,16 +25,16 @@ pub enum Thinks {
     /// By a number of tokens.
     Budget {
         /// The smallest one.
-        least: u32,
+        min: u32,
         /// The largest one.
-        most: u32,
+        max: u32,
         /// Whether none at all is allowed.
         off: bool,
     },
     /// By a level. It cannot be switched off.
     Level {
         /// The lowest one.
-        least: &'static str,
+        min: &'static str,
         /// The one in the middle, or the nearest to it.
         medium: &'static str,
     },
@@ -47,20 +47,20 @@ const OTHER: Profile = Profile {
     schema_beside_tools: false,
 };
 const PRO_2_5: Profile =
-    Profile { thinks: Thinks::Budget { least: 128, most: 32_768, off: false }, ..OTHER };
+    Profile { thinks: Thinks::Budget { min: 128, max: 32_768, off: false }, ..OTHER };
 const FLASH_2_5: Profile =
-    Profile { thinks: Thinks::Budget { least: 128, most: 24_576, off: true }, ..OTHER };
+    Profile { thinks: Thinks::Budget { min: 128, max: 24_576, off: true }, ..OTHER };
 const LITE_2_5: Profile =
-    Profile { thinks: Thinks::Budget { least: 512, most: 24_576, off: true }, ..OTHER };
+    Profile { thinks: Thinks::Budget { min: 512, max: 24_576, off: true }, ..OTHER };
 const NEWER: Profile = Profile {
-    thinks: Thinks::Level { least: "low", medium: "medium" },
+    thinks: Thinks::Level { min: "low", medium: "medium" },
     signed_calls: true,
     images_in_results: true,
     schema_beside_tools: true,
 };
-const PRO_3: Profile = Profile { thinks: Thinks::Level { least: "low", medium: "high" }, ..NEWER };
+const PRO_3: Profile = Profile { thinks: Thinks::Level { min: "low", medium: "high" }, ..NEWER };
 const FLASH_3: Profile =
-    Profile { thinks: Thinks::Level { least: "minimal", medium: "medium" }, ..NEWER };
+    Profile { thinks: Thinks::Level { min: "minimal", medium: "medium" }, ..NEWER };
 
 /// By how a model's name goes on after `gemini-`; the first that fits counts.
 const PROFILES: &[(&str, Profile)] = &[

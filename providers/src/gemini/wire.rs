@@ -108,7 +108,7 @@ pub(super) struct FunctionCall<'a> {
 }
 
 impl FunctionCall<'_> {
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn continues(&self) -> bool {
         is_true(self.will_continue)
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::words::{Filler, Words};
 
 /// Lines that a quotation has at most, and characters of each.
-const LINES: usize = 5;
-const WIDTH: usize = 160;
+const MAX_LINES: usize = 5;
+const MAX_LINE_CHARS: usize = 160;
 
 /// Keys whose lines tell what a manifest is about.
-const TELLING: &[&str] = &["name", "description", "title"];
+const SUMMARY_KEYS: &[&str] = &["name", "description", "title"];
 
 /// A tool's result, and what the tool was asked about.
 pub(super) struct Outcome<'m> {
@@ -31,7 +31,7 @@ impl<'m> Outcome<'m> {
         Outcome { result, text: result.text(), path }
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let tool = match &self.path {
             Some(path) => format!("`{}` of `{path}`", self.result.name),
             None => format!("`{}`", self.result.name),
@@ -56,20 +56,20 @@ impl<'m> Outcome<'m> {
             .map(unnumbered)
             .filter(|line| line.contains(char::is_alphanumeric))
             .collect();
-        let telling = |line: &&&str| {
+        let is_summary = |line: &&&str| {
             let key = line.split(['=', ':']).next().unwrap_or("").trim().trim_matches('"');
-            line.contains(['=', ':']) && TELLING.contains(&key)
+            line.contains(['=', ':']) && SUMMARY_KEYS.contains(&key)
         };
-        let told: Vec<String> =
-            lines.iter().filter(telling).take(LINES).map(|line| cut(line.trim())).collect();
+        let summary: Vec<String> =
+            lines.iter().filter(is_summary).take(MAX_LINES).map(|line| cut(line.trim())).collect();
         match lines.as_slice() {
-            _ if !told.is_empty() => format!("`{name}` says: {}.", told.join(", ")),
+            _ if !summary.is_empty() => format!("`{name}` says: {}.", summary.join(", ")),
             [] => format!("`{name}`: there is no text in the result."),
             [line] => format!("`{name}` says: {}", cut(line.trim())),
             _ => {
                 let quote: String =
-                    lines.iter().take(LINES).map(|line| format!("\n> {}", cut(line))).collect();
-                let more = lines.len().saturating_sub(LINES);
+                    lines.iter().take(MAX_LINES).map(|line| format!("\n> {}", cut(line))).collect();
+                let more = lines.len().saturating_sub(MAX_LINES);
                 let more = if more > 0 { format!("\n({more} more lines)") } else { String::new() };
                 format!("`{name}` says:{quote}{more}")
             }
@@ -79,8 +79,11 @@ impl<'m> Outcome<'m> {
 
 /// An answer that quotes what the tools returned.
 pub(super) fn quoting(outcomes: &[Outcome<'_>]) -> String {
-    let told: Vec<String> = outcomes.iter().map(Outcome::told).collect();
-    format!("{}\n\n(Quoted by offline rules, which are not a language model.)", told.join("\n\n"))
+    let summary: Vec<String> = outcomes.iter().map(Outcome::summary).collect();
+    format!(
+        "{}\n\n(Quoted by offline rules, which are not a language model.)",
+        summary.join("\n\n")
+    )
 }
 
 /// What this is, and how to get a model.
@@ -118,7 +121,7 @@ fn unnumbered(line: &str) -> &str {
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(WIDTH) {
+    match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.trim_end().to_owned(),
     }

@@ -16,7 +16,7 @@ pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let rules: [Rule; 4] = [
         by_name, // a tool's own name                       that tool, with arguments from the prompt
         write_file, // "write"/"create"/"save", a path, a text    a tool named …write…
-        look, // a path; "list", "directory", "folder"    a tool named …read…; a tool named …list…
+        read_or_list, // a path; "list", "directory", "folder"    a tool named …read…; a tool named …list…
         calculate, // two numbers and an operator              a tool named add, sub…, mul…, div… or calc…
     ];
     rules.iter().map(|rule| rule(words, tools)).find(|calls| !calls.is_empty()).unwrap_or_default()
@@ -75,7 +75,7 @@ fn write_file(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     vec![call]
 }
 
-fn look(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
+fn read_or_list(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let about = |tool: &ToolSpec, path: &str| {
         let mut call = words.call(tool);
         call.arguments[path_of(tool)] = Value::from(path);

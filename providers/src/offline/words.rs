@@ -23,15 +23,16 @@ pub(super) struct Words<'p> {
 const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
 /// From this depth on only what a schema requires is filled, and below the second nothing is: a
 /// type may contain itself.
-const DEEP: u32 = 4;
-const DEEPEST: u32 = 8;
-const AROUND: &[char] =
+const OPTIONAL_DEPTH: u32 = 4;
+const MAX_DEPTH: u32 = 8;
+const PUNCTUATION: &[char] =
     &[',', ';', ':', '!', '?', '(', ')', '[', ']', '"', '\'', '`', '“', '”', '«', '»'];
 
 impl<'p> Words<'p> {
     pub(super) fn of(prompt: &'p str) -> Self {
-        let bare =
-            |word: &'p str| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND);
+        let bare = |word: &'p str| {
+            word.trim_matches(PUNCTUATION).trim_end_matches('.').trim_matches(PUNCTUATION)
+        };
         let words: Vec<&str> =
             prompt.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
         let numbers = words
@@ -94,7 +95,7 @@ impl<'w, 'p> Filler<'w, 'p> {
     /// A value for the property `key` that fits `schema`, if the schema is a simple one. `root` is
     /// where its references lead.
     pub(super) fn fill(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Value::Null; // a type within itself
         }
         self.depth += 1;
@@ -116,7 +117,7 @@ impl<'w, 'p> Filler<'w, 'p> {
             return named.or(choices.first()).cloned().unwrap_or_default();
         }
         if let Some(any) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()) {
-            let null = any.iter().find(|of| of["type"] == "null" && self.depth > DEEP);
+            let null = any.iter().find(|of| of["type"] == "null" && self.depth > OPTIONAL_DEPTH);
             return null.or(any.first()).map_or(Value::Null, |of| self.fill(key, of, root));
         }
         let kind =
@@ -128,7 +129,7 @@ impl<'w, 'p> Filler<'w, 'p> {
                 };
                 let fields = schema["properties"].as_object().into_iter().flatten();
                 let fields = fields
-                    .filter(|(key, _)| self.depth <= DEEP || required(key))
+                    .filter(|(key, _)| self.depth <= OPTIONAL_DEPTH || required(key))
                     .collect::<Vec<_>>();
                 fields
                     .into_iter()
@@ -189,7 +190,7 @@ fn is_path(word: &str) -> bool {
 }
 
 fn quoted(prompt: &str) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut quotations = Vec::new();
     for quote in ['"', '`', '\''] {
         let mut rest = prompt;
         // An apostrophe within a word opens no quotation.
@@ -198,14 +199,14 @@ fn quoted(prompt: &str) -> Vec<&str> {
             let within = rest[..at].ends_with(char::is_alphanumeric);
             match after.find(quote) {
                 Some(end) if !within => {
-                    found.push(&after[..end]);
+                    quotations.push(&after[..end]);
                     rest = &after[end + 1..];
                 }
                 _ => rest = after,
             }
         }
     }
-    found
+    quotations
 }
 
 fn value_in<'t>(text: &'t str, key: &str) -> Option<&'t str> {

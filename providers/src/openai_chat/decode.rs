@@ -9,11 +9,11 @@ use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
-use crate::codec::{Decode, MOST_PARTS, Progress};
-use crate::error::{Failure, Place};
-use crate::frame::Frame;
+use crate::codec::{Decode, MAX_PARTS, Progress};
+use crate::error::{Endpoint, Failure};
+use crate::event_template::EventTemplate;
+use crate::event_writer::EventWriter;
 use crate::json::{is_object, mended};
-use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -23,9 +23,9 @@ type Out = VecDeque<ModelEvent>;
 /// wants tools is decided by the calls, not by the `finish_reason`; the last usage counts.
 #[derive(Debug)]
 pub struct Decoder {
-    place: Arc<Place>,
-    told: Told,
-    frame: Frame,
+    endpoint: Arc<Endpoint>,
+    writer: EventWriter,
+    frame: EventTemplate,
     /// Reasoning that is signed or sealed, until a block ends that can carry it.
     details: Details,
     calls: Vec<OpenCall>,
@@ -52,7 +52,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.told.ended => {}
+            _ if self.writer.ended => {}
             [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
             b"[DONE]" => self.end(out),
             _ => match self.frame.read(data) {
@@ -60,7 +60,7 @@ impl Decode for Decoder {
                 None => self.payload(data, out),
             },
         }
-        match (self.told.ended, &self.finish) {
+        match (self.writer.ended, &self.finish) {
             (true, _) => Progress::Ended,
             (false, Some(_)) => Progress::Complete,
             (false, None) => Progress::Open,
@@ -71,17 +71,17 @@ impl Decode for Decoder {
         if self.finish.is_some() {
             return self.end(out);
         }
-        self.told.fail(self.place.cut_short(), out);
+        self.writer.fail(self.endpoint.cut_short(), out);
     }
 }
 
 impl Decoder {
     /// A decoder of a reply from this place.
-    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+    pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            place: place.into(),
-            told: Told::default(),
-            frame: Frame::default(),
+            endpoint: endpoint.into(),
+            writer: EventWriter::default(),
+            frame: EventTemplate::default(),
             details: Details::default(),
             calls: Vec::new(),
             finish: None,
@@ -93,9 +93,10 @@ impl Decoder {
         if let Err(why) = self.chunk(data, out) {
             match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self
-                    .told
-                    .fail(self.place.not_understood("no chat completion chunk", data, &why), out),
+                None => self.writer.fail(
+                    self.endpoint.not_understood("no chat completion chunk", data, &why),
+                    out,
+                ),
             }
         }
     }
@@ -107,11 +108,11 @@ impl Decoder {
         if let Some(raw) = raw.filter(|_| chunk.is_delta()) {
             self.frame.learn(data, raw);
         }
-        self.tell(chunk, delta, data, out);
+        self.apply(chunk, delta, data, out);
         Ok(())
     }
 
-    fn tell(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
+    fn apply(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
@@ -119,8 +120,8 @@ impl Decoder {
             chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
             return self
-                .told
-                .fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                .writer
+                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
         }
         let Some(choice) = chunk.choices.first else {
             return;
@@ -143,16 +144,16 @@ impl Decoder {
         self.prose(BlockKind::Thinking, thinking.into_owned(), out);
         match delta.content {
             Content::Text(text) => self.prose(BlockKind::Text, text.into_owned(), out),
-            Content::Pieces(pieces) => {
-                for piece in pieces {
-                    self.prose(BlockKind::Thinking, piece.thinking.into_text(), out);
-                    self.prose(BlockKind::Text, piece.text.0.into_owned(), out);
+            Content::Parts(parts) => {
+                for part in parts {
+                    self.prose(BlockKind::Thinking, part.thinking.into_text(), out);
+                    self.prose(BlockKind::Text, part.text.0.into_owned(), out);
                 }
             }
         }
         self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
         for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
-            if !self.told.ended {
+            if !self.writer.ended {
                 self.call(call, out);
             }
         }
@@ -163,24 +164,24 @@ impl Decoder {
         if delta.is_empty() {
             return;
         }
-        let block = match self.told.prose(&kind) {
+        let block = match self.writer.prose(&kind) {
             Some(block) => block,
             None => {
                 self.end_prose(out);
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
-                    let place = &self.place;
+                    let endpoint = &self.endpoint;
                     tracing::warn!(
-                        "{place}: the model writes a call as text. With `calls_in_text` such calls are run."
+                        "{endpoint}: the model writes a call as text. With `calls_in_text` such calls are run."
                     );
                 }
-                self.told.start_prose(kind, out)
+                self.writer.start_prose(kind, out)
             }
         };
         out.push_back(ModelEvent::Delta { block, delta });
     }
 
     fn end_prose(&mut self, out: &mut Out) {
-        if let Some((block, kind)) = self.told.take_prose() {
+        if let Some((block, kind)) = self.writer.take_prose() {
             let signature = if kind == BlockKind::Thinking { self.details.take() } else { None };
             out.push_back(ModelEvent::BlockEnd { block, signature });
         }
@@ -192,8 +193,8 @@ impl Decoder {
         let function = delta.function.unwrap_or_default();
         let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
         let known = self.known_call(delta.index, id, !name.is_empty());
-        if known.is_none() && self.calls.len() == MOST_PARTS {
-            return self.told.fail(self.place.too_many("calls"), out);
+        if known.is_none() && self.calls.len() == MAX_PARTS {
+            return self.writer.fail(self.endpoint.too_many("calls"), out);
         }
         let at = known.unwrap_or_else(|| {
             self.calls.push(OpenCall {
@@ -238,7 +239,7 @@ impl Decoder {
 
     fn start_call(&mut self, at: usize, name: &str, out: &mut Out) {
         let kind = BlockKind::ToolCall { id: self.calls[at].id.clone(), name: name.to_owned() };
-        let block = self.told.start(kind, out);
+        let block = self.writer.start(kind, out);
         let call = &mut self.calls[at];
         call.block = Some(block);
         let held = take(&mut call.held);
@@ -247,20 +248,20 @@ impl Decoder {
 
     /// The reply is complete.
     fn end(&mut self, out: &mut Out) {
-        if self.told.ended {
+        if self.writer.ended {
             return;
         }
         let stop = match self.finish.as_deref().unwrap_or("") {
-            "" if self.told.blocks == 0 && self.calls.is_empty() => {
-                return self.told.fail(self.place.no_reply(), out);
+            "" if self.writer.blocks == 0 && self.calls.is_empty() => {
+                return self.writer.fail(self.endpoint.no_reply(), out);
             }
             "model_context_window_exceeded" => {
                 let failure =
                     Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.told.fail(failure.into_error(&self.place), out);
+                return self.writer.fail(failure.into_error(&self.endpoint), out);
             }
             "error" | "network_error" => {
-                return self.told.fail(Failure::default().into_error(&self.place), out);
+                return self.writer.fail(Failure::default().into_error(&self.endpoint), out);
             }
             "length" | "max_tokens" | "model_length" => StopReason::Length,
             "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
@@ -276,10 +277,10 @@ impl Decoder {
         }
         if let Some(signature) = self.details.take() {
             // Sealed reasoning without a word, or that came late: a thought that is all signature.
-            let block = self.told.start(BlockKind::Thinking, out);
+            let block = self.writer.start(BlockKind::Thinking, out);
             out.push_back(ModelEvent::BlockEnd { block, signature: Some(signature) });
         }
-        self.told.done(stop, self.usage, out);
+        self.writer.done(stop, self.usage, out);
     }
 }
 
@@ -307,7 +308,7 @@ mod tests {
 
     /// The events of these payloads, in short; `EOF` ends the stream.
     fn decode(payloads: &[&str]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
         for payload in payloads {
             match *payload {
                 "EOF" => decoder.finish(&mut out),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_however_they_are_marked() {
+    fn calls_are_distinguished_by_index_id_or_name() {
         let one = r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#;
         let cases = [
             (
@@ -391,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_pieces_find_their_call() {
-        let piece = |index, arguments: &str| {
+    fn interleaved_fragments_are_assigned_to_their_calls() {
+        let part = |index, arguments: &str| {
             calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#))
         };
         let begin = |index, id| {
@@ -403,9 +404,9 @@ mod tests {
         let payloads = [
             begin(0, "a"),
             begin(1, "b"),
-            piece(0, "{"),
-            piece(1, "["),
-            piece(0, "}"),
+            part(0, "{"),
+            part(1, "["),
+            part(0, "}"),
             finish("tool_calls"),
         ];
         let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain(["EOF"]).collect();
@@ -435,20 +436,20 @@ mod tests {
     #[test]
     fn more_calls_than_any_model_writes_are_refused() {
         let call = |id: usize| format!(r#"{{"index":0,"id":"c{id}","function":{{"name":"f"}}}}"#);
-        let most: Vec<String> = (0..MOST_PARTS).map(call).collect();
-        let events = decode(&[&calls(&most.join(",")), &finish("stop"), "EOF"]);
+        let max: Vec<String> = (0..MAX_PARTS).map(call).collect();
+        let events = decode(&[&calls(&max.join(",")), &finish("stop"), "EOF"]);
         assert_eq!(
             (events.len(), events.last().unwrap().as_str()),
-            (3 * MOST_PARTS + 1, "ToolCalls")
+            (3 * MAX_PARTS + 1, "ToolCalls")
         );
-        let many = [most, vec![call(MOST_PARTS), call(0)]].concat();
+        let many = [max, vec![call(MAX_PARTS), call(0)]].concat();
         let events = decode(&[&calls(&many.join(",")), &finish("stop"), "EOF"]);
-        assert_eq!((events.len(), events.last().unwrap().as_str()), (MOST_PARTS + 1, "Protocol"));
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (MAX_PARTS + 1, "Protocol"));
     }
 
     #[test]
     fn the_last_usage_counts() {
-        let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
         let payloads = [
             r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
             r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7}}}"#,

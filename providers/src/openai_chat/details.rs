@@ -18,7 +18,7 @@ impl Details {
     pub(super) fn add(&mut self, raw: &str) {
         for detail in serde_json::from_str::<Vec<Map<String, Value>>>(raw).unwrap_or_default() {
             match self.0.last_mut() {
-                Some(last) if goes_on(last, &detail) => join(last, detail),
+                Some(last) if continues(last, &detail) => join(last, detail),
                 _ => self.0.push(detail),
             }
         }
@@ -47,7 +47,7 @@ pub(super) fn of_signature(signature: &str) -> Vec<Value> {
 }
 
 /// Whether a piece goes on with the last detail. What is sealed comes whole.
-fn goes_on(last: &Map<String, Value>, more: &Map<String, Value>) -> bool {
+fn continues(last: &Map<String, Value>, more: &Map<String, Value>) -> bool {
     fn given<'a>(detail: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
         detail.get(key).filter(|value| !value.is_null())
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_one_detail_become_one_and_what_is_sealed_stays_alone() {
+    fn fragments_of_one_detail_are_joined_and_encrypted_ones_stay_separate() {
         let mut details = Details::default();
         let mut add = |detail: Value| details.add(&json!([detail]).to_string());
         add(json!({"type": "reasoning.text", "text": "a", "index": 0, "signature": null}));

@@ -15,9 +15,9 @@ use super::profile::{Answers, Asks, Profile, Replay, Temperature};
 use super::{Settings, details};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
-use crate::pairs::paired;
 use crate::schema::{in_words, parameters};
 use crate::strict::strict_parameters;
+use crate::tool_result_pairing::pair_tool_results;
 
 /// Names the bytes that are kept with tools, and with messages in which nothing depends on a
 /// setting.
@@ -162,7 +162,7 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let mut images: Vec<Value> = Vec::new();
     let bridges = settings.profile.words_after_results;
     let mut after_results = false;
-    let conversation = paired(&request.messages);
+    let conversation = pair_tool_results(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
         let (result, way) = (message.as_tool_result(), Way::of(message, settings));
         let encoded = message.encode_once(way.codec(), || encode_message(message, way));

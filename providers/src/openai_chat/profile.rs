@@ -4,9 +4,9 @@ use loopwright_core::model::ThinkingLevel;
 
 use crate::call_id::CallIds;
 use crate::codec::KeyHeader;
-use crate::effort::Efforts;
 use crate::openai_responses::{self, Reasons};
 use crate::provider::is_below;
+use crate::reasoning_effort::ReasoningEfforts;
 
 /// What one server does in its own way. The default suits most servers.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Profile {
     /// How the model is asked to think.
     pub asks: Asks,
     /// What it is told at each level of thinking.
-    pub efforts: Efforts,
+    pub efforts: ReasoningEfforts,
     /// Whether it may think where a tool is forced; else the tool goes before the thinking.
     pub thinks_when_forced: bool,
     /// Whether it may think beside tools; else the tools go before the thinking.
@@ -110,7 +110,7 @@ const COMPATIBLE: Profile = Profile {
     replay: Replay::Never,
     words_after_results: false,
     asks: Asks::Effort,
-    efforts: Efforts::LOW_TO_HIGH,
+    efforts: ReasoningEfforts::LOW_TO_HIGH,
     thinks_when_forced: true,
     thinks_beside_tools: true,
     temperature: Temperature::Always,
@@ -132,7 +132,7 @@ const MISTRAL: Profile = Profile {
     ask_usage: false,
     call_ids: CallIds::Nine,
     words_after_results: true,
-    efforts: Efforts::only("high"),
+    efforts: ReasoningEfforts::only("high"),
     ..COMPATIBLE
 };
 /// They think unless they are told not to, and while they think they refuse to be told which tool
@@ -140,7 +140,7 @@ const MISTRAL: Profile = Profile {
 const THINKS_ON: Profile = Profile {
     replay: Replay::ReasoningContent,
     asks: Asks::Switch,
-    efforts: Efforts::only("enabled").or_off("disabled"),
+    efforts: ReasoningEfforts::only("enabled").or_off("disabled"),
     thinks_when_forced: false,
     answers: Answers::Object,
     ..COMPATIBLE
@@ -150,27 +150,34 @@ const KIMI: Profile = Profile { temperature: Temperature::Never, ..THINKS_ON };
 const KIMI_CODE: Profile = Profile { asks: Asks::Never, thinks_when_forced: true, ..KIMI };
 const KIMI_3: Profile = Profile {
     asks: Asks::Effort,
-    efforts: Efforts::new(["low", "low", "high", "high", "max"]),
+    efforts: ReasoningEfforts::new(["low", "low", "high", "high", "max"]),
     thinks_when_forced: true,
     ..KIMI
 };
 const GROQ: Profile = Profile { answers_beside_tools: false, ..COMPATIBLE };
-const GROQ_QWEN: Profile = Profile { efforts: Efforts::only("default").or_off("none"), ..GROQ };
+const GROQ_QWEN: Profile =
+    Profile { efforts: ReasoningEfforts::only("default").or_off("none"), ..GROQ };
 const OPENROUTER: Profile = Profile {
     replay: Replay::Reasoning,
     asks: Asks::Reasoning,
-    efforts: Efforts::MINIMAL_TO_XHIGH,
+    efforts: ReasoningEfforts::MINIMAL_TO_XHIGH,
     ..COMPATIBLE
 };
 const OPENROUTER_CLAUDE: Profile = Profile { cache_control: true, ..OPENROUTER };
 /// They decide for themselves how much to think, and refuse to be told.
 const SELF_WILLED: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
-const GROK_3_MINI: Profile =
-    Profile { efforts: Efforts::new(["low", "low", "high", "high", "high"]), ..COMPATIBLE };
+const GROK_3_MINI: Profile = Profile {
+    efforts: ReasoningEfforts::new(["low", "low", "high", "high", "high"]),
+    ..COMPATIBLE
+};
 /// What it thinks by default, it can be told not to; a model that never thinks takes that too.
-const OFF_BY_NONE: Profile = Profile { efforts: Efforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
-const HYBRID: Profile =
-    Profile { asks: Asks::Enabled, efforts: Efforts::only("true").or_off("false"), ..COMPATIBLE };
+const OFF_BY_NONE: Profile =
+    Profile { efforts: ReasoningEfforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
+const HYBRID: Profile = Profile {
+    asks: Asks::Enabled,
+    efforts: ReasoningEfforts::only("true").or_off("false"),
+    ..COMPATIBLE
+};
 
 const DEEPSEEK: &[&str] = &["deepseek", "api.deepseek.com"];
 const MOONSHOT: &[&str] = &["moonshot", "api.moonshot.ai", "api.moonshot.cn"];
@@ -305,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_told_in_a_word_that_the_model_knows() {
+    fn a_thinking_level_is_sent_as_an_effort_that_the_model_knows() {
         let effort = |host, model, level| Profile::of(host, model).effort(level);
         assert_eq!(effort("localhost", "qwen3", XHigh), Some("high"));
         assert_eq!(effort("localhost", "qwen3", Off), None);

@@ -184,12 +184,12 @@ pub(super) struct FirstChoice<'a> {
 /// What is said: a string, or pieces of text and thinking.
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
-    Pieces(Vec<Piece<'a>>),
+    Parts(Vec<Part<'a>>),
 }
 
 /// A piece of content.
 #[derive(Deserialize)]
-pub(super) struct Piece<'a> {
+pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]
@@ -201,7 +201,7 @@ impl Content<'_> {
     pub(super) fn into_text(self) -> String {
         match self {
             Content::Text(text) => text.into_owned(),
-            Content::Pieces(pieces) => pieces.into_iter().map(|piece| piece.text.0).collect(),
+            Content::Parts(parts) => parts.into_iter().map(|part| part.text.0).collect(),
         }
     }
 }
@@ -222,11 +222,11 @@ lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Tex
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content<'de>, A::Error> {
-        let mut pieces = Vec::new();
-        while let Some(piece) = seq.next_element()? {
-            pieces.push(piece);
+        let mut parts = Vec::new();
+        while let Some(part) = seq.next_element()? {
+            parts.push(part);
         }
-        Ok(Content::Pieces(pieces))
+        Ok(Content::Parts(parts))
     }
 });
 

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
-use crate::codec::{Decode, MOST_PARTS, Progress};
-use crate::error::{Failure, Place};
+use crate::codec::{Decode, MAX_PARTS, Progress};
+use crate::error::{Endpoint, Failure};
+use crate::event_writer::EventWriter;
 use crate::json::{json_text, mended};
-use crate::told::Told;
 
 type Out = VecDeque<ModelEvent>;
 
@@ -28,8 +28,8 @@ type Out = VecDeque<ModelEvent>;
 /// thought cannot be without it.
 #[derive(Debug)]
 pub struct Decoder {
-    place: Arc<Place>,
-    told: Told,
+    endpoint: Arc<Endpoint>,
+    writer: EventWriter,
     /// All items, in the order in which they began.
     items: Vec<OpenItem>,
     usage: Usage,
@@ -37,7 +37,7 @@ pub struct Decoder {
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum What {
+enum ItemKind {
     Text,
     Thought,
     Call,
@@ -50,7 +50,7 @@ enum What {
 /// An item of the reply.
 #[derive(Debug)]
 struct OpenItem {
-    what: What,
+    kind: ItemKind,
     index: Option<u64>,
     id: String,
     /// The block that is being written.
@@ -75,7 +75,7 @@ impl Decode for Decoder {
     fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
         let data = data.trim_ascii();
         match data.as_bytes() {
-            _ if self.told.ended => {}
+            _ if self.writer.ended => {}
             [] | [b':', ..] => return Progress::Waiting,
             b"[DONE]" => {} // a gateway's habit
             _ => match serde_json::from_str::<Event<'_>>(data) {
@@ -85,26 +85,27 @@ impl Decode for Decoder {
                 Ok(event) => self.event(&event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self
-                        .told
-                        .fail(self.place.not_understood("no event of a response", data, &why), out),
+                    None => self.writer.fail(
+                        self.endpoint.not_understood("no event of a response", data, &why),
+                        out,
+                    ),
                 },
             },
         }
-        if self.told.ended { Progress::Ended } else { Progress::Open }
+        if self.writer.ended { Progress::Ended } else { Progress::Open }
     }
 
     fn finish(&mut self, out: &mut Out) {
-        self.told.fail(self.place.cut_short(), out);
+        self.writer.fail(self.endpoint.cut_short(), out);
     }
 }
 
 impl Decoder {
     /// A decoder of a reply from this place.
-    pub fn new(place: impl Into<Arc<Place>>) -> Self {
+    pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            place: place.into(),
-            told: Told::default(),
+            endpoint: endpoint.into(),
+            writer: EventWriter::default(),
             items: Vec::new(),
             usage: Usage::default(),
         }
@@ -112,15 +113,16 @@ impl Decoder {
 
     fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Out) {
         match &*event.kind.0 {
-            "error" => {
-                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out)
-            }
+            "error" => self
+                .writer
+                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out),
             _ if event.error.is_some() && event.object.0.is_empty() => {
-                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                self.writer
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
             }
             "response.created" if !self.items.is_empty() => {
                 out.push_back(ModelEvent::Withdrawn);
-                (self.told.blocks, self.usage) = (0, Usage::default());
+                (self.writer.blocks, self.usage) = (0, Usage::default());
                 self.items.clear();
             }
             "response.output_item.added" => {
@@ -132,21 +134,22 @@ impl Decoder {
                 }
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.delta(event, What::Text, out)
+                self.delta(event, ItemKind::Text, out)
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.delta(event, What::Thought, out);
+                self.delta(event, ItemKind::Thought, out);
             }
-            "response.function_call_arguments.delta" => self.delta(event, What::Call, out),
-            "response.custom_tool_call_input.delta" => self.delta(event, What::TextCall, out),
+            "response.function_call_arguments.delta" => self.delta(event, ItemKind::Call, out),
+            "response.custom_tool_call_input.delta" => self.delta(event, ItemKind::TextCall, out),
             "response.completed"
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled"
             | "response.done" => {
                 let response: Response<'_> = read_or_default(event.response);
-                let said = event.kind.0.trim_start_matches("response.");
-                let status = if response.status.0.is_empty() { said } else { &*response.status.0 };
+                let event_status = event.kind.0.trim_start_matches("response.");
+                let status =
+                    if response.status.0.is_empty() { event_status } else { &*response.status.0 };
                 self.end(&response, status, event, out);
             }
             "" if event.object.0 == "response" => {
@@ -154,36 +157,37 @@ impl Decoder {
                 self.end(&response, &response.status.0, event, out);
             }
             "" if event.message.is_some() || event.detail.is_some() => {
-                self.told.fail(Failure::read(None, data.as_bytes()).into_error(&self.place), out);
+                self.writer
+                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
             }
             _ => {}
         }
-        if self.items.len() > MOST_PARTS {
-            self.told.fail(self.place.too_many("items"), out);
+        if self.items.len() > MAX_PARTS {
+            self.writer.fail(self.endpoint.too_many("items"), out);
         }
     }
 
     /// An item begins. What it has already is not told, as its deltas tell it again.
     fn begin(&mut self, event: &Event<'_>, item: &Item<'_>, out: &mut Out) -> usize {
-        let what = What::of(item);
-        let at = self.push(event.output_index.map(|index| index.0), &item.id.0, what, out);
-        let begun = match what {
-            What::Thought => BlockKind::Thinking,
-            What::Call | What::TextCall => {
+        let kind = ItemKind::of(item);
+        let at = self.push(event.output_index.map(|index| index.0), &item.id.0, kind, out);
+        let block_kind = match kind {
+            ItemKind::Thought => BlockKind::Thinking,
+            ItemKind::Call | ItemKind::TextCall => {
                 let id = if item.call_id.0.is_empty() { &item.id.0 } else { &item.call_id.0 };
                 BlockKind::ToolCall { id: id.to_string(), name: item.name.0.to_string() }
             }
             // A text begins with its first words: there are messages without any.
-            What::Text | What::Other => return at,
+            ItemKind::Text | ItemKind::Other => return at,
         };
-        self.start(at, begun, out);
+        self.start(at, block_kind, out);
         at
     }
 
-    fn push(&mut self, index: Option<u64>, id: &str, what: What, out: &mut Out) -> usize {
+    fn push(&mut self, index: Option<u64>, id: &str, kind: ItemKind, out: &mut Out) -> usize {
         let at = self.items.len();
         self.items.push(OpenItem {
-            what,
+            kind,
             index,
             id: id.to_owned(),
             block: None,
@@ -201,24 +205,24 @@ impl Decoder {
     }
 
     /// The latest item that this may be about.
-    fn find(&self, event: &Event<'_>, id: &str, what: What) -> Option<usize> {
+    fn find(&self, event: &Event<'_>, id: &str, kind: ItemKind) -> Option<usize> {
         self.items.iter().rposition(|item| {
             let same = match (&event.output_index, item.index) {
                 (Some(a), Some(b)) => a.0 == b,
                 _ => id.is_empty() || item.id.is_empty() || item.id == id,
             };
-            same && item.what == what
+            same && item.kind == kind
         })
     }
 
-    fn delta(&mut self, event: &Event<'_>, what: What, out: &mut Out) {
+    fn delta(&mut self, event: &Event<'_>, kind: ItemKind, out: &mut Out) {
         let text = &*event.delta.0;
-        let at = match self.find(event, &event.item_id.0, what) {
+        let at = match self.find(event, &event.item_id.0, kind) {
             Some(at) if self.items[at].stage == Stage::Open => at,
             // Some servers do not announce what they say. A call without a name has to wait for its
             // end.
-            None if what == What::Text || what == What::Thought => {
-                self.push(event.output_index.map(|index| index.0), &event.item_id.0, what, out)
+            None if kind == ItemKind::Text || kind == ItemKind::Thought => {
+                self.push(event.output_index.map(|index| index.0), &event.item_id.0, kind, out)
             }
             _ => return,
         };
@@ -232,18 +236,19 @@ impl Decoder {
         if text.is_empty() {
             return;
         }
-        let OpenItem { what, written, part: before, block, .. } = self.items[at];
-        let kind = if what == What::Thought { BlockKind::Thinking } else { BlockKind::Text };
+        let OpenItem { kind, written, part: before, block, .. } = self.items[at];
+        let block_kind =
+            if kind == ItemKind::Thought { BlockKind::Thinking } else { BlockKind::Text };
         let block = match block {
-            Some(old) if what == What::Thought && written && part != before => {
+            Some(old) if kind == ItemKind::Thought && written && part != before => {
                 out.push_back(ModelEvent::BlockEnd { block: old, signature: None });
-                self.start(at, kind, out)
+                self.start(at, block_kind, out)
             }
             Some(block) => block,
-            None => self.start(at, kind, out),
+            None => self.start(at, block_kind, out),
         };
-        let delta = match what {
-            What::TextCall => format!("{}{}", if written { "" } else { "\"" }, escaped(text)),
+        let delta = match kind {
+            ItemKind::TextCall => format!("{}{}", if written { "" } else { "\"" }, escaped(text)),
             _ => text.to_owned(),
         };
         (self.items[at].written, self.items[at].part) = (true, part);
@@ -251,7 +256,7 @@ impl Decoder {
     }
 
     fn start(&mut self, at: usize, kind: BlockKind, out: &mut Out) -> u32 {
-        let block = self.told.start(kind, out);
+        let block = self.writer.start(kind, out);
         self.items[at].block = Some(block);
         block
     }
@@ -259,25 +264,27 @@ impl Decoder {
     /// An item as it is at its end: what came in no delta is taken from here.
     fn complete(&mut self, event: &Event<'_>, raw: &RawValue, out: &mut Out) {
         let item: Item<'_> = read_or_default(Some(raw));
-        let what = What::of(&item);
-        let at = match self.find(event, &item.id.0, what) {
+        let kind = ItemKind::of(&item);
+        let at = match self.find(event, &item.id.0, kind) {
             Some(at) if self.items[at].stage == Stage::Open => at,
             Some(at) if self.items[at].id == item.id.0 => return,
             _ => self.begin(event, &item, out),
         };
         if !self.items[at].written {
-            self.tell(at, &item, out);
+            self.write_item(at, &item, out);
         }
-        match what {
-            What::Text if !item.phase.0.is_empty() => {
+        match kind {
+            ItemKind::Text if !item.phase.0.is_empty() => {
                 self.items[at].signature = Some(format!("{PHASE}{}", item.phase.0));
             }
-            What::Thought if !item.encrypted_content.0.is_empty() || !item.content().is_empty() => {
+            ItemKind::Thought
+                if !item.encrypted_content.0.is_empty() || !item.content().is_empty() =>
+            {
                 self.items[at].signature = Some(raw.get().to_owned());
             }
             _ => {}
         }
-        if what == What::Thought && at + 1 == self.items.len() {
+        if kind == ItemKind::Thought && at + 1 == self.items.len() {
             self.items[at].stage = Stage::Held;
         } else {
             self.end_item(at, out);
@@ -285,46 +292,46 @@ impl Decoder {
     }
 
     /// Writes all that an item says.
-    fn tell(&mut self, at: usize, item: &Item<'_>, out: &mut Out) {
-        match self.items[at].what {
-            What::Text => {
-                for piece in item.content() {
-                    self.write(at, (false, 0), &piece.text.0, out);
-                    self.write(at, (false, 0), &piece.refusal.0, out);
+    fn write_item(&mut self, at: usize, item: &Item<'_>, out: &mut Out) {
+        match self.items[at].kind {
+            ItemKind::Text => {
+                for content in item.content() {
+                    self.write(at, (false, 0), &content.text.0, out);
+                    self.write(at, (false, 0), &content.refusal.0, out);
                 }
             }
-            What::Thought => {
-                for (part, piece) in (0..).zip(item.summary()) {
-                    self.write(at, (true, part), &piece.text.0, out);
+            ItemKind::Thought => {
+                for (part, content) in (0..).zip(item.summary()) {
+                    self.write(at, (true, part), &content.text.0, out);
                 }
-                for (part, piece) in (0..).zip(item.content()) {
-                    self.write(at, (false, part), &piece.text.0, out);
+                for (part, content) in (0..).zip(item.content()) {
+                    self.write(at, (false, part), &content.text.0, out);
                 }
             }
-            What::Call => self.write(at, (false, 0), &json_text(item.arguments), out),
-            What::TextCall => self.write(at, (false, 0), &item.input.0, out),
-            What::Other => {}
+            ItemKind::Call => self.write(at, (false, 0), &json_text(item.arguments), out),
+            ItemKind::TextCall => self.write(at, (false, 0), &item.input.0, out),
+            ItemKind::Other => {}
         }
     }
 
     fn end_item(&mut self, at: usize, out: &mut Out) {
-        let unsent = self.items.get(at + 1).is_some_and(|next| next.what == What::Other);
+        let unsent = self.items.get(at + 1).is_some_and(|next| next.kind == ItemKind::Other);
         let item = &mut self.items[at];
         if item.stage == Stage::Ended {
             return;
         }
         item.stage = Stage::Ended;
         let Some(block) = item.block else { return };
-        let rest = match (item.what, item.written) {
-            (What::Call, false) => "{}",
-            (What::TextCall, false) => "\"\"",
-            (What::TextCall, true) => "\"",
+        let rest = match (item.kind, item.written) {
+            (ItemKind::Call, false) => "{}",
+            (ItemKind::TextCall, false) => "\"\"",
+            (ItemKind::TextCall, true) => "\"",
             _ => "",
         };
         if !rest.is_empty() {
             out.push_back(ModelEvent::Delta { block, delta: rest.to_owned() });
         }
-        let signature = item.signature.take().filter(|_| item.what != What::Thought || !unsent);
+        let signature = item.signature.take().filter(|_| item.kind != ItemKind::Thought || !unsent);
         out.push_back(ModelEvent::BlockEnd { block, signature: signature.map(Arc::from) });
     }
 
@@ -340,41 +347,42 @@ impl Decoder {
                 .error
                 .map(|error| Failure::read(None, error.get().as_bytes()))
                 .unwrap_or_default();
-            return self.told.fail(failure.into_error(&self.place), out);
+            return self.writer.fail(failure.into_error(&self.endpoint), out);
         }
         if self.items.is_empty() {
             response
                 .items()
                 .into_iter()
-                .take(MOST_PARTS + 1)
+                .take(MAX_PARTS + 1)
                 .for_each(|item| self.complete(event, item, out));
         }
-        if self.items.len() > MOST_PARTS {
+        if self.items.len() > MAX_PARTS {
             return; // which `event` tells
         }
-        let calls = self.items.iter().any(|item| matches!(item.what, What::Call | What::TextCall));
+        let calls =
+            self.items.iter().any(|item| matches!(item.kind, ItemKind::Call | ItemKind::TextCall));
         let stop = match status {
             "incomplete" if reason == "content_filter" => StopReason::ContentFilter,
             "incomplete" => StopReason::Length,
             "completed" | "done" if calls => StopReason::ToolCalls,
             "completed" | "done" => StopReason::Stop,
             _ => {
-                return self.told.fail(self.place.no_reply(), out);
+                return self.writer.fail(self.endpoint.no_reply(), out);
             }
         };
         (0..self.items.len()).for_each(|at| self.end_item(at, out));
-        self.told.done(stop, self.usage, out);
+        self.writer.done(stop, self.usage, out);
     }
 }
 
-impl What {
-    fn of(item: &Item<'_>) -> What {
+impl ItemKind {
+    fn of(item: &Item<'_>) -> ItemKind {
         match &*item.kind.0 {
-            "message" => What::Text,
-            "reasoning" => What::Thought,
-            "function_call" => What::Call,
-            "custom_tool_call" => What::TextCall,
-            _ => What::Other,
+            "message" => ItemKind::Text,
+            "reasoning" => ItemKind::Thought,
+            "function_call" => ItemKind::Call,
+            "custom_tool_call" => ItemKind::TextCall,
+            _ => ItemKind::Other,
         }
     }
 }

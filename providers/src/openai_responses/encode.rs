@@ -18,9 +18,9 @@ use super::wire::Item;
 use super::{PHASE, Settings};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
-use crate::pairs::paired;
 use crate::schema::parameters;
 use crate::strict::strict_parameters;
+use crate::tool_result_pairing::pair_tool_results;
 
 /// Names the bytes that are kept with tools, and with messages in which nothing was signed.
 const CODEC: &str = "openai-responses";
@@ -28,7 +28,7 @@ const CODEC: &str = "openai-responses";
 const OWN: &str = "openai-responses, with reasoning";
 
 /// The smallest output limit that is taken.
-const LEAST: u32 = 16;
+const MIN_OUTPUT_TOKENS: u32 = 16;
 
 /// The body of `request`: JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -59,7 +59,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("text", &json!({"format": format}));
     }
     if let Some(max) = request.max_tokens {
-        fields.add("max_output_tokens", &max.max(LEAST));
+        fields.add("max_output_tokens", &max.max(MIN_OUTPUT_TOKENS));
     }
     // The user's own effort is one of which we do not know whether it allows a temperature.
     let takes =
@@ -78,11 +78,11 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
 
 fn input(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let begin = body.len();
-    let conversation = paired(&request.messages);
+    let conversation = pair_tool_results(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
         let own = message
             .as_assistant()
-            .is_some_and(|said| said.model == settings.id && said.parts.iter().any(signed));
+            .is_some_and(|reply| reply.model == settings.id && reply.parts.iter().any(signed));
         let items =
             message.encode_once(if own { OWN } else { CODEC }, || encode_message(message, own));
         if !items.is_empty() && body.len() > begin {
@@ -107,7 +107,7 @@ fn encode_message(message: &Message, own: bool) -> Vec<u8> {
             content if content.is_empty() => Vec::new(),
             content => bytes(&json!({"type": "message", "role": "user", "content": content})),
         },
-        MessageKind::Assistant(said) => assistant_items(said, own).join(&b','),
+        MessageKind::Assistant(reply) => assistant_items(reply, own).join(&b','),
         MessageKind::ToolResult(result) => bytes(&call_output(result)),
         _ => Vec::new(),
     }
@@ -127,9 +127,9 @@ fn content(content: &[Content]) -> Vec<Value> {
 }
 
 /// What the model said. A thought goes out with what followed it, or not at all.
-fn assistant_items(said: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
+fn assistant_items(reply: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
     let (mut items, mut thoughts) = (Vec::new(), Vec::new());
-    for part in &said.parts {
+    for part in &reply.parts {
         match part {
             ContentPart::Thinking { signature: Some(item), .. } if own && is_reasoning(item) => {
                 thoughts.push(item.as_bytes().to_vec());

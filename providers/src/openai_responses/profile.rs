@@ -3,8 +3,8 @@
 use loopwright_core::model::ThinkingLevel;
 
 use crate::codec::KeyHeader;
-use crate::effort::Efforts;
 use crate::provider::is_below;
+use crate::reasoning_effort::ReasoningEfforts;
 
 /// What one model does in its own way. The default suits models whose name says nothing to us.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Profile {
     /// Whether the model reasons.
     pub reasons: Reasons,
     /// The efforts that it can be told.
-    pub efforts: Efforts,
+    pub efforts: ReasoningEfforts,
 }
 
 /// Whether a model reasons, which decides what it can be asked.
@@ -35,18 +35,19 @@ pub enum Reasons {
 const UNKNOWN: Profile = Profile {
     key_header: KeyHeader::Bearer,
     reasons: Reasons::IfAsked,
-    efforts: Efforts::MINIMAL_TO_XHIGH,
+    efforts: ReasoningEfforts::MINIMAL_TO_XHIGH,
 };
 const PLAIN: Profile = Profile { reasons: Reasons::Never, ..UNKNOWN };
 const ALWAYS: Profile =
-    Profile { reasons: Reasons::Always, efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN };
-const ALWAYS_TO_XHIGH: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH, ..ALWAYS };
-const PRO: Profile = Profile { efforts: Efforts::MEDIUM_TO_XHIGH, ..ALWAYS };
-const CHAT: Profile = Profile { efforts: Efforts::only("medium"), ..ALWAYS };
+    Profile { reasons: Reasons::Always, efforts: ReasoningEfforts::LOW_TO_HIGH, ..UNKNOWN };
+const ALWAYS_TO_XHIGH: Profile = Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH, ..ALWAYS };
+const PRO: Profile = Profile { efforts: ReasoningEfforts::MEDIUM_TO_XHIGH, ..ALWAYS };
+const CHAT: Profile = Profile { efforts: ReasoningEfforts::only("medium"), ..ALWAYS };
 /// They reason when they are told an effort.
-const IF_ASKED: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH, ..UNKNOWN };
+const IF_ASKED: Profile = Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH, ..UNKNOWN };
 /// They reason unless they are told not to.
-const UNLESS_NONE: Profile = Profile { efforts: Efforts::LOW_TO_XHIGH.or_off("none"), ..UNKNOWN };
+const UNLESS_NONE: Profile =
+    Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH.or_off("none"), ..UNKNOWN };
 
 /// By how a model's name begins; the first that fits counts.
 const PROFILES: &[(&str, Profile)] = &[
@@ -54,14 +55,14 @@ const PROFILES: &[(&str, Profile)] = &[
     ("gpt-4", PLAIN),
     ("chatgpt", PLAIN),
     ("chat-latest", CHAT),
-    ("gpt-oss", Profile { efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN }),
+    ("gpt-oss", Profile { efforts: ReasoningEfforts::LOW_TO_HIGH, ..UNKNOWN }),
     ("gpt-5-chat", PLAIN),
     ("gpt-5-codex", ALWAYS),
-    ("gpt-5-pro", Profile { efforts: Efforts::only("high"), ..ALWAYS }),
+    ("gpt-5-pro", Profile { efforts: ReasoningEfforts::only("high"), ..ALWAYS }),
     ("gpt-5.1-chat", CHAT),
     ("gpt-5.1-codex-max", ALWAYS_TO_XHIGH),
     ("gpt-5.1-codex", ALWAYS),
-    ("gpt-5.1", Profile { efforts: Efforts::LOW_TO_HIGH, ..UNKNOWN }),
+    ("gpt-5.1", Profile { efforts: ReasoningEfforts::LOW_TO_HIGH, ..UNKNOWN }),
     ("gpt-5.2-chat", CHAT),
     ("gpt-5.2-codex", ALWAYS_TO_XHIGH),
     ("gpt-5.2-pro", PRO),
@@ -74,7 +75,7 @@ const PROFILES: &[(&str, Profile)] = &[
     ("gpt-5.", UNLESS_NONE),
     ("gpt-6-astra", ALWAYS_TO_XHIGH),
     ("gpt-6", UNLESS_NONE),
-    ("gpt-5", Profile { efforts: Efforts::MINIMAL_TO_HIGH, ..ALWAYS }),
+    ("gpt-5", Profile { efforts: ReasoningEfforts::MINIMAL_TO_HIGH, ..ALWAYS }),
     ("o1", ALWAYS),
     ("o3", ALWAYS),
     ("o4", ALWAYS),
@@ -144,7 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_reasons_unless_it_is_told_not_to_is_told_and_takes_a_temperature_only_then() {
+    fn a_model_that_reasons_by_default_is_switched_off_explicitly_and_takes_a_temperature_only_then()
+     {
         for (name, off, temperature) in [
             ("gpt-4.1", None, [true, true]),
             ("gpt-5", None, [false, false]),

@@ -96,19 +96,19 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// The parts of a message, or of reasoning that is not only summarised.
-    pub(super) fn content(&self) -> Vec<Piece<'a>> {
+    pub(super) fn content(&self) -> Vec<Part<'a>> {
         read_or_default(self.content)
     }
 
     /// The parts of a summary of some reasoning.
-    pub(super) fn summary(&self) -> Vec<Piece<'a>> {
+    pub(super) fn summary(&self) -> Vec<Part<'a>> {
         read_or_default(self.summary)
     }
 }
 
 /// A part of an item.
 #[derive(Deserialize)]
-pub(super) struct Piece<'a> {
+pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]

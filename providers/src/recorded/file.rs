@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use serde::{Deserialize, Serialize};
 
-use super::asked::Change;
-use super::{Asked, refused};
+use super::request::Change;
+use super::{RecordedRequest, refused};
 
 const VERSION: u32 = 1;
 
@@ -28,8 +28,8 @@ pub(super) struct Exchange {
     request: Change,
     pub(super) events: Vec<ModelEvent>,
     /// Its caller did not wait for the end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) left: bool,
+    #[serde(rename = "left", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) abandoned: bool,
 }
 
 /// A file that is being written.
@@ -38,7 +38,7 @@ pub(super) struct Tape {
     file: File,
     /// Bytes of whole lines.
     length: u64,
-    asked: Asked,
+    asked: RecordedRequest,
     exchanges: usize,
 }
 
@@ -57,8 +57,13 @@ impl Tape {
             )),
             _ => unwritten(path, &why),
         })?;
-        let mut tape =
-            Tape { path: path.to_owned(), file, length: 0, asked: Asked::default(), exchanges: 0 };
+        let mut tape = Tape {
+            path: path.to_owned(),
+            file,
+            length: 0,
+            asked: RecordedRequest::default(),
+            exchanges: 0,
+        };
         tape.line(&Head { loopwright_recording: VERSION, model: info.clone() })?;
         Ok(tape)
     }
@@ -67,14 +72,20 @@ impl Tape {
     #[cfg(test)]
     pub(super) fn unwritable(path: &Path) -> Self {
         let file = File::open(path).unwrap();
-        Tape { path: path.to_owned(), file, length: 0, asked: Asked::default(), exchanges: 0 }
+        Tape {
+            path: path.to_owned(),
+            file,
+            length: 0,
+            asked: RecordedRequest::default(),
+            exchanges: 0,
+        }
     }
 
     /// A request is made.
     pub(super) fn begin(&mut self, request: &ChatRequest) -> Exchange {
         self.exchanges += 1;
         let request = self.asked.next(request.into());
-        Exchange { exchange: self.exchanges, request, events: Vec::new(), left: false }
+        Exchange { exchange: self.exchanges, request, events: Vec::new(), abandoned: false }
     }
 
     /// Its reply is over.
@@ -108,16 +119,16 @@ pub(super) struct Recording {
     path: PathBuf,
     exchanges: BTreeMap<usize, Exchange>,
     /// How many requests were made.
-    made: usize,
-    recorded: Asked,
+    requests: usize,
+    recorded: RecordedRequest,
 }
 
 impl Recording {
     pub(super) fn read(path: &Path) -> Result<(ModelInfo, Self), ModelError> {
-        let shown = path.display();
+        let display = path.display();
         let bytes = fs::read(path).map_err(|why| {
             refused(format!(
-                "The recording {shown} cannot be read: {why}. Check the path, or record it first."
+                "The recording {display} cannot be read: {why}. Check the path, or record it first."
             ))
         })?;
         let text = String::from_utf8_lossy(&bytes); // a line that was cut off may end within a character
@@ -129,19 +140,19 @@ impl Recording {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 let why = format!(
-                    "{shown} is a recording of version {version}, and this program reads version {VERSION}"
+                    "{display} is a recording of version {version}, and this program reads version {VERSION}"
                 );
                 return Err(refused(format!("{why}. Delete it and record it anew.")));
             }
             None => {
                 let why = "does not begin with the line that a recording begins with";
                 return Err(refused(format!(
-                    "{shown} {why}. Check the path, or delete the file and record it anew."
+                    "{display} {why}. Check the path, or delete the file and record it anew."
                 )));
             }
         }
         let head: Head = serde_json::from_value(head.unwrap_or_default()).map_err(|why| {
-            refused(format!("Line 1 of the recording {shown} says nothing of its model: {why}."))
+            refused(format!("Line 1 of the recording {display} says nothing of its model: {why}."))
         })?;
         let mut exchanges = BTreeMap::new();
         for (line, number) in lines.zip(2..) {
@@ -150,24 +161,24 @@ impl Recording {
                 let advice =
                     "Delete the file to record it anew, or that line to keep what comes before it";
                 return Err(refused(format!(
-                    "Line {number} of the recording {shown} {why}. {advice}."
+                    "Line {number} of the recording {display} {why}. {advice}."
                 )));
             }
             let exchange: Exchange = serde_json::from_str(line).map_err(|why| {
                 refused(format!(
-                    "Line {number} of the recording {shown} is no exchange: {why}. Record it anew."
+                    "Line {number} of the recording {display} is no exchange: {why}. Record it anew."
                 ))
             })?;
             if exchanges.contains_key(&exchange.exchange) {
                 let twice = format!("has exchange {} a second time", exchange.exchange);
                 return Err(refused(format!(
-                    "Line {number} of the recording {shown} {twice}. Record it anew."
+                    "Line {number} of the recording {display} {twice}. Record it anew."
                 )));
             }
             exchanges.insert(exchange.exchange, exchange);
         }
-        let recorded = Asked::default();
-        Ok((head.model, Recording { path: path.to_owned(), exchanges, made: 0, recorded }))
+        let recorded = RecordedRequest::default();
+        Ok((head.model, Recording { path: path.to_owned(), exchanges, requests: 0, recorded }))
     }
 
     pub(super) fn remaining(&self) -> usize {
@@ -176,20 +187,20 @@ impl Recording {
 
     /// What is said to the next request.
     pub(super) fn answer(&mut self, request: &ChatRequest) -> Vec<ModelEvent> {
-        self.made += 1;
-        let (number, shown) = (self.made, self.path.display().to_string());
+        self.requests += 1;
+        let (number, display) = (self.requests, self.path.display().to_string());
         self.events(request).unwrap_or_else(|why| {
             let advice = "Change the test, or delete the file to record it anew";
             vec![ModelEvent::Error(refused(format!(
-                "Request {number} to the recording {shown}: {why}. {advice}."
+                "Request {number} to the recording {display}: {why}. {advice}."
             )))]
         })
     }
 
     fn events(&mut self, request: &ChatRequest) -> Result<Vec<ModelEvent>, String> {
-        let Some(exchange) = self.exchanges.remove(&self.made) else {
+        let Some(exchange) = self.exchanges.remove(&self.requests) else {
             return Err(match self.exchanges.is_empty() {
-                true => format!("it has only {} exchanges", self.made - 1),
+                true => format!("it has only {} exchanges", self.requests - 1),
                 false => "this exchange is missing".to_owned(),
             });
         };
@@ -203,7 +214,7 @@ impl Recording {
             )),
             None => {
                 let mut events = exchange.events;
-                if exchange.left {
+                if exchange.abandoned {
                     let why = "The reply was not waited for when it was recorded, and what came later is not known.";
                     events.push(ModelEvent::Error(refused(why.to_owned())));
                 }

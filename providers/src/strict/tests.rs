@@ -86,14 +86,17 @@ fn a_reference_is_what_it_means() {
 }
 
 #[test]
-fn constraints_are_told_in_words() {
+fn constraints_are_described_in_words() {
     let schema =
         json!({"type": "integer", "minimum": 1, "format": "uint8", "description": "How many."});
-    let told = "How many. (format: \"uint8\", minimum: 1)";
-    assert_eq!(property(schema), Some(json!({"type": ["integer", "null"], "description": told})));
-    let told = "(maxItems: 3)";
+    let description = "How many. (format: \"uint8\", minimum: 1)";
+    assert_eq!(
+        property(schema),
+        Some(json!({"type": ["integer", "null"], "description": description}))
+    );
+    let description = "(maxItems: 3)";
     let list = json!({"type": "array", "items": {"type": "string"}});
-    let expected = json!({"anyOf": [list, {"type": "null"}], "description": told});
+    let expected = json!({"anyOf": [list, {"type": "null"}], "description": description});
     let schema = json!({"type": "array", "items": {"type": "string"}, "maxItems": 3});
     assert_eq!(property(schema), Some(expected));
 }
@@ -176,10 +179,10 @@ fn what_is_too_large_has_no_strict_form() {
     let long =
         |bytes: usize| object(json!({"p": {"type": "string", "enum": ["x".repeat(bytes)]}}), &[]);
     for (fits, too_large) in [
-        (deep(DEEPEST), deep(DEEPEST + 1)),
-        (wide(SCHEMAS - 1), wide(SCHEMAS)),
-        (values(VALUES), values(VALUES + 1)),
-        (long(LETTERS - 1), long(LETTERS)),
+        (deep(MAX_DEPTH), deep(MAX_DEPTH + 1)),
+        (wide(MAX_SCHEMAS - 1), wide(MAX_SCHEMAS)),
+        (values(MAX_ENUM_VALUES), values(MAX_ENUM_VALUES + 1)),
+        (long(MAX_NAME_BYTES - 1), long(MAX_NAME_BYTES)),
     ] {
         assert!(strict_parameters(&fits).is_some());
         assert_eq!(strict_parameters(&too_large), None);
@@ -188,15 +191,16 @@ fn what_is_too_large_has_no_strict_form() {
 
 #[test]
 fn a_schema_that_contains_itself_often_is_soon_given_up() {
-    let again = json!({"$ref": "#/$defs/A"});
-    let branches = vec![again.clone(); 100];
-    let all: Map<String, Value> = (0..100).map(|at| (format!("p{at}"), again.clone())).collect();
+    let reference = json!({"$ref": "#/$defs/A"});
+    let branches = vec![reference.clone(); 100];
+    let all: Map<String, Value> =
+        (0..100).map(|at| (format!("p{at}"), reference.clone())).collect();
     for a in [
         json!({"anyOf": branches}),
         object(all.into(), &[]),
-        json!({"type": "array", "items": again}),
+        json!({"type": "array", "items": reference}),
     ] {
-        let schema = json!({"type": "object", "properties": {"p": again}, "$defs": {"A": a}});
+        let schema = json!({"type": "object", "properties": {"p": reference}, "$defs": {"A": a}});
         assert_eq!(strict_parameters(&schema), None);
     }
 }

@@ -132,24 +132,24 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
     let messages = wrong.list("messages", &body["messages"]);
     let (mut ids, mut open) = (Vec::new(), Vec::new());
     for (at, message) in messages.iter().enumerate() {
-        let place = format!("messages[{at}]");
-        wrong.object(&place, message, &["role", "content"], &[]);
+        let path = format!("messages[{at}]");
+        wrong.object(&path, message, &["role", "content"], &[]);
         let role = if at % 2 == 0 { "user" } else { "assistant" };
         wrong.unless(
             message["role"] == role,
-            &place,
+            &path,
             format!("is of the {}, where the roles alternate", message["role"]),
         );
         let text;
         let blocks = match &message["content"] {
-            Value::String(said) => {
-                text = [serde_json::json!({"type": "text", "text": said})];
+            Value::String(string) => {
+                text = [serde_json::json!({"type": "text", "text": string})];
                 &text[..]
             }
-            blocks => wrong.list(&place, blocks),
+            blocks => wrong.list(&path, blocks),
         };
         blocks.iter().for_each(|block| {
-            content_block(wrong, &format!("{place}.{}", block["type"]), block, role)
+            content_block(wrong, &format!("{path}.{}", block["type"]), block, role)
         });
         let of = |kind: &str, id: &str| -> Vec<Value> {
             blocks
@@ -161,8 +161,8 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
         if role == "user" {
             let results = of("tool_result", "tool_use_id");
             let first = blocks.iter().take_while(|block| block["type"] == "tool_result").count();
-            wrong.unless(first == results.len(), &place, "has something before a tool_result");
-            wrong.answered(&place, &std::mem::take(&mut open), &results);
+            wrong.unless(first == results.len(), &path, "has something before a tool_result");
+            wrong.answered(&path, &std::mem::take(&mut open), &results);
         } else {
             open = of("tool_use", "id");
             ids.extend(open.iter().cloned());
@@ -192,102 +192,98 @@ fn open_turn_begins_with_a_thought(messages: &[Value]) -> bool {
     let mut first = None;
     for pair in messages.rchunks(2) {
         match pair {
-            [said, results] if answers(results) => first = Some(said),
+            [assistant, results] if answers(results) => first = Some(assistant),
             _ => break,
         }
     }
-    first.is_none_or(|said| {
-        said["content"][0]["type"].as_str().is_some_and(|kind| kind.contains("thinking"))
+    first.is_none_or(|assistant| {
+        assistant["content"][0]["type"].as_str().is_some_and(|kind| kind.contains("thinking"))
     })
 }
 
-fn content_block(wrong: &mut Wrong, place: &str, block: &Value, role: &str) {
+fn content_block(wrong: &mut Wrong, path: &str, block: &Value, role: &str) {
     let kind = block["type"].as_str().unwrap_or_default();
     let says = match kind {
         "image" | "tool_result" => "user",
         "thinking" | "redacted_thinking" | "tool_use" | "server_tool_use" => "assistant",
         _ => role,
     };
-    wrong.unless(role == says, place, format!("is said by the {role}"));
+    wrong.unless(role == says, path, format!("is said by the {role}"));
     match kind {
-        "text" => text_block(wrong, place, block),
+        "text" => text_block(wrong, path, block),
         "image" => {
-            wrong.object(place, block, &["type", "source"], &["cache_control"]);
-            wrong.object(place, &block["source"], &["type", "media_type", "data"], &[]);
-            wrong.media_type(place, &block["source"]["media_type"]);
-            wrong.base64(place, &block["source"]["data"]);
-            cache_control(wrong, place, block);
+            wrong.object(path, block, &["type", "source"], &["cache_control"]);
+            wrong.object(path, &block["source"], &["type", "media_type", "data"], &[]);
+            wrong.media_type(path, &block["source"]["media_type"]);
+            wrong.base64(path, &block["source"]["data"]);
+            cache_control(wrong, path, block);
         }
         "tool_use" => {
-            wrong.object(place, block, &["type", "id", "name", "input"], &["cache_control"]);
-            wrong.word(place, &block["id"], 64);
-            wrong.word(place, &block["name"], 64);
-            wrong.unless(block["input"].is_object(), place, "has an input that is no object");
+            wrong.object(path, block, &["type", "id", "name", "input"], &["cache_control"]);
+            wrong.word(path, &block["id"], 64);
+            wrong.word(path, &block["name"], 64);
+            wrong.unless(block["input"].is_object(), path, "has an input that is no object");
         }
         "tool_result" => {
             wrong.object(
-                place,
+                path,
                 block,
                 &["type", "tool_use_id", "content"],
                 &["is_error", "cache_control"],
             );
-            let content = wrong.list(place, &block["content"]);
+            let content = wrong.list(path, &block["content"]);
             let legal = |part: &Value| part["type"] == "text" || part["type"] == "image";
-            wrong.unless(content.iter().all(legal), place, "holds what is neither text nor image");
-            content.iter().for_each(|part| content_block(wrong, place, part, "user"));
-            cache_control(wrong, place, block);
+            wrong.unless(content.iter().all(legal), path, "holds what is neither text nor image");
+            content.iter().for_each(|part| content_block(wrong, path, part, "user"));
+            cache_control(wrong, path, block);
         }
         "thinking" => {
-            wrong.object(place, block, &["type", "thinking", "signature"], &[]);
-            wrong.unless(block["thinking"].is_string(), place, "has no text");
-            wrong.text(place, &block["signature"]);
+            wrong.object(path, block, &["type", "thinking", "signature"], &[]);
+            wrong.unless(block["thinking"].is_string(), path, "has no text");
+            wrong.text(path, &block["signature"]);
         }
         "redacted_thinking" => {
-            wrong.object(place, block, &["type", "data"], &[]);
-            wrong.text(place, &block["data"]);
+            wrong.object(path, block, &["type", "data"], &[]);
+            wrong.text(path, &block["data"]);
         }
-        "server_tool_use" | "web_search_tool_result" => wrong.text(place, &block["type"]),
-        _ => wrong.at(place, "is of an unknown type"),
+        "server_tool_use" | "web_search_tool_result" => wrong.text(path, &block["type"]),
+        _ => wrong.at(path, "is of an unknown type"),
     }
 }
 
-fn text_block(wrong: &mut Wrong, place: &str, block: &Value) {
-    wrong.object(place, block, &["type", "text"], &["cache_control", "citations"]);
-    wrong.text(place, &block["text"]);
-    cache_control(wrong, place, block);
+fn text_block(wrong: &mut Wrong, path: &str, block: &Value) {
+    wrong.object(path, block, &["type", "text"], &["cache_control", "citations"]);
+    wrong.text(path, &block["text"]);
+    cache_control(wrong, path, block);
 }
 
-fn cache_control(wrong: &mut Wrong, place: &str, block: &Value) {
+fn cache_control(wrong: &mut Wrong, path: &str, block: &Value) {
     if !block["cache_control"].is_null() {
-        wrong.object(place, &block["cache_control"], &["type"], &["ttl"]);
-        wrong.one_of(place, &block["cache_control"]["type"], &["ephemeral"]);
+        wrong.object(path, &block["cache_control"], &["type"], &["ttl"]);
+        wrong.one_of(path, &block["cache_control"]["type"], &["ephemeral"]);
     }
 }
 
 /// A schema of which a grammar can be made.
-fn closed(wrong: &mut Wrong, place: &str, schema: &Value) {
+fn closed(wrong: &mut Wrong, path: &str, schema: &Value) {
     if schema["type"] == "object" || !schema["properties"].is_null() {
         wrong.unless(
             schema["additionalProperties"] == false,
-            place,
+            path,
             "does not set additionalProperties to false",
         );
     }
     for name in
         ["minimum", "maximum", "minLength", "maxLength", "pattern", "oneOf", "not", "multipleOf"]
     {
-        wrong.unless(
-            schema[name].is_null(),
-            place,
-            format!("has `{name}`, which is not supported"),
-        );
+        wrong.unless(schema[name].is_null(), path, format!("has `{name}`, which is not supported"));
     }
     let inner = ["properties", "$defs"].into_iter().filter_map(|key| schema[key].as_object());
-    inner.flatten().for_each(|(_, schema)| closed(wrong, place, schema));
+    inner.flatten().for_each(|(_, schema)| closed(wrong, path, schema));
     let items = schema.get("items").into_iter();
     items
         .chain(schema["anyOf"].as_array().into_iter().flatten())
-        .for_each(|schema| closed(wrong, place, schema));
+        .for_each(|schema| closed(wrong, path, schema));
 }
 
 #[test]

@@ -120,8 +120,8 @@ fn generation(wrong: &mut Wrong, config: &Value, model: &str, tools: bool) {
     let Some(fields) = wrong.object("generationConfig", config, &[], CONFIG) else {
         return;
     };
-    if let Some(most) = fields.get("maxOutputTokens") {
-        wrong.whole_number("maxOutputTokens", most, 1);
+    if let Some(max) = fields.get("maxOutputTokens") {
+        wrong.whole_number("maxOutputTokens", max, 1);
     }
     if let Some(temperature) = fields.get("temperature") {
         wrong.within("temperature", temperature, 0.0, 2.0);
@@ -161,28 +161,28 @@ fn contents(wrong: &mut Wrong, contents: &Value, signed: bool) {
     let (mut open, mut ids) = (Vec::new(), Vec::new());
     let list = wrong.list("contents", contents);
     for (at, content) in list.iter().enumerate() {
-        let place = format!("contents[{at}]");
-        wrong.object(&place, content, &["role", "parts"], &[]);
+        let path = format!("contents[{at}]");
+        wrong.object(&path, content, &["role", "parts"], &[]);
         let role = if at % 2 == 0 { "user" } else { "model" };
         wrong.unless(
             content["role"] == role,
-            &place,
+            &path,
             format!("is of the {}, where the roles alternate", content["role"]),
         );
-        let parts = wrong.list(&place, &content["parts"]);
-        parts.iter().for_each(|value| part(wrong, &place, value, role));
+        let parts = wrong.list(&path, &content["parts"]);
+        parts.iter().for_each(|value| part(wrong, &path, value, role));
         let of = |kind: &str| -> Vec<Value> {
             let named = parts.iter().filter_map(|part| part.get(kind));
             named.map(|one| serde_json::json!([one["name"], one["id"]])).collect()
         };
         if role == "user" {
-            wrong.answered(&place, &std::mem::take(&mut open), &of("functionResponse"));
+            wrong.answered(&path, &std::mem::take(&mut open), &of("functionResponse"));
         } else {
             open = of("functionCall");
             ids.extend(open.iter().map(|call| call[1].clone()).filter(|id| !id.is_null()));
             let first = parts.iter().find(|part| part.get("functionCall").is_some());
             let bare = first.is_some_and(|call| call["thoughtSignature"].is_null());
-            wrong.unless(!(signed && bare), &place, "has a first call without a thoughtSignature");
+            wrong.unless(!(signed && bare), &path, "has a first call without a thoughtSignature");
         }
     }
     wrong.different("contents", &ids);
@@ -190,23 +190,23 @@ fn contents(wrong: &mut Wrong, contents: &Value, signed: bool) {
     wrong.unless(last == "user", "contents", "end with the model, so there is nothing to answer");
 }
 
-fn part(wrong: &mut Wrong, place: &str, part: &Value, role: &str) {
+fn part(wrong: &mut Wrong, path: &str, part: &Value, role: &str) {
     const KINDS: [&str; 4] = ["text", "inlineData", "functionCall", "functionResponse"];
     wrong.object(
-        place,
+        path,
         part,
         &[],
         &["text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"],
     );
     let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| part.get(*kind).is_some()).collect();
     let [kind] = kinds[..] else {
-        return wrong.at(place, format!("has a part of {} kinds", kinds.len()));
+        return wrong.at(path, format!("has a part of {} kinds", kinds.len()));
     };
     if let Some(signature) = part.get("thoughtSignature") {
-        wrong.unless(role == "model", place, "has a signature of the user's");
+        wrong.unless(role == "model", path, "has a signature of the user's");
         let placeholder = signature == "skip_thought_signature_validator";
         if !placeholder {
-            wrong.base64(place, signature);
+            wrong.base64(path, signature);
         }
     }
     let says = match kind {
@@ -214,42 +214,42 @@ fn part(wrong: &mut Wrong, place: &str, part: &Value, role: &str) {
         "functionResponse" | "inlineData" => "user",
         _ => role,
     };
-    wrong.unless(role == says, place, format!("has a {kind} of the {role}'s"));
+    wrong.unless(role == says, path, format!("has a {kind} of the {role}'s"));
     let value = &part[kind];
     match kind {
         "text" if part.get("thoughtSignature").is_some() => {
-            wrong.unless(value.is_string(), place, "has no text")
+            wrong.unless(value.is_string(), path, "has no text")
         }
-        "text" => wrong.text(place, value),
-        "inlineData" => image(wrong, place, value),
+        "text" => wrong.text(path, value),
+        "inlineData" => image(wrong, path, value),
         "functionCall" => {
-            wrong.object(place, value, &["name", "args"], &["id"]);
-            wrong.unless(value["args"].is_object(), place, "has args that are no object");
-            named(wrong, place, value);
+            wrong.object(path, value, &["name", "args"], &["id"]);
+            wrong.unless(value["args"].is_object(), path, "has args that are no object");
+            named(wrong, path, value);
         }
         _ => {
-            wrong.object(place, value, &["name", "response"], &["id", "parts"]);
-            wrong.unless(value["response"].is_object(), place, "has a response that is no object");
-            named(wrong, place, value);
+            wrong.object(path, value, &["name", "response"], &["id", "parts"]);
+            wrong.unless(value["response"].is_object(), path, "has a response that is no object");
+            named(wrong, path, value);
             for inner in value["parts"].as_array().into_iter().flatten() {
-                wrong.object(place, inner, &["inlineData"], &[]);
-                image(wrong, place, &inner["inlineData"]);
+                wrong.object(path, inner, &["inlineData"], &[]);
+                image(wrong, path, &inner["inlineData"]);
             }
         }
     }
 }
 
-fn named(wrong: &mut Wrong, place: &str, call: &Value) {
-    wrong.word(place, &call["name"], 64);
+fn named(wrong: &mut Wrong, path: &str, call: &Value) {
+    wrong.word(path, &call["name"], 64);
     if !call["id"].is_null() {
-        wrong.word(place, &call["id"], 64);
+        wrong.word(path, &call["id"], 64);
     }
 }
 
-fn image(wrong: &mut Wrong, place: &str, image: &Value) {
-    wrong.object(place, image, &["mimeType", "data"], &[]);
-    wrong.media_type(place, &image["mimeType"]);
-    wrong.base64(place, &image["data"]);
+fn image(wrong: &mut Wrong, path: &str, image: &Value) {
+    wrong.object(path, image, &["mimeType", "data"], &[]);
+    wrong.media_type(path, &image["mimeType"]);
+    wrong.base64(path, &image["data"]);
 }
 
 #[test]

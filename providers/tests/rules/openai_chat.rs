@@ -104,10 +104,10 @@ fn request(wrong: &mut Wrong, body: &Value, server: Server) {
     if let Some(temperature) = fields.get("temperature") {
         wrong.within("temperature", temperature, 0.0, 2.0);
     }
-    for most in
+    for max in
         ["max_tokens", "max_completion_tokens"].into_iter().filter_map(|name| fields.get(name))
     {
-        wrong.whole_number("max_tokens", most, 1);
+        wrong.whole_number("max_tokens", max, 1);
     }
     let both = fields.contains_key("max_tokens") && fields.contains_key("max_completion_tokens");
     wrong.unless(!both, "max_tokens", "is there in two fields");
@@ -230,41 +230,41 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
     let mut ids = Vec::new();
     let mut rest = messages.iter().enumerate().peekable();
     while let Some((at, message)) = rest.next() {
-        let place = format!("messages[{at}]");
+        let path = format!("messages[{at}]");
         match message["role"].as_str().unwrap_or_default() {
             "system" | "developer" => {
-                wrong.object(&place, message, &["role", "content"], &[]);
-                wrong.unless(at == 0, &place, "is a system prompt that is not the first message");
-                wrong.text(&place, &message["content"]);
+                wrong.object(&path, message, &["role", "content"], &[]);
+                wrong.unless(at == 0, &path, "is a system prompt that is not the first message");
+                wrong.text(&path, &message["content"]);
             }
             "user" => {
-                wrong.object(&place, message, &["role", "content"], &[]);
-                content(wrong, &place, &message["content"]);
+                wrong.object(&path, message, &["role", "content"], &[]);
+                content(wrong, &path, &message["content"]);
             }
             "assistant" => {
-                let calls = assistant(wrong, &place, message, server);
+                let calls = assistant(wrong, &path, message, server);
                 let mut results = Vec::new();
                 while let Some((at, result)) =
                     rest.next_if(|(_, message)| message["role"] == "tool")
                 {
-                    let place = format!("messages[{at}]");
-                    wrong.object(&place, result, &["role", "tool_call_id", "content"], &[]);
-                    wrong.text(&place, &result["content"]);
+                    let path = format!("messages[{at}]");
+                    wrong.object(&path, result, &["role", "tool_call_id", "content"], &[]);
+                    wrong.text(&path, &result["content"]);
                     results.push(result["tool_call_id"].clone());
                 }
-                wrong.answered(&place, &calls, &results);
+                wrong.answered(&path, &calls, &results);
                 let user_next = !results.is_empty()
                     && rest.peek().is_some_and(|(_, message)| message["role"] == "user");
                 let refused = user_next && server == Server::Mistral;
                 wrong.unless(
                     !refused,
-                    &place,
+                    &path,
                     "is followed by results and the user at once, which Mistral refuses",
                 );
                 ids.extend(calls);
             }
-            "tool" => wrong.at(&place, "is a result that follows no call"),
-            role => wrong.at(&place, format!("has the unknown role {role}")),
+            "tool" => wrong.at(&path, "is a result that follows no call"),
+            role => wrong.at(&path, format!("has the unknown role {role}")),
         }
     }
     wrong.different("messages", &ids);
@@ -277,26 +277,26 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
 }
 
 /// The ids of its calls.
-fn assistant(wrong: &mut Wrong, place: &str, message: &Value, server: Server) -> Vec<Value> {
+fn assistant(wrong: &mut Wrong, path: &str, message: &Value, server: Server) -> Vec<Value> {
     let own: &[&str] = match server {
         Server::OpenRouter => &["reasoning", "reasoning_details"],
         Server::DeepSeek | Server::Moonshot => &["reasoning_content"],
         _ => &[],
     };
     let optional = [&["content", "tool_calls"], own].concat();
-    wrong.object(place, message, &["role"], &optional);
+    wrong.object(path, message, &["role"], &optional);
     let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     wrong.unless(
         message.get("tool_calls").is_none() || !calls.is_empty(),
-        place,
+        path,
         "has an empty list of calls",
     );
     match &message["content"] {
-        Value::Null => wrong.unless(!calls.is_empty(), place, "says nothing and calls nothing"),
-        said => wrong.unless(
-            said.as_str().is_some_and(|text| !text.is_empty()),
-            place,
-            format!("says {said}"),
+        Value::Null => wrong.unless(!calls.is_empty(), path, "says nothing and calls nothing"),
+        reply => wrong.unless(
+            reply.as_str().is_some_and(|text| !text.is_empty()),
+            path,
+            format!("says {reply}"),
         ),
     }
     for detail in message["reasoning_details"].as_array().into_iter().flatten() {
@@ -304,43 +304,43 @@ fn assistant(wrong: &mut Wrong, place: &str, message: &Value, server: Server) ->
         wrong.one_of("a reasoning detail's type", &detail["type"], &known);
     }
     for call in calls {
-        wrong.object(place, call, &["id", "type", "function"], &[]);
-        wrong.object(place, &call["function"], &["name", "arguments"], &[]);
-        wrong.one_of(place, &call["type"], &["function"]);
-        wrong.word(place, &call["function"]["name"], 64);
-        wrong.object_text(place, &call["function"]["arguments"]);
+        wrong.object(path, call, &["id", "type", "function"], &[]);
+        wrong.object(path, &call["function"], &["name", "arguments"], &[]);
+        wrong.one_of(path, &call["type"], &["function"]);
+        wrong.word(path, &call["function"]["name"], 64);
+        wrong.object_text(path, &call["function"]["arguments"]);
         match (server, call["id"].as_str().unwrap_or_default()) {
-            (Server::OpenAi, _) => wrong.word(place, &call["id"], 40),
+            (Server::OpenAi, _) => wrong.word(path, &call["id"], 40),
             (Server::Mistral, id) => {
                 let nine = id.len() == 9 && id.bytes().all(|c| c.is_ascii_alphanumeric());
                 wrong.unless(
                     nine,
-                    place,
+                    path,
                     format!("has the id {id:?}, which is not nine letters and digits"),
                 );
             }
-            (_, id) => wrong.unless(!id.is_empty(), place, "has a call without an id"),
+            (_, id) => wrong.unless(!id.is_empty(), path, "has a call without an id"),
         }
     }
     calls.iter().map(|call| call["id"].clone()).collect()
 }
 
-fn content(wrong: &mut Wrong, place: &str, content: &Value) {
+fn content(wrong: &mut Wrong, path: &str, content: &Value) {
     if content.is_string() {
-        return wrong.text(place, content);
+        return wrong.text(path, content);
     }
-    for part in wrong.list(place, content) {
+    for part in wrong.list(path, content) {
         match part["type"].as_str() {
             Some("text") => {
-                wrong.object(place, part, &["type", "text"], &[]);
-                wrong.text(place, &part["text"]);
+                wrong.object(path, part, &["type", "text"], &[]);
+                wrong.text(path, &part["text"]);
             }
             Some("image_url") => {
-                wrong.object(place, part, &["type", "image_url"], &[]);
-                wrong.object(place, &part["image_url"], &["url"], &["detail"]);
-                wrong.data_url(place, &part["image_url"]["url"]);
+                wrong.object(path, part, &["type", "image_url"], &[]);
+                wrong.object(path, &part["image_url"], &["url"], &["detail"]);
+                wrong.data_url(path, &part["image_url"]["url"]);
             }
-            _ => wrong.at(place, "has a part of an unknown type"),
+            _ => wrong.at(path, "has a part of an unknown type"),
         }
     }
 }

@@ -42,8 +42,8 @@ fn request(wrong: &mut Wrong, body: &Value) {
     if let Some(instructions) = fields.get("instructions") {
         wrong.text("instructions", instructions);
     }
-    if let Some(most) = fields.get("max_output_tokens") {
-        wrong.whole_number("max_output_tokens", most, 16);
+    if let Some(max) = fields.get("max_output_tokens") {
+        wrong.whole_number("max_output_tokens", max, 16);
     }
     let model = openai(body["model"].as_str().unwrap_or_default());
     if let Some(temperature) = fields.get("temperature") {
@@ -113,7 +113,7 @@ fn input(wrong: &mut Wrong, input: &Value) {
     let items = wrong.list("input", input);
     let (mut ids, mut open) = (Vec::new(), Vec::new());
     for (at, item) in items.iter().enumerate() {
-        let place = format!("input[{at}]");
+        let path = format!("input[{at}]");
         let kind = item["type"].as_str().unwrap_or_default();
         // Calls of a batch come in a row, perhaps with reasoning between them, and their results
         // after them in a row.
@@ -123,22 +123,22 @@ fn input(wrong: &mut Wrong, input: &Value) {
             let after =
                 items[at..].iter().take_while(|item| item["type"] == "function_call_output");
             let results: Vec<Value> = after.map(|item| item["call_id"].clone()).collect();
-            wrong.answered(&place, &std::mem::take(&mut open), &results);
+            wrong.answered(&path, &std::mem::take(&mut open), &results);
         }
         match kind {
-            "message" => message(wrong, &place, item),
+            "message" => message(wrong, &path, item),
             "reasoning" => {
                 wrong.object(
-                    &place,
+                    &path,
                     item,
                     &["type", "id", "summary"],
                     &["encrypted_content", "content", "status"],
                 );
-                wrong.unless(item["summary"].is_array(), &place, "has a summary that is no list");
+                wrong.unless(item["summary"].is_array(), &path, "has a summary that is no list");
                 let sealed = item["encrypted_content"].is_string() || item["content"].is_array();
                 wrong.unless(
                     sealed,
-                    &place,
+                    &path,
                     "is reasoning of which nothing is there, and nothing is stored",
                 );
                 let followed = items.get(at + 1).is_some_and(|next| {
@@ -146,37 +146,37 @@ fn input(wrong: &mut Wrong, input: &Value) {
                         || next["type"] == "reasoning"
                         || next["role"] == "assistant"
                 });
-                wrong.unless(followed, &place, "is reasoning without the item that followed it");
+                wrong.unless(followed, &path, "is reasoning without the item that followed it");
             }
             "function_call" => {
                 wrong.object(
-                    &place,
+                    &path,
                     item,
                     &["type", "call_id", "name", "arguments"],
                     &["id", "status"],
                 );
-                wrong.word(&place, &item["call_id"], 64);
-                wrong.word(&place, &item["name"], 64);
-                wrong.object_text(&place, &item["arguments"]);
+                wrong.word(&path, &item["call_id"], 64);
+                wrong.word(&path, &item["name"], 64);
+                wrong.object_text(&path, &item["arguments"]);
                 open.push(item["call_id"].clone());
                 ids.push(item["call_id"].clone());
             }
             "function_call_output" => {
-                wrong.object(&place, item, &["type", "call_id", "output"], &[]);
+                wrong.object(&path, item, &["type", "call_id", "output"], &[]);
                 match &item["output"] {
-                    text @ Value::String(_) => wrong.text(&place, text),
+                    text @ Value::String(_) => wrong.text(&path, text),
                     parts => wrong
-                        .list(&place, parts)
+                        .list(&path, parts)
                         .iter()
-                        .for_each(|one| part(wrong, &place, one, "input_text")),
+                        .for_each(|one| part(wrong, &path, one, "input_text")),
                 }
             }
-            _ => wrong.at(&place, format!("is of the unknown type {}", item["type"])),
+            _ => wrong.at(&path, format!("is of the unknown type {}", item["type"])),
         }
         let user = kind == "message" && item["role"] == "user";
         wrong.unless(
             open.is_empty() || !user,
-            &place,
+            &path,
             format!("comes before the results of {open:?}"),
         );
     }
@@ -187,27 +187,27 @@ fn input(wrong: &mut Wrong, input: &Value) {
     wrong.unless(asks, "input", "ends with the model, so there is nothing to answer");
 }
 
-fn message(wrong: &mut Wrong, place: &str, item: &Value) {
-    wrong.object(place, item, &["type", "role", "content"], &["phase"]);
-    wrong.one_of(place, &item["role"], &["user", "assistant"]);
+fn message(wrong: &mut Wrong, path: &str, item: &Value) {
+    wrong.object(path, item, &["type", "role", "content"], &["phase"]);
+    wrong.one_of(path, &item["role"], &["user", "assistant"]);
     if !item["phase"].is_null() {
-        wrong.one_of(place, &item["phase"], &["commentary", "final_answer"]);
-        wrong.unless(item["role"] == "assistant", place, "has a phase though it is the user's");
+        wrong.one_of(path, &item["phase"], &["commentary", "final_answer"]);
+        wrong.unless(item["role"] == "assistant", path, "has a phase though it is the user's");
     }
     let text = if item["role"] == "user" { "input_text" } else { "output_text" };
-    wrong.list(place, &item["content"]).iter().for_each(|one| part(wrong, place, one, text));
+    wrong.list(path, &item["content"]).iter().for_each(|one| part(wrong, path, one, text));
 }
 
-fn part(wrong: &mut Wrong, place: &str, part: &Value, text: &str) {
+fn part(wrong: &mut Wrong, path: &str, part: &Value, text: &str) {
     match part["type"].as_str() {
         Some("input_image") if text == "input_text" => {
-            wrong.object(place, part, &["type", "image_url"], &["detail"]);
-            wrong.data_url(place, &part["image_url"]);
+            wrong.object(path, part, &["type", "image_url"], &["detail"]);
+            wrong.data_url(path, &part["image_url"]);
         }
         kind => {
-            wrong.object(place, part, &["type", "text"], &[]);
-            wrong.unless(kind == Some(text), place, format!("has a part of type {kind:?}"));
-            wrong.text(place, &part["text"]);
+            wrong.object(path, part, &["type", "text"], &[]);
+            wrong.unless(kind == Some(text), path, format!("has a part of type {kind:?}"));
+            wrong.text(path, &part["text"]);
         }
     }
 }
@@ -262,8 +262,8 @@ fn malformed_requests_are_refused() {
             ("and what follows answers", |b| drop(b["input"].as_array_mut().unwrap().pop())),
             ("and what follows answers", |b| drop(b["input"].as_array_mut().unwrap().remove(3))),
             ("nothing to answer", |b| {
-                let said = b["input"][2].clone();
-                b["input"].as_array_mut().unwrap().push(said);
+                let reply = b["input"][2].clone();
+                b["input"].as_array_mut().unwrap().push(reply);
             }),
             ("unknown type", |b| b["input"][3]["type"] = "tool_call".into()),
         ],

@@ -31,148 +31,148 @@ pub(crate) fn check(body: &[u8], rules: impl FnOnce(&mut Wrong, &Value)) -> Resu
 }
 
 impl Wrong {
-    fn at(&mut self, place: &str, why: impl std::fmt::Display) {
-        self.0.push(format!("{place} {why}"));
+    fn at(&mut self, path: &str, why: impl std::fmt::Display) {
+        self.0.push(format!("{path} {why}"));
     }
 
-    fn unless(&mut self, holds: bool, place: &str, why: impl std::fmt::Display) {
+    fn unless(&mut self, holds: bool, path: &str, why: impl std::fmt::Display) {
         if !holds {
-            self.at(place, why);
+            self.at(path, why);
         }
     }
 
     /// An object with these fields and no others.
     fn object<'a>(
         &mut self,
-        place: &str,
+        path: &str,
         value: &'a Value,
         required: &[&str],
         optional: &[&str],
     ) -> Option<&'a Map<String, Value>> {
         let Some(object) = value.as_object() else {
-            self.at(place, format!("is no object: {value}"));
+            self.at(path, format!("is no object: {value}"));
             return None;
         };
         for name in required.iter().filter(|name| !object.contains_key(**name)) {
-            self.at(place, format!("has no `{name}`"));
+            self.at(path, format!("has no `{name}`"));
         }
         for name in object
             .keys()
             .filter(|name| !required.contains(&name.as_str()) && !optional.contains(&name.as_str()))
         {
-            self.at(place, format!("has an unknown field `{name}`"));
+            self.at(path, format!("has an unknown field `{name}`"));
         }
         Some(object)
     }
 
     /// A list that is not empty.
-    fn list<'a>(&mut self, place: &str, value: &'a Value) -> &'a [Value] {
+    fn list<'a>(&mut self, path: &str, value: &'a Value) -> &'a [Value] {
         let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-        self.unless(!list.is_empty(), place, format!("is no list, or an empty one: {value}"));
+        self.unless(!list.is_empty(), path, format!("is no list, or an empty one: {value}"));
         list
     }
 
     /// A text that is not blank.
-    fn text(&mut self, place: &str, value: &Value) {
+    fn text(&mut self, path: &str, value: &Value) {
         self.unless(
             value.as_str().is_some_and(|text| !text.trim().is_empty()),
-            place,
+            path,
             format!("is no text, or blank: {value}"),
         );
     }
 
-    fn one_of(&mut self, place: &str, value: &Value, known: &[&str]) {
+    fn one_of(&mut self, path: &str, value: &Value, known: &[&str]) {
         self.unless(
             value.as_str().is_some_and(|text| known.contains(&text)),
-            place,
+            path,
             format!("is {value}, none of {known:?}"),
         );
     }
 
-    fn within(&mut self, place: &str, value: &Value, least: f64, most: f64) {
-        let inside = value.as_f64().is_some_and(|number| (least..=most).contains(&number));
-        self.unless(inside, place, format!("is {value}, not between {least} and {most}"));
+    fn within(&mut self, path: &str, value: &Value, least: f64, max: f64) {
+        let inside = value.as_f64().is_some_and(|number| (least..=max).contains(&number));
+        self.unless(inside, path, format!("is {value}, not between {least} and {max}"));
     }
 
-    fn whole_number(&mut self, place: &str, value: &Value, least: u64) {
+    fn whole_number(&mut self, path: &str, value: &Value, least: u64) {
         self.unless(
             value.as_u64().is_some_and(|n| n >= least),
-            place,
+            path,
             format!("is {value}, no whole number from {least}"),
         );
     }
 
     /// Letters, digits, `_` and `-`, at most so many.
-    fn word(&mut self, place: &str, value: &Value, most: usize) {
+    fn word(&mut self, path: &str, value: &Value, max: usize) {
         let legal = |word: &str| {
-            (1..=most).contains(&word.len())
+            (1..=max).contains(&word.len())
                 && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-')
         };
         self.unless(
             value.as_str().is_some_and(legal),
-            place,
-            format!("is {value}: no word of at most {most} letters"),
+            path,
+            format!("is {value}: no word of at most {max} letters"),
         );
     }
 
     /// Bytes in base64, in either alphabet.
-    fn base64(&mut self, place: &str, value: &Value) {
+    fn base64(&mut self, path: &str, value: &Value) {
         use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
         let text = value.as_str().unwrap_or_default();
         let legal = BASE64_STANDARD.decode(text).is_ok() || BASE64_URL_SAFE.decode(text).is_ok();
-        self.unless(legal && !text.is_empty(), place, format!("is no base64: {value}"));
+        self.unless(legal && !text.is_empty(), path, format!("is no base64: {value}"));
     }
 
-    fn media_type(&mut self, place: &str, value: &Value) {
-        self.one_of(place, value, &["image/png", "image/jpeg", "image/gif", "image/webp"]);
+    fn media_type(&mut self, path: &str, value: &Value) {
+        self.one_of(path, value, &["image/png", "image/jpeg", "image/gif", "image/webp"]);
     }
 
     /// An image as a `data:` URL.
-    fn data_url(&mut self, place: &str, value: &Value) {
+    fn data_url(&mut self, path: &str, value: &Value) {
         let parts =
             value.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
         let Some((media_type, data)) = parts else {
-            return self.at(place, format!("is no data URL: {value}"));
+            return self.at(path, format!("is no data URL: {value}"));
         };
-        self.media_type(place, &media_type.into());
-        self.base64(place, &data.into());
+        self.media_type(path, &media_type.into());
+        self.base64(path, &data.into());
     }
 
     /// The schema of a tool's arguments: an object with properties; what is required is among them.
-    fn arguments_schema(&mut self, place: &str, schema: &Value) {
-        self.unless(schema["type"] == "object", place, "is no schema of an object");
+    fn arguments_schema(&mut self, path: &str, schema: &Value) {
+        self.unless(schema["type"] == "object", path, "is no schema of an object");
         let properties = schema["properties"].as_object();
-        self.unless(properties.is_some(), place, "has no `properties`");
+        self.unless(properties.is_some(), path, "has no `properties`");
         for name in schema["required"].as_array().into_iter().flatten() {
             let known = name
                 .as_str()
                 .is_some_and(|name| properties.is_some_and(|all| all.contains_key(name)));
-            self.unless(known, place, format!("requires {name}, which is no property"));
+            self.unless(known, path, format!("requires {name}, which is no property"));
         }
     }
 
     /// The text of a JSON object.
-    fn object_text(&mut self, place: &str, value: &Value) {
+    fn object_text(&mut self, path: &str, value: &Value) {
         let text = value.as_str().unwrap_or_default();
         let object = serde_json::from_str::<Map<String, Value>>(text).is_ok();
-        self.unless(object, place, format!("is no JSON object in a string: {value}"));
+        self.unless(object, path, format!("is no JSON object in a string: {value}"));
     }
 
     /// All different.
-    fn different<'a>(&mut self, place: &str, names: impl IntoIterator<Item = &'a Value>) {
+    fn different<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a Value>) {
         let mut seen = BTreeSet::new();
         for name in names {
-            self.unless(seen.insert(name.to_string()), place, format!("has {name} twice"));
+            self.unless(seen.insert(name.to_string()), path, format!("has {name} twice"));
         }
     }
 
     /// The calls of a reply and the results after it: as many, of the same ids, in the same order.
-    fn answered(&mut self, place: &str, calls: &[Value], results: &[Value]) {
+    fn answered(&mut self, path: &str, calls: &[Value], results: &[Value]) {
         let ids =
             |list: &[Value]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         self.unless(
             calls == results,
-            place,
+            path,
             format!("calls [{}], and what follows answers [{}]", ids(calls), ids(results)),
         );
     }

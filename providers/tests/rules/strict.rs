@@ -29,37 +29,37 @@ struct Counted {
 }
 
 /// The schema of a strict tool's arguments.
-pub(super) fn parameters(wrong: &mut Wrong, place: &str, root: &Value) {
-    let place = &format!("{place}, which are strict,");
-    wrong.unless(root["type"] == "object" && root.get("anyOf").is_none(), place, "are no object");
+pub(super) fn parameters(wrong: &mut Wrong, path: &str, root: &Value) {
+    let path = &format!("{path}, which are strict,");
+    wrong.unless(root["type"] == "object" && root.get("anyOf").is_none(), path, "are no object");
     let mut counted = Counted::default();
-    schema(wrong, place, root, 0, &mut counted);
-    wrong.unless(counted.properties <= 5_000, place, "have more than 5000 properties");
-    wrong.unless(counted.values <= 1_000, place, "have more than 1000 values");
-    wrong.unless(counted.letters <= 120_000, place, "have more than 120000 letters");
+    schema(wrong, path, root, 0, &mut counted);
+    wrong.unless(counted.properties <= 5_000, path, "have more than 5000 properties");
+    wrong.unless(counted.values <= 1_000, path, "have more than 1000 values");
+    wrong.unless(counted.letters <= 120_000, path, "have more than 120000 letters");
 }
 
-fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted: &mut Counted) {
+fn schema(wrong: &mut Wrong, path: &str, schema: &Value, depth: usize, counted: &mut Counted) {
     let Some(fields) = schema.as_object() else {
-        return wrong.at(place, format!("have a schema that is none: {schema}"));
+        return wrong.at(path, format!("have a schema that is none: {schema}"));
     };
     for word in fields.keys().filter(|word| !WORDS.contains(&word.as_str())) {
-        wrong.at(place, format!("have the word `{word}`"));
+        wrong.at(path, format!("have the word `{word}`"));
     }
     if fields.contains_key("$ref") {
-        wrong.unless(fields.len() == 1, place, "have words beside a reference");
+        wrong.unless(fields.len() == 1, path, "have words beside a reference");
         return;
     }
     for one in schema["$defs"].as_object().into_iter().flat_map(|all| all.values()) {
-        self::schema(wrong, place, one, depth, counted);
+        self::schema(wrong, path, one, depth, counted);
     }
     if let Some(branches) = fields.get("anyOf") {
-        let branches = wrong.list(place, branches);
-        branches.iter().for_each(|one| self::schema(wrong, place, one, depth, counted));
+        let branches = wrong.list(path, branches);
+        branches.iter().for_each(|one| self::schema(wrong, path, one, depth, counted));
         let first =
             |one: &Value| one["properties"].as_object().and_then(|all| all.keys().next().cloned());
         wrong.different(
-            place,
+            path,
             &branches.iter().filter_map(first).map(Value::String).collect::<Vec<_>>(),
         );
         return;
@@ -67,12 +67,12 @@ fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted:
     let types: Vec<&Value> =
         schema["type"].as_array().map_or(vec![&schema["type"]], |types| types.iter().collect());
     for one in &types {
-        wrong.one_of(place, one, TYPES);
+        wrong.one_of(path, one, TYPES);
     }
     let is = |kind: &str| types.iter().any(|one| *one == kind);
     if let Some(values) = fields.get("enum") {
-        let values = wrong.list(place, values);
-        wrong.different(place, values);
+        let values = wrong.list(path, values);
+        wrong.different(path, values);
         counted.values += values.len();
         for value in values {
             counted.letters += value.as_str().map_or(0, str::len);
@@ -83,36 +83,36 @@ fn schema(wrong: &mut Wrong, place: &str, schema: &Value, depth: usize, counted:
                 Value::Null => is("null"),
                 _ => false,
             };
-            wrong.unless(fits, place, format!("have the value {value}, which is not of its type"));
+            wrong.unless(fits, path, format!("have the value {value}, which is not of its type"));
         }
     }
     wrong.unless(
         depth < 10 || !(is("object") || is("array")),
-        place,
+        path,
         "are more than 10 levels deep",
     );
     if is("array") {
-        self::schema(wrong, place, &schema["items"], depth + 1, counted);
+        self::schema(wrong, path, &schema["items"], depth + 1, counted);
     }
     if is("object") {
-        wrong.unless(schema["additionalProperties"] == false, place, "leave things open");
+        wrong.unless(schema["additionalProperties"] == false, path, "leave things open");
         let properties = schema["properties"].as_object();
-        wrong.unless(properties.is_some(), place, "have an object without `properties`");
+        wrong.unless(properties.is_some(), path, "have an object without `properties`");
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-        wrong.different(place, required);
+        wrong.different(path, required);
         for (name, one) in properties.into_iter().flatten() {
             wrong.unless(
                 required.iter().any(|it| it == name),
-                place,
+                path,
                 format!("leave `{name}` open"),
             );
             counted.properties += 1;
             counted.letters += name.len();
-            self::schema(wrong, place, one, depth + 1, counted);
+            self::schema(wrong, path, one, depth + 1, counted);
         }
         wrong.unless(
             required.len() == properties.map_or(0, |all| all.len()),
-            place,
+            path,
             "require what is no property",
         );
     }

@@ -84,18 +84,18 @@ async fn each_format_is_spoken_by_the_models_that_want_it_and_costs_what_they_co
             0.0175,
         ),
     ] {
-        let (head, _, told) = asked(id, payloads, &catalogue).await;
+        let (head, _, received) = asked(id, payloads, &catalogue).await;
         assert!(head.starts_with(&format!("post {path} http/1.1")), "{head}");
         assert!(head.contains(key), "{head}");
         assert!(
-            told.is_some_and(|told| (told - cost).abs() < 1e-9),
-            "{id}: {told:?} instead of {cost}"
+            received.is_some_and(|received| (received - cost).abs() < 1e-9),
+            "{id}: {received:?} instead of {cost}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_anthropic_model_may_say_as_much_as_it_can() {
+async fn an_anthropic_model_gets_its_own_output_limit() {
     let mut catalogue = Catalogue::built_in();
     let limit = async |id: &str, catalogue: &Catalogue| {
         asked(id, MESSAGES, catalogue).await.1["max_tokens"].clone()
@@ -122,12 +122,12 @@ async fn a_server_that_wants_a_key_before_it_lists_its_models_gets_it() {
         );
         tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes()).await.unwrap();
     };
-    for (key, sent, found) in [
+    for (key, sent, resolved) in [
         (None, None, None),
         (Some(" "), None, None),
         (Some("a-key\n"), Some("a-key"), Some("mine".to_owned())),
     ] {
         let (http, url) = (Http::new(), server.url());
-        assert_eq!(tokio::join!(first_model(&http, &url, key), serve(sent)).0, found);
+        assert_eq!(tokio::join!(first_model(&http, &url, key), serve(sent)).0, resolved);
     }
 }

@@ -8,7 +8,7 @@ use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent, ModelInfo, 
 use loopwright_core::testing::{Gate, Script};
 use loopwright_providers::{Fallback, Retry};
 
-use crate::kit::{events, request, said, scripted};
+use crate::kit::{events, request, scripted, transcript};
 
 fn fails(kind: ModelErrorKind) -> Script {
     Script::error(kind, &format!("{kind:?}."))
@@ -25,7 +25,7 @@ async fn last_error(model: &impl ChatModel) -> ModelError {
 async fn the_first_model_answers_if_it_can() {
     let second = scripted("b/2", [Script::text("no")]);
     let model = Fallback::new(scripted("a/1", [Script::text("yes")])).or(second.clone());
-    assert_eq!(said(&model).await, "@a/1 +yes.$");
+    assert_eq!(transcript(&model).await, "@a/1 +yes.$");
     assert!(second.requests().is_empty());
 }
 
@@ -37,7 +37,7 @@ async fn the_next_model_is_asked_after_what_it_may_do_better() {
     {
         let model = Fallback::new(scripted("a/1", [fails(kind)]))
             .or(scripted("b/2", [Script::text("yes")]));
-        assert_eq!(said(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
+        assert_eq!(transcript(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
     }
     for kind in [ContextOverflow, InvalidRequest, ContentFiltered] {
         let model =
@@ -46,7 +46,7 @@ async fn the_next_model_is_asked_after_what_it_may_do_better() {
         let model = Fallback::new(scripted("a/1", [fails(kind)]))
             .or(scripted("b/2", [Script::text("yes")]))
             .on([kind]);
-        assert_eq!(said(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
+        assert_eq!(transcript(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_half_streamed_attempt_is_withdrawn() {
     let broken = Script::text("half").fail(ModelErrorKind::Network, "cut");
     let model =
         Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
-    assert_eq!(said(&model).await, "@a/1 +half.<@b/2 +whole.$");
+    assert_eq!(transcript(&model).await, "@a/1 +half.<@b/2 +whole.$");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_stream_that_just_ends_is_a_failure() {
 }
 
 #[tokio::test]
-async fn after_the_last_model_the_error_says_what_each_said() {
+async fn after_the_last_model_the_error_contains_each_error() {
     use ModelErrorKind::*;
     let model =
         Fallback::new(scripted("a/1", [fails(Overloaded)])).or(scripted("b/2", [fails(Auth)]));
@@ -89,28 +89,32 @@ async fn each_model_may_be_retried_before_the_next_one_is_asked() {
     let first = scripted("a/1", [broken.clone(), broken]);
     let second = scripted("b/2", [fails(ModelErrorKind::Overloaded), Script::text("whole")]);
     let model = Fallback::new(Retry::new(first).attempts(2)).or(Retry::new(second));
-    assert_eq!(said(&model).await, "@a/1 +half.<+half.<@b/2 +whole.$");
+    assert_eq!(transcript(&model).await, "@a/1 +half.<+half.<@b/2 +whole.$");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_may_be_asked_in_turn_before_any_is_asked_again() {
+async fn all_models_can_be_tried_in_turn_before_any_is_retried() {
     let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
     let second = scripted("b/2", [Script::text("half").fail(ModelErrorKind::Timeout, "late")]);
     let model = Retry::new(Fallback::new(first).or(second));
-    assert_eq!(said(&model).await, "@a/1 @b/2 +half.<@a/1 +yes.$");
+    assert_eq!(transcript(&model).await, "@a/1 @b/2 +half.<@a/1 +yes.$");
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_said_is_withdrawn_and_only_once() {
+async fn only_streamed_output_is_withdrawn_and_only_once() {
     let broken = Script::text("half").fail(ModelErrorKind::Network, "cut");
     let first =
         Retry::new(scripted("a/1", [broken, fails(ModelErrorKind::Overloaded)])).attempts(2);
     let model = Fallback::new(first).or(scripted("b/2", [Script::text("yes")]));
-    assert_eq!(said(&model).await, "@a/1 +half.<@b/2 +yes.$");
+    assert_eq!(transcript(&model).await, "@a/1 +half.<@b/2 +yes.$");
     let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
     let model =
         Retry::new(Fallback::new(first).or(scripted("b/2", [fails(ModelErrorKind::Timeout)])));
-    assert_eq!(said(&model).await, "@a/1 @b/2 @a/1 +yes.$", "who answers is nothing that was said");
+    assert_eq!(
+        transcript(&model).await,
+        "@a/1 @b/2 @a/1 +yes.$",
+        "who answers is nothing that was said"
+    );
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ async fn talk(first: &Api, second: &Api) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_request_keeps_the_rules_of_its_api_whoever_spoke_before() {
+async fn every_request_keeps_the_rules_of_its_api_whichever_model_replied_before() {
     let mut pairs = 0;
     for first in APIS {
         for second in APIS.iter().filter(|second| second.name != first.name) {
@@ -95,8 +95,8 @@ async fn every_request_keeps_the_rules_of_its_api_whoever_spoke_before() {
                 let what =
                     format!("request {at} of {} then {}:\n{request}\n", first.name, second.name);
                 (api.check)(request.as_bytes()).unwrap_or_else(|why| panic!("{what}{why}"));
-                for said in (0..=visit).map(|visit| format!("question {visit}")) {
-                    assert!(request.contains(&said), "{what} does not ask {said}");
+                for question in (0..=visit).map(|visit| format!("question {visit}")) {
+                    assert!(request.contains(&question), "{what} does not ask {question}");
                 }
                 // The words of each earlier visit are there, and its results.
                 for visit in 0..visit {
@@ -138,10 +138,10 @@ async fn every_request_keeps_the_rules_of_its_api_whoever_spoke_before() {
 async fn ids_are_mapped_alike_each_time() {
     for second in APIS {
         let first = APIS.iter().find(|api| api.name != second.name).unwrap();
-        let (once, again) = (talk(first, second).await, talk(first, second).await);
+        let (once, repeated) = (talk(first, second).await, talk(first, second).await);
         let ids =
             |requests: &[String]| requests.iter().map(|r| without_session(r)).collect::<Vec<_>>();
-        assert_eq!(ids(&once), ids(&again), "{} then {}", first.name, second.name);
+        assert_eq!(ids(&once), ids(&repeated), "{} then {}", first.name, second.name);
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn events(model: &impl ChatModel) -> Vec<ModelEvent> {
 
 /// Events in short: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` who answers, `!` an
 /// error, `$` done.
-pub(crate) async fn said(model: &impl ChatModel) -> String {
+pub(crate) async fn transcript(model: &impl ChatModel) -> String {
     let short = |event: &ModelEvent| match event {
         ModelEvent::BlockStart { .. } => "+".to_owned(),
         ModelEvent::Delta { delta, .. } => delta.clone(),

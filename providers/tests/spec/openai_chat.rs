@@ -93,7 +93,7 @@ async fn a_reply_with_a_call_is_streamed() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_even_if_its_end_comes_late() {
+async fn a_connection_is_reused_even_if_the_body_ends_late() {
     let server = Server::start().await;
     let model = model(&server);
     let ask = async || {
@@ -207,7 +207,7 @@ async fn a_retried_attempt_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn silence_is_a_timeout_unless_everything_was_said() {
+async fn silence_is_a_timeout_unless_the_reply_is_complete() {
     let server = Server::start().await;
     let timeouts = Timeouts { between_events: Duration::from_millis(50), ..Timeouts::default() };
     let model = OpenAiChat::builder("m")
@@ -227,8 +227,8 @@ async fn silence_is_a_timeout_unless_everything_was_said() {
     assert!(
         matches!(silent, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::Timeout)
     );
-    let said = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-    let (open, _http) = tokio::join!(last(), serve(said));
+    let reply = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let (open, _http) = tokio::join!(last(), serve(reply));
     assert!(matches!(open, Some(ModelEvent::Done { .. })), "{open:?}");
 }
 

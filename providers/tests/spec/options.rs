@@ -21,7 +21,7 @@ use loopwright_providers::{Provider, Settings, Wire, WireFormat};
 use serde_json::{Value, json};
 
 use self::models::{body, models};
-use crate::quirks::kit::{events, said};
+use crate::quirks::kit::{decode, events};
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
@@ -65,12 +65,12 @@ fn combinations() -> Vec<ChatRequest> {
     for (level, choice) in
         LEVELS.iter().flat_map(|level| choices.iter().map(move |choice| (level, choice)))
     {
-        for wishes in 0..16 {
-            let wishes = |bit: u8| wishes & (1 << bit) != 0;
-            let request = if wishes(0) { with_tools(hi()) } else { hi() };
-            let mut request = if wishes(1) { with_output(request) } else { request };
-            request.max_tokens = wishes(2).then_some(if wishes(0) { 2000 } else { 9 });
-            request.temperature = wishes(3).then_some(0.5);
+        for bits in 0..16 {
+            let bits = |bit: u8| bits & (1 << bit) != 0;
+            let request = if bits(0) { with_tools(hi()) } else { hi() };
+            let mut request = if bits(1) { with_output(request) } else { request };
+            request.max_tokens = bits(2).then_some(if bits(0) { 2000 } else { 9 });
+            request.temperature = bits(3).then_some(0.5);
             (request.thinking, request.tool_choice) = (*level, choice.clone());
             all.push(request);
         }
@@ -79,7 +79,7 @@ fn combinations() -> Vec<ChatRequest> {
 }
 
 #[test]
-fn combinations_of_wishes_are_legal_requests_for_every_model() {
+fn combinations_of_options_are_legal_requests_for_every_model() {
     let (combinations, models) = (combinations(), models());
     assert!(combinations.len() == 6 * 4 * 16 && models.len() > 90, "{} models", models.len());
     for (at, model) in models.into_iter().enumerate() {
@@ -89,14 +89,14 @@ fn combinations_of_wishes_are_legal_requests_for_every_model() {
 }
 
 #[test]
-fn a_level_of_thinking_is_told_as_the_model_knows_it() {
-    let told = |model: (&str, &str, &str), pointer: &str| {
-        let told = LEVELS.map(|level| {
+fn a_thinking_level_is_sent_as_the_model_knows_it() {
+    let sent = |model: (&str, &str, &str), pointer: &str| {
+        let words = LEVELS.map(|level| {
             let mut request = hi();
             request.thinking = level;
             body(&request, model).pointer(pointer).cloned().unwrap_or_default()
         });
-        json!(told)
+        json!(words)
     };
     let cases = [
         (
@@ -166,7 +166,7 @@ fn a_level_of_thinking_is_told_as_the_model_knows_it() {
         ),
     ];
     for (model, pointer, expected) in cases {
-        assert_eq!(told(model, pointer), expected, "{model:?}");
+        assert_eq!(sent(model, pointer), expected, "{model:?}");
     }
 }
 
@@ -191,13 +191,13 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
             terminate: false,
         })
     };
-    let said = loopwright_core::message::AssistantMessage {
+    let assistant = loopwright_core::message::AssistantMessage {
         parts: vec![call("a"), call("b")],
         ..Default::default()
     };
     let request = with_tools(asks(vec![
         UserMessage { content: vec![Content::text("look"), image("AAAA")] }.into(),
-        said.into(),
+        assistant.into(),
         result("a", vec![Content::text("seen"), image("BBBB")]),
         result("b", vec![image("CCCC")]),
     ]));
@@ -213,7 +213,7 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
 fn the_user_may_speak_directly_after_results_at_every_model() {
     let call =
         ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), signature: None };
-    let said = loopwright_core::message::AssistantMessage {
+    let assistant = loopwright_core::message::AssistantMessage {
         parts: vec![ContentPart::ToolCall(call)],
         ..Default::default()
     };
@@ -228,7 +228,8 @@ fn the_user_may_speak_directly_after_results_at_every_model() {
         terminate: false,
     });
     let user = |text: &str| MessageKind::from(UserMessage::from(text));
-    let steered = with_tools(asks(vec![user("q"), said.into(), result, user("stop"), user("now")]));
+    let steered =
+        with_tools(asks(vec![user("q"), assistant.into(), result, user("stop"), user("now")]));
     for model in models() {
         let body = body(&steered, model).to_string();
         assert_eq!(
@@ -436,7 +437,7 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
     let body = format!("data: {gemini}\n\n");
     let expected = Usage { input: 30, cache_write: 0, ..expected };
     assert_eq!(
-        said::<GenerateContent>(&[body.as_bytes()]).usage,
+        decode::<GenerateContent>(&[body.as_bytes()]).usage,
         expected,
         "it does not tell what it wrote"
     );
@@ -464,7 +465,7 @@ fn azure_speaks_responses_and_in_chat_completions_tools_go_before_an_effort() {
 }
 
 #[test]
-fn a_temperature_stays_behind_where_chat_completions_is_told_an_effort() {
+fn a_temperature_is_omitted_where_chat_completions_gets_an_effort() {
     let sent = |level, model| {
         let mut request = hi();
         (request.thinking, request.temperature) = (level, Some(0.5));

@@ -21,7 +21,7 @@ async fn last(model: &OpenAiChat) -> Option<ModelEvent> {
 }
 
 #[tokio::test]
-async fn a_server_elsewhere_is_asked_through_the_proxy() {
+async fn a_remote_server_is_reached_through_the_proxy() {
     let proxy = Server::start().await;
     let http = Http::new().proxy(proxy.url().trim_end_matches("/v1/")).unwrap();
     let model = model("http://model.invalid/v1", &http);

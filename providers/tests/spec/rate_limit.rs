@@ -12,7 +12,7 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_providers::{RateLimit, RateLimiter, Retry};
 use tokio::time::Instant;
 
-use crate::kit::{request, said, scripted};
+use crate::kit::{request, scripted, transcript};
 
 type Limited = RateLimit<ScriptedModel>;
 
@@ -74,7 +74,7 @@ async fn the_guess_is_put_right_by_what_the_reply_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_guessed_too_high_helps_whoever_waits_already() {
+async fn an_estimate_that_was_too_high_helps_requests_that_wait_already() {
     let limiter = RateLimiter::new().tokens_per_minute(600);
     let slow = Script::new()
         .wait(Duration::from_secs(5))
@@ -99,7 +99,7 @@ async fn a_request_that_is_larger_than_the_limit_goes_when_the_bucket_is_full() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_gives_the_place_up() {
+async fn a_cancelled_wait_gives_its_turn_up() {
     let (model, begin) = (limited(&RateLimiter::new().requests_per_minute(1), 0), Instant::now());
     assert_eq!(over(&model, begin, 1).await, 0.0);
     let mut first = Box::pin(over(&model, begin, 1));
@@ -132,7 +132,7 @@ async fn each_attempt_counts_within_a_retry() {
         Retry::new(RateLimit::new(scripted("a/1", [broken(), Script::text("yes")]), limiter))
             .seed(7);
     let begin = Instant::now();
-    assert_eq!(said(&model).await, "+yes.$");
+    assert_eq!(transcript(&model).await, "+yes.$");
     assert_eq!(begin.elapsed().as_secs(), 60);
 }
 
@@ -140,7 +140,7 @@ async fn each_attempt_counts_within_a_retry() {
 async fn nothing_is_sent_before_its_turn() {
     let inner = scripted("a/1", [Script::text("yes"), Script::text("yes")]);
     let model = Arc::new(RateLimit::new(inner.clone(), RateLimiter::new().requests_per_minute(1)));
-    said(&model).await;
+    transcript(&model).await;
     assert!(model.stream(request("Hello")).next().now_or_never().is_none());
     assert_eq!(inner.requests().len(), 1);
     assert_eq!(&*model.info().id, "a/1");

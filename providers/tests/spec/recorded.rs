@@ -19,7 +19,7 @@ use loopwright_providers::{Fallback, OpenAiChat, Recorded, Retry};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{events, request, said, scripted};
+use crate::kit::{events, request, scripted, transcript};
 use crate::server::Server;
 
 fn folder() -> (TempDir, PathBuf) {
@@ -93,11 +93,11 @@ async fn a_session_is_played_back_event_by_event() {
     let second = Script::text("half").event(ModelEvent::Error(limited)).cut();
     let model =
         ScriptedModel::new([rich.usage(usage).stop(StopReason::Length), second]).info(info.clone());
-    let said = record(&path, model).await;
+    let transcript = record(&path, model).await;
     let replayed = Recorded::replay(&path).unwrap();
     assert_eq!((replayed.info(), replayed.remaining()), (&info, 2));
-    for (request, said) in conversation().into_iter().zip(said) {
-        assert_eq!(answer(&replayed, request).await, said);
+    for (request, transcript) in conversation().into_iter().zip(transcript) {
+        assert_eq!(answer(&replayed, request).await, transcript);
     }
     assert_eq!(replayed.remaining(), 0);
 }
@@ -116,7 +116,7 @@ async fn what_a_request_has_in_common_with_the_one_before_it_is_written_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_differs_is_told_where_and_how() {
+async fn a_request_that_differs_fails_and_says_where_and_how() {
     let (_folder, path) = folder();
     record(&path, hi()).await;
     type Change = fn(&mut ChatRequest);
@@ -139,11 +139,11 @@ async fn a_request_that_differs_is_told_where_and_how() {
             r#"its `tools` is `[{"description":"d","name":"t","schema":{}}]`, and `[]` was recorded"#,
         ),
     ];
-    for (change, told) in cases {
+    for (change, expected) in cases {
         let mut request = request("Hello");
         change(&mut request);
         let events = answer(&Recorded::replay(&path).unwrap(), request).await;
-        assert!(why(&events).contains(told), "{told}\n{events:?}");
+        assert!(why(&events).contains(expected), "{expected}\n{events:?}");
         assert!(
             why(&events).contains("session.jsonl: the request differs from exchange 1"),
             "{events:?}"
@@ -166,18 +166,18 @@ async fn a_request_that_differs_is_told_where_and_how() {
 }
 
 #[tokio::test]
-async fn what_no_model_is_told_may_differ() {
+async fn fields_that_no_model_receives_may_differ() {
     let (_folder, path) = folder();
-    let said = record(&path, hi()).await;
+    let transcript = record(&path, hi()).await;
     let replayed = Recorded::replay(&path).unwrap();
     let [mut first, mut second] = conversation();
     first.session = "another".into();
-    assert_eq!(answer(&replayed, first).await, said[0]);
+    assert_eq!(answer(&replayed, first).await, transcript[0]);
     let mut reply = second.messages[1].as_assistant().unwrap().clone();
     reply.usage.input = 99;
     let reply = Arc::new(Message::new(MessageId(70), reply));
     second.messages = Arc::new(vec![second.messages[0].clone(), reply, second.messages[2].clone()]);
-    assert_eq!(answer(&replayed, second).await, said[1]);
+    assert_eq!(answer(&replayed, second).await, transcript[1]);
 }
 
 #[tokio::test]
@@ -213,9 +213,9 @@ async fn a_file_that_was_cut_anywhere_is_refused_or_says_less() {
         } else if ends.iter().any(|end| end + 1 == cut) {
             assert_eq!(Recorded::replay(&path).unwrap().remaining(), lines - 1);
         } else {
-            let told = format!("Line {} of the recording", lines + 1);
+            let expected = format!("Line {} of the recording", lines + 1);
             assert!(
-                refused(&path).contains(&told) && refused(&path).contains("is cut off"),
+                refused(&path).contains(&expected) && refused(&path).contains("is cut off"),
                 "at {cut}"
             );
         }
@@ -239,9 +239,9 @@ async fn what_is_no_recording_is_refused() {
         (format!("{text}{first}\n"), "Line 4 of the recording"),
         ("# Title\n".to_owned(), "does not begin with the line"),
     ];
-    for (text, told) in cases {
+    for (text, expected) in cases {
         fs::write(&path, text).unwrap();
-        assert!(refused(&path).contains(told), "{}", refused(&path));
+        assert!(refused(&path).contains(expected), "{}", refused(&path));
     }
 }
 
@@ -255,7 +255,7 @@ async fn a_recording_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn the_model_is_made_only_to_record() {
+async fn the_model_is_built_only_to_record() {
     let (_folder, path) = folder();
     let no_key = || Err::<ScriptedModel, _>(ModelError::new(ModelErrorKind::Auth, "No key."));
     assert_eq!(Recorded::auto(&path, no_key).unwrap_err().message, "No key.");
@@ -289,10 +289,10 @@ async fn a_reply_that_was_left_ends_where_it_was_left() {
     let mut left = recorded.stream(request("Hello"));
     while left.next().now_or_never().is_some() {}
     drop(left);
-    assert_eq!(said(&recorded).await, "+whole.$");
+    assert_eq!(transcript(&recorded).await, "+whole.$");
     let replayed = Recorded::replay(&path).unwrap();
-    assert_eq!(said(&replayed).await, "+half.!");
-    assert_eq!(said(&replayed).await, "+whole.$");
+    assert_eq!(transcript(&replayed).await, "+half.!");
+    assert_eq!(transcript(&replayed).await, "+whole.$");
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,9 +301,9 @@ async fn it_goes_into_any_other_decorator_and_around_it() {
     let broken = Script::text("half").fail(ModelErrorKind::Overloaded, "busy");
     let inner =
         Fallback::new(scripted("a/1", [broken])).or(scripted("b/2", [Script::text("whole")]));
-    let first = said(&Recorded::record(inner, &path).unwrap()).await;
+    let first = transcript(&Recorded::record(inner, &path).unwrap()).await;
     assert_eq!(first, "@a/1 +half.<@b/2 +whole.$");
-    assert_eq!(said(&Retry::new(Recorded::replay(&path).unwrap())).await, first);
+    assert_eq!(transcript(&Retry::new(Recorded::replay(&path).unwrap())).await, first);
 }
 
 #[tokio::test]
@@ -330,7 +330,7 @@ async fn no_key_is_in_the_file() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_file_that_cannot_be_made_is_told() {
+async fn a_file_that_cannot_be_created_is_an_error() {
     let error = Recorded::record(hi(), "/proc/nowhere/session.jsonl").unwrap_err();
     assert!(error.message.contains("cannot be written"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use loopwright_providers::openai_chat::Decoder;
-use loopwright_providers::{Decode, Place};
+use loopwright_providers::{Decode, Endpoint};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ fn kind(expected: &Value) -> ModelErrorKind {
     }
 }
 
-fn place() -> Place {
-    Place { provider: "test".into(), host: "here".into(), key_var: None }
+fn endpoint() -> Endpoint {
+    Endpoint { provider: "test".into(), host: "here".into(), key_var: None }
 }
 
 fn headers(of: &Value) -> HeaderMap {
@@ -48,19 +48,19 @@ fn headers(of: &Value) -> HeaderMap {
 fn differs(recording: &Recording) -> Option<String> {
     let (about, expected) = (&recording.about, &recording.about["expected"]);
     let status = u16::try_from(about["status"].as_u64().unwrap()).unwrap();
-    let error = place().refused(
+    let error = endpoint().refused(
         status,
         &headers(&about["headers"]),
         &recording.bytes,
         SystemTime::UNIX_EPOCH,
     );
     let wait = expected["retry_after_ms"].as_f64().map(|ms| Duration::from_millis(ms as u64));
-    let said: String = expected["message"].as_str().unwrap_or("").chars().take(500).collect();
+    let excerpt: String = expected["message"].as_str().unwrap_or("").chars().take(500).collect();
     let retryable = expected["retryable"].as_bool().unwrap();
     let right = error.kind == kind(expected)
         && error.kind.is_retryable() == retryable
         && (error.status, error.retry_after) == (Some(status), wait)
-        && error.message.contains(said.trim());
+        && error.message.contains(excerpt.trim());
     (!right).then(|| format!("{}: {error:?}\n  expected {expected}", recording.name))
 }
 
@@ -78,7 +78,7 @@ fn as_it_comes(example: &Value) -> ModelError {
     if status == 200 {
         // Not an error's words, but how a stream finished.
         let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
-        let (mut decoder, mut out) = (Decoder::new(place()), Default::default());
+        let (mut decoder, mut out) = (Decoder::new(endpoint()), Default::default());
         decoder.decode(&chunk, &mut out);
         decoder.finish(&mut out);
         let Some(ModelEvent::Error(error)) = out.pop_back() else {
@@ -94,7 +94,7 @@ fn as_it_comes(example: &Value) -> ModelError {
                 .to_string()
         }
     };
-    place().refused(status as u16, &HeaderMap::new(), body.as_bytes(), SystemTime::UNIX_EPOCH)
+    endpoint().refused(status as u16, &HeaderMap::new(), body.as_bytes(), SystemTime::UNIX_EPOCH)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
-use loopwright_providers::{Decode, Place, Progress, WireFormat};
+use loopwright_providers::{Decode, Endpoint, Progress, WireFormat};
 use serde_json::Value;
 
 /// One wire format.
@@ -88,8 +88,8 @@ impl Decode for AnyDecoder {
 }
 
 fn decoder<F: WireFormat>() -> AnyDecoder {
-    let place = Place { provider: "test".into(), host: "here".into(), key_var: None };
-    AnyDecoder(Box::new(F::decoder(Arc::new(place))))
+    let endpoint = Endpoint { provider: "test".into(), host: "here".into(), key_var: None };
+    AnyDecoder(Box::new(F::decoder(Arc::new(endpoint))))
 }
 
 fn json(payload: &str) -> Value {
@@ -97,7 +97,7 @@ fn json(payload: &str) -> Value {
 }
 
 /// The calls decide, where the label says no more than that the reply is over.
-fn said(calls: bool) -> End {
+fn finished(calls: bool) -> End {
     End::Done(if calls { StopReason::ToolCalls } else { StopReason::Stop })
 }
 
@@ -109,7 +109,7 @@ mod chat {
             "length" => End::Done(StopReason::Length),
             "content_filter" => End::Done(StopReason::ContentFilter),
             "model_context_window_exceeded" => End::Fails(ModelErrorKind::ContextOverflow),
-            _ => said(calls),
+            _ => finished(calls),
         }
     }
 
@@ -142,7 +142,7 @@ mod responses {
 
     /// The recordings know one reason for an incomplete response, the length.
     pub(super) fn end(raw: &str, calls: bool) -> End {
-        if raw == "incomplete" { End::Done(StopReason::Length) } else { said(calls) }
+        if raw == "incomplete" { End::Done(StopReason::Length) } else { finished(calls) }
     }
 
     /// The input's tokens count those of the cache, ours do not. The output's count the reasoning.
@@ -173,7 +173,7 @@ mod anthropic {
         match raw {
             "max_tokens" => End::Done(StopReason::Length),
             "refusal" => End::Done(StopReason::ContentFilter),
-            _ => said(calls),
+            _ => finished(calls),
         }
     }
 
@@ -201,7 +201,7 @@ mod gemini {
                 End::Fails(ModelErrorKind::Malformed)
             }
             "" => End::Fails(ModelErrorKind::ContentFiltered),
-            _ => said(calls),
+            _ => finished(calls),
         }
     }
 

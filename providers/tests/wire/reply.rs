@@ -177,11 +177,11 @@ impl Reply {
             self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
         let got: Vec<String> =
             blocks.zip(ids).filter_map(|(block, given)| block.call(given)).collect();
-        let made_up = self.blocks.iter().filter_map(Block::id).filter(|id| !id.is_empty());
-        let mut made_up: Vec<&str> =
-            made_up.filter(|id| calls.iter().all(|call| call["id"] != **id)).collect();
-        made_up.sort_unstable();
-        let twice = made_up.windows(2).find(|pair| pair[0] == pair[1]);
+        let synthetic = self.blocks.iter().filter_map(Block::id).filter(|id| !id.is_empty());
+        let mut synthetic: Vec<&str> =
+            synthetic.filter(|id| calls.iter().all(|call| call["id"] != **id)).collect();
+        synthetic.sort_unstable();
+        let twice = synthetic.windows(2).find(|pair| pair[0] == pair[1]);
         check("an id that is made up twice", format!("{twice:?}"), "None".into());
         check("calls", format!("{got:?}"), format!("{want:?}"));
         match (&self.end, expected_end(format, expected, !want.is_empty())) {

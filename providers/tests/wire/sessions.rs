@@ -40,7 +40,7 @@ use crate::rules;
 async fn every_session_is_replayed_through_the_whole_agent() {
     let (sessions, mut wrong, mut signatures) = (sessions(), Vec::new(), 0);
     for (at, session) in sessions.iter().enumerate() {
-        let found = match (session.format.as_str(), at % 2 == 0) {
+        let outcome = match (session.format.as_str(), at % 2 == 0) {
             ("anthropic", true) => replay::<Messages>(session, PiPattern).await,
             ("anthropic", false) => replay::<Messages>(session, GenericPattern).await,
             ("gemini", true) => replay::<GenerateContent>(session, PiPattern).await,
@@ -51,7 +51,7 @@ async fn every_session_is_replayed_through_the_whole_agent() {
             ("openai-responses", false) => replay::<Responses>(session, GenericPattern).await,
             (other, _) => panic!("`{other}` is a format that is new to this test"),
         };
-        match found {
+        match outcome {
             Ok(signed) => {
                 signatures += signed;
                 println!(

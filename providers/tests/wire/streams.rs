@@ -11,14 +11,14 @@ const SPLITS: usize = 24;
 
 #[test]
 fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
-    let mut chance = Chance::new();
-    println!("LOOPWRIGHT_SEED={}", chance.0);
+    let mut random = Random::new();
+    println!("LOOPWRIGHT_SEED={}", random.0);
     for format in FORMATS {
         let (recordings, mut wrong) =
             (recordings(&format!("wire/{}", format.name), "sse"), Vec::new());
         for recording in &recordings {
-            let found = check(format, recording, &mut chance);
-            match &found {
+            let checked = check(format, recording, &mut random);
+            match &checked {
                 Ok(line) => println!("ok    {}/{}: {line}", format.name, recording.name),
                 Err(why) => wrong.push(format!("WRONG {}/{}: {why}", format.name, recording.name)),
             }
@@ -28,7 +28,7 @@ fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
 }
 
 /// A line about the recording, or what is wrong.
-fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<String, String> {
+fn check(format: &Format, recording: &Recording, random: &mut Random) -> Result<String, String> {
     let bytes = recording.bytes.as_slice();
     let whole = Reply::read(format, [bytes])?;
     let wrong = whole.differs(format, &recording.about["expected"]);
@@ -45,11 +45,11 @@ fn check(format: &Format, recording: &Recording, chance: &mut Chance) -> Result<
     same("with CRLF", Reply::read(format, [crlf.as_slice()]))?;
     same("with CRLF byte by byte", Reply::read(format, crlf.chunks(1)))?;
     for _ in 0..SPLITS {
-        same("at random splits", Reply::read(format, chance.split(bytes)))?;
+        same("at random splits", Reply::read(format, random.split(bytes)))?;
     }
     let cuts = event_ends(bytes);
     let events = cuts.len();
-    let random: Vec<usize> = (0..SPLITS).map(|_| chance.below(bytes.len() + 1)).collect();
+    let random: Vec<usize> = (0..SPLITS).map(|_| random.below(bytes.len() + 1)).collect();
     let (first, last) = terminals(format, bytes).unwrap_or((usize::MAX, usize::MAX));
     for cut in cuts.into_iter().chain(random) {
         check_cut(format, &whole, &bytes[..cut], cut >= first, cut >= last)?;
@@ -115,13 +115,13 @@ fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// A xorshift generator, of a seed that is printed.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
-    fn new() -> Chance {
+impl Random {
+    fn new() -> Random {
         let given = std::env::var("LOOPWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok());
         let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
-        Chance(given.unwrap_or_else(now).max(1))
+        Random(given.unwrap_or_else(now).max(1))
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -135,8 +135,8 @@ impl Chance {
     fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut chunks = Vec::new();
         while !bytes.is_empty() {
-            let most = [2, 7, 60, 1500][self.below(4)];
-            let (chunk, rest) = bytes.split_at((1 + self.below(most)).min(bytes.len()));
+            let max = [2, 7, 60, 1500][self.below(4)];
+            let (chunk, rest) = bytes.split_at((1 + self.below(max)).min(bytes.len()));
             chunks.push(chunk);
             bytes = rest;
         }

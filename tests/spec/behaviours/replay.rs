@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use futures::StreamExt;
 use loopwright_providers::openai_chat::{Decoder, Settings, encode};
-use loopwright_providers::{Decode, OpenAiChat, Place, Progress, Retry};
+use loopwright_providers::{Decode, OpenAiChat, Endpoint, Progress, Retry};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::*;
 
-fn place() -> Place {
-    Place { provider: "test".into(), host: "here".into(), key_var: None }
+fn endpoint() -> Endpoint {
+    Endpoint { provider: "test".into(), host: "here".into(), key_var: None }
 }
 
 /// A request as a Chat Completions server would get it.
@@ -22,7 +22,7 @@ fn on_the_wire(request: &ChatRequest) -> Value {
 /// What a Chat Completions stream of these payloads tells, and how far it got.
 fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
     let (mut decoder, mut out, mut progress) =
-        (Decoder::new(place()), VecDeque::new(), Progress::Open);
+        (Decoder::new(endpoint()), VecDeque::new(), Progress::Open);
     for payload in payloads {
         progress = decoder.decode(payload, &mut out);
     }
@@ -197,7 +197,7 @@ async fn a_call_without_arguments_has_an_empty_object() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
     let mut out = VecDeque::new();
-    Decoder::new(place()).finish(&mut out);
+    Decoder::new(endpoint()).finish(&mut out);
     let Some(ModelEvent::Error(empty)) = out.pop_front() else {
         panic!("an empty stream is an error")
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loopwright_core::log::SessionInfo;
 use loopwright_core::tool::Effect as ToolEffect;
 use loopwright_memory::to_markdown;
-use loopwright_providers::Facts;
+use loopwright_providers::ModelFacts;
 use loopwright_tools::coding_tools_with;
 
 use super::News;
@@ -142,7 +142,7 @@ fn choice(info: &SessionInfo) -> Choice {
     Choice::new(&*info.id, format!("{:>4}  {waits}{}", age(info.changed), info.title))
 }
 
-fn facts_of(facts: &Facts) -> String {
+fn facts_of(facts: &ModelFacts) -> String {
     let mut words = Vec::new();
     if let Some(window) = facts.context_window {
         words.push(format!("{}k", window / 1000));

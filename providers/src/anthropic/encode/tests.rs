@@ -25,7 +25,7 @@ fn thought(text: &str, signature: &str) -> ContentPart {
     }
 }
 
-fn said(model: &str, parts: Vec<ContentPart>) -> MessageKind {
+fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
@@ -74,7 +74,7 @@ fn roles_alternate_and_results_come_first() {
     let request = request(vec![
         user("a"),
         UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
-        said(
+        assistant(
             "m",
             vec![
                 ContentPart::Text { text: "\n".into(), signature: None },
@@ -85,7 +85,7 @@ fn roles_alternate_and_results_come_first() {
         result("c|1", ResultStatus::Ok, vec![image]),
         result("c2", ResultStatus::Error, vec![]),
         user("go on"),
-        said("m", vec![]),
+        assistant("m", vec![]),
         user("well?"),
     ]);
     let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
@@ -118,11 +118,11 @@ fn thinking_goes_back_byte_for_byte_to_the_model_that_thought_it() {
     };
     let request = request(vec![
         user("a"),
-        said("m", parts()),
+        assistant("m", parts()),
         result("c", ResultStatus::Ok, vec![]),
-        said("other", parts()),
+        assistant("other", parts()),
         result("c", ResultStatus::Ok, vec![]),
-        said("m", vec![thought("alone", "s")]),
+        assistant("m", vec![thought("alone", "s")]),
     ]);
     let body = encoded(&request);
     let thoughts = json!([
@@ -141,7 +141,7 @@ fn thinking_goes_back_byte_for_byte_to_the_model_that_thought_it() {
 #[test]
 fn a_conversation_begins_with_the_user() {
     let answer = ContentPart::Text { text: "b".into(), signature: None };
-    let body = encoded(&request(vec![said("m", vec![answer]), user("c")]));
+    let body = encoded(&request(vec![assistant("m", vec![answer]), user("c")]));
     let roles: Vec<&Value> =
         body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
@@ -149,7 +149,7 @@ fn a_conversation_begins_with_the_user() {
 
 #[test]
 fn the_end_of_the_system_prompt_and_of_the_last_two_user_messages_are_marked_for_the_cache() {
-    let answer = || said("m", vec![ContentPart::Text { text: "b".into(), signature: None }]);
+    let answer = || assistant("m", vec![ContentPart::Text { text: "b".into(), signature: None }]);
     let mut request = request(vec![user("1"), answer(), user("2"), answer(), user("3"), user("4")]);
     request.system = "Be brief.".into();
     let body = encoded_with(&request, &Settings::new("m"));
@@ -238,7 +238,7 @@ fn there_is_no_budget_for_a_turn_that_this_model_did_not_begin_with_a_thought() 
     let thinks = |model: &str, parts: Vec<ContentPart>| {
         let mut request = request(vec![
             user("a"),
-            said(model, parts),
+            assistant(model, parts),
             result("c", ResultStatus::Ok, vec![Content::text("x")]),
         ]);
         request.thinking = ThinkingLevel::Low;
@@ -293,7 +293,7 @@ fn a_model_that_cannot_be_forced_is_asked_in_words_after_all_else() {
 }
 
 #[test]
-fn a_model_is_kept_from_thinking_in_its_own_way() {
+fn thinking_is_disabled_per_model() {
     let request = request(vec![user("hi")]);
     for (model, off) in [
         ("claude-opus-4-8", Value::Null),
@@ -332,8 +332,8 @@ fn a_temperature_goes_out_only_where_nothing_thinks() {
 #[test]
 fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past() {
     let thoughts = |model: &str, option: &str| {
-        let said = said(model, vec![thought("hm", "s"), call("c", "{}")]);
-        let request = request(vec![user("a"), said, result("c", ResultStatus::Ok, vec![])]);
+        let assistant = assistant(model, vec![thought("hm", "s"), call("c", "{}")]);
+        let request = request(vec![user("a"), assistant, result("c", ResultStatus::Ok, vec![])]);
         let mut settings = of(model);
         settings.options.insert(option.into(), json!([]));
         encoded_with(&request, &settings)["messages"][1].to_string().matches("signature").count()
@@ -349,8 +349,8 @@ fn thoughts_stay_behind_where_the_providers_own_tools_leave_gaps_in_their_past()
 fn thoughts_from_before_a_compaction_stay_behind_where_they_are_bound_to_their_past() {
     let thoughts = |model: &str, compacted: Option<u64>| {
         let turn = |what: &str| {
-            let said = said(model, vec![thought("hm", what), call(what, "{}")]);
-            [said, result(what, ResultStatus::Ok, vec![])]
+            let assistant = assistant(model, vec![thought("hm", what), call(what, "{}")]);
+            [assistant, result(what, ResultStatus::Ok, vec![])]
         };
         let mut request =
             request([vec![user("a")], turn("old").into(), turn("new").into()].concat());
@@ -367,8 +367,11 @@ fn thoughts_from_before_a_compaction_stay_behind_where_they_are_bound_to_their_p
 fn no_thought_goes_out_after_something_that_does_not() {
     let blank = ContentPart::Text { text: "\n".into(), signature: None };
     let parts = vec![thought("one", "s1"), blank, thought("two", "s2"), call("c", "{}")];
-    let body =
-        encoded(&request(vec![user("a"), said("m", parts), result("c", ResultStatus::Ok, vec![])]));
+    let body = encoded(&request(vec![
+        user("a"),
+        assistant("m", parts),
+        result("c", ResultStatus::Ok, vec![]),
+    ]));
     let kinds: Vec<&Value> =
         body["messages"][1]["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
     assert_eq!(kinds, ["thinking", "tool_use"]);
@@ -378,7 +381,7 @@ fn no_thought_goes_out_after_something_that_does_not() {
 fn arguments_go_back_as_they_came() {
     let arguments = r#"{"z": 1e2, "a": 12345678901234567890123}"#;
     let bytes = encode(
-        &request(vec![user("a"), said("m", vec![call("c", arguments)])]),
+        &request(vec![user("a"), assistant("m", vec![call("c", arguments)])]),
         &Settings::new("m"),
     );
     assert!(String::from_utf8(bytes).unwrap().contains(arguments));
@@ -388,6 +391,6 @@ fn arguments_go_back_as_they_came() {
 fn a_message_is_encoded_once() {
     let request = request(vec![user("hi")]);
     let first = encode(&request, &Settings::new("m"));
-    let kept = request.messages[0].encode_once(CODEC, || unreachable!());
-    assert!(first.windows(kept.len() - 1).any(|part| *part == kept[..kept.len() - 1]));
+    let cached = request.messages[0].encode_once(CODEC, || unreachable!());
+    assert!(first.windows(cached.len() - 1).any(|part| *part == cached[..cached.len() - 1]));
 }

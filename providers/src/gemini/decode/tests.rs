@@ -3,7 +3,7 @@
 use super::*;
 
 fn decode(payloads: &[&str]) -> Vec<String> {
-    let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
     for payload in payloads {
         decoder.decode(payload, &mut out);
     }
@@ -62,8 +62,8 @@ fn thinking_text_and_calls_keep_their_signatures() {
 }
 
 #[test]
-fn arguments_that_come_piece_by_piece_are_put_together() {
-    let piece = |path: &str, text: &str, more: bool| {
+fn arguments_in_fragments_are_joined() {
+    let fragment = |path: &str, text: &str, more: bool| {
         let arg = format!(r#"{{"jsonPath":"{path}","stringValue":"{text}"}}"#);
         parts(&format!(r#"{{"functionCall":{{"partialArgs":[{arg}],"willContinue":{more}}}}}"#))
     };
@@ -72,12 +72,12 @@ fn arguments_that_come_piece_by_piece_are_put_together() {
     let end = parts(r#"{"functionCall":{}}"#);
     let payloads = [
         &begin,
-        &piece("$.a", "x", true),
-        &piece("$.a", "y", true),
+        &fragment("$.a", "x", true),
+        &fragment("$.a", "y", true),
         &end,
         &end,
         &begin,
-        &piece("$.b", "", false),
+        &fragment("$.b", "", false),
     ];
     let all: Vec<&str> = payloads.into_iter().map(String::as_str).collect();
     let first = ["0: gemini-call-r-0 f", "0+{\"a\":\"xy\"}", "0.s"];
@@ -109,8 +109,8 @@ fn only_the_end_of_the_stream_ends_a_reply() {
 }
 
 #[test]
-fn after_a_reason_to_finish_everything_may_have_been_said() {
-    let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+fn a_reply_may_be_complete_after_a_finish_reason() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
     let payloads = [parts(r#"{"text":"a"}"#), finish("STOP"), parts(r#"{"text":"b"}"#)];
     let progress: Vec<Progress> =
         payloads.iter().map(|payload| decoder.decode(payload, &mut out)).collect();
@@ -143,7 +143,7 @@ fn an_error_is_one_in_every_shape() {
 
 #[test]
 fn tokens_are_counted_as_ours() {
-    let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
     let usage = |usage: &str| format!(r#"{{"usageMetadata":{{{usage}}}}}"#);
     for payload in [
         &parts(r#"{"text":"a"}"#),

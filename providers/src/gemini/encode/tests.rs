@@ -26,7 +26,7 @@ fn text(text: &str, signature: &str) -> ContentPart {
     }
 }
 
-fn said(model: &str, parts: Vec<ContentPart>) -> MessageKind {
+fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
@@ -81,14 +81,14 @@ const NEW: &str = "gemini-3-pro-preview";
 fn roles_alternate_and_calls_go_back_with_the_ids_that_were_given() {
     let image = Content::image("image/png", "AAAA");
     let request = request(vec![
-        said("other", vec![text("hello", "")]),
+        assistant("other", vec![text("hello", "")]),
         user("a"),
         UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
-        said(OLD, vec![text("\n", ""), call("x1", ""), call("gemini-call-r-0", "")]),
+        assistant(OLD, vec![text("\n", ""), call("x1", ""), call("gemini-call-r-0", "")]),
         result("x1", ResultStatus::Ok, vec![Content::text("1")]),
         result("gemini-call-r-0", ResultStatus::Denied, vec![]),
         user("go on"),
-        said(OLD, vec![]),
+        assistant(OLD, vec![]),
         user("well?"),
     ]);
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
@@ -122,7 +122,7 @@ fn signatures_go_back_byte_for_byte_and_to_their_own_model_only() {
         call("y", ""),
     ];
     let results = ["x", "y"].map(|id| result(id, ResultStatus::Ok, vec![]));
-    let request = request([vec![user("q"), said(NEW, parts)], results.into()].concat());
+    let request = request([vec![user("q"), assistant(NEW, parts)], results.into()].concat());
     let all = json!(["s0", "s\"1", null, "s2", "s3", null]);
     assert_eq!(json!(signatures(&request, NEW)), all);
     assert_eq!(encoded(&request, NEW)["contents"][1]["parts"][0]["thought"], true);
@@ -140,7 +140,7 @@ fn an_unsigned_call_gets_the_placeholder_with_gemini_3_and_with_no_other() {
     let by = |model: &str| {
         let results = ["x", "y"].map(|id| result(id, ResultStatus::Ok, vec![]));
         request(
-            [vec![user("q"), said(model, vec![call("x", ""), call("y", "")])], results.into()]
+            [vec![user("q"), assistant(model, vec![call("x", ""), call("y", "")])], results.into()]
                 .concat(),
         )
     };
@@ -151,9 +151,9 @@ fn an_unsigned_call_gets_the_placeholder_with_gemini_3_and_with_no_other() {
     }
     let signed = request(vec![
         user("q"),
-        said("gemini-3-flash", vec![call("x", "s")]),
+        assistant("gemini-3-flash", vec![call("x", "s")]),
         result("x", ResultStatus::Ok, vec![]),
-        said(NEW, vec![text("a", "s1"), call("y", "")]),
+        assistant(NEW, vec![text("a", "s1"), call("y", "")]),
         result("y", ResultStatus::Ok, vec![]),
     ]);
     assert_eq!(json!(signatures(&signed, NEW)), json!([PLACEHOLDER, "s1", PLACEHOLDER]));
@@ -164,7 +164,7 @@ fn images_of_a_result_are_where_the_model_takes_them() {
     let content = vec![Content::text("seen"), Content::image("image/png", "AAAA")];
     let request = request(vec![
         user("q"),
-        said(OLD, vec![call("x", "")]),
+        assistant(OLD, vec![call("x", "")]),
         result("x", ResultStatus::Ok, content),
     ]);
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
@@ -260,14 +260,14 @@ fn options_go_before_what_the_request_says() {
 fn a_message_is_encoded_once() {
     let request = request(vec![
         user("hi"),
-        said(NEW, vec![call("x", "s")]),
+        assistant(NEW, vec![call("x", "s")]),
         result("x", ResultStatus::Ok, vec![]),
     ]);
     let first = encode(&request, &settings(NEW));
     for (message, codec) in
         request.messages.iter().zip([CODEC, "gemini, signed", "gemini, images inside"])
     {
-        let kept = message.encode_once(codec, || unreachable!());
-        assert!(first.windows(kept.len()).any(|part| *part == *kept));
+        let cached = message.encode_once(codec, || unreachable!());
+        assert!(first.windows(cached.len()).any(|part| *part == *cached));
     }
 }

@@ -133,19 +133,19 @@ fn a_tool_is_strict_where_it_and_the_server_can_be() {
 fn a_message_is_encoded_once() {
     let request = request(vec![UserMessage::from("hi").into()]);
     let first = encode(&request, &Settings::new("m"));
-    let kept = request.messages[0].encode_once(CODEC, || unreachable!());
-    assert!(first.windows(kept.len()).any(|part| part == &*kept));
+    let cached = request.messages[0].encode_once(CODEC, || unreachable!());
+    assert!(first.windows(cached.len()).any(|part| part == &*cached));
 }
 #[test]
 fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
     let thinking = || ContentPart::Thinking { text: "hm".into(), signature: None };
-    let said =
+    let assistant =
         |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
     let text = ContentPart::Text { text: "a".into(), signature: None };
     let request = request(vec![
-        said("m", vec![thinking(), call("c", "{}")]).into(),
-        said("other", vec![thinking(), call("c", "{}")]).into(),
-        said("m", vec![thinking(), text]).into(),
+        assistant("m", vec![thinking(), call("c", "{}")]).into(),
+        assistant("other", vec![thinking(), call("c", "{}")]).into(),
+        assistant("m", vec![thinking(), text]).into(),
     ]);
     let replayed = |host: &str, field: &str| {
         let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
@@ -162,11 +162,11 @@ fn a_call_and_its_result_have_the_same_id_for_every_server() {
     let id = "call|".repeat(12);
     let assistant = AssistantMessage { parts: vec![call(&id, "{}")], ..Default::default() };
     let request = request(vec![assistant.into(), result(&id, vec![])]);
-    for (host, most) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
+    for (host, max) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
         let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };
         let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
         let sent = &body["messages"][0]["tool_calls"][0]["id"];
         assert_eq!(*sent, body["messages"][1]["tool_call_id"]);
-        assert!(sent.as_str().unwrap().len() <= most, "{sent}");
+        assert!(sent.as_str().unwrap().len() <= max, "{sent}");
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// The events of these payloads, in short.
 fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
-    let (mut decoder, mut out) = (Decoder::new(Place::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
     for payload in payloads {
         decoder.decode(payload.as_ref(), &mut out);
     }
@@ -52,7 +52,7 @@ fn end(status: &str, more: &str) -> String {
 }
 
 #[test]
-fn quirk_34_items_are_told_apart_by_index_whatever_their_ids() {
+fn quirk_34_items_are_distinguished_by_index_whatever_their_ids() {
     let payloads = [
         added(0, &call("a", "\"\"")),
         added(1, &call("b", "\"\"")),
@@ -84,7 +84,7 @@ fn quirk_35_what_was_streamed_counts_though_the_end_has_no_output() {
 }
 
 #[test]
-fn a_thought_is_kept_byte_for_byte_unless_what_follows_is_not_ours() {
+fn a_thought_is_stored_byte_for_byte_unless_a_provider_item_follows() {
     let thought = [added(0, SEALED), done(0, SEALED)];
     let then = |item: &str| {
         decode(&[thought.as_slice(), &[added(1, item), end("completed", "")]].concat())
@@ -168,7 +168,7 @@ fn the_status_and_the_calls_decide_how_it_ends() {
 
 #[test]
 fn a_keep_alive_is_no_progress() {
-    let mut decoder = Decoder::new(Place::default());
+    let mut decoder = Decoder::new(Endpoint::default());
     let keep_alive = r#"{"type":"keepalive","sequence_number":3}"#;
     assert_eq!(decoder.decode(keep_alive, &mut Out::new()), Progress::Waiting);
     assert_eq!(decoder.decode("{\"type\":\"response.created\"}", &mut Out::new()), Progress::Open);
@@ -186,10 +186,10 @@ fn more_items_than_any_model_writes_are_refused() {
         )
     };
     let last = |payloads: &[String]| decode(payloads).pop().unwrap_or_default();
-    assert_eq!(last(&[ended(&many(MOST_PARTS))]), "ToolCalls");
-    assert_eq!(last(&[ended(&many(2 * MOST_PARTS))]), "Protocol");
-    let begun: Vec<String> =
-        (0..).zip(many(2 * MOST_PARTS)).map(|(at, item)| added(at, &item)).collect();
-    let events = decode(&begun);
-    assert_eq!((events.len(), last(&begun).as_str()), (MOST_PARTS + 2, "Protocol"));
+    assert_eq!(last(&[ended(&many(MAX_PARTS))]), "ToolCalls");
+    assert_eq!(last(&[ended(&many(2 * MAX_PARTS))]), "Protocol");
+    let added_items: Vec<String> =
+        (0..).zip(many(2 * MAX_PARTS)).map(|(at, item)| added(at, &item)).collect();
+    let events = decode(&added_items);
+    assert_eq!((events.len(), last(&added_items).as_str()), (MAX_PARTS + 2, "Protocol"));
 }

@@ -32,7 +32,7 @@ fn text(text: &str, signature: Option<&str>) -> ContentPart {
     ContentPart::Text { text: text.into(), signature: signature.map(Into::into) }
 }
 
-fn said(model: &str, parts: Vec<ContentPart>) -> MessageKind {
+fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
 }
 
@@ -67,7 +67,7 @@ fn encoded(request: &ChatRequest) -> Value {
 
 /// The kinds of the items that a message of this model becomes.
 fn kinds(parts: Vec<ContentPart>) -> Vec<String> {
-    let body = encoded(&request(vec![said("m", parts)]));
+    let body = encoded(&request(vec![assistant("m", parts)]));
     let items = body["input"]
         .as_array()
         .unwrap()
@@ -82,7 +82,7 @@ fn a_conversation_is_a_list_of_items() {
     let request = request(vec![
         UserMessage { content: vec![Content::text(""), Content::text("look"), image.clone()] }
             .into(),
-        said(
+        assistant(
             "m",
             vec![text("ok", None), call("c|1", "{\"a\":1}"), call("c2", "{\"a\":"), call("c3", "")],
         ),
@@ -95,7 +95,7 @@ fn a_conversation_is_a_list_of_items() {
             ..Default::default()
         }
         .into(),
-        said("m", vec![text(" ", None)]),
+        assistant("m", vec![text(" ", None)]),
     ]);
     let url = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"});
     let id = CallIds::UpTo64.fit("c|1");
@@ -132,9 +132,9 @@ fn quirk_33_a_thought_goes_back_with_what_followed_it_or_not_at_all() {
 fn what_was_signed_goes_back_byte_for_byte_to_the_model_that_signed_it() {
     let parts = || vec![thought(SEALED), text("a", Some("phase:commentary")), call("c", "{}")];
     let request = request(vec![
-        said("m", parts()),
+        assistant("m", parts()),
         result("c", vec![]),
-        said("other", parts()),
+        assistant("other", parts()),
         result("c", vec![]),
     ]);
     let body = encode(&request, &Settings::new("m"));
@@ -251,11 +251,11 @@ fn the_users_own_options_go_before_ours() {
 fn a_message_is_encoded_once() {
     let request = request(vec![
         UserMessage::from("hi").into(),
-        said("m", vec![thought(SEALED), call("c", "{}")]),
+        assistant("m", vec![thought(SEALED), call("c", "{}")]),
     ]);
     let first = encode(&request, &Settings::new("m"));
     for (message, codec) in request.messages.iter().zip([CODEC, OWN]) {
-        let kept = message.encode_once(codec, || unreachable!());
-        assert!(first.windows(kept.len()).any(|part| part == &*kept));
+        let cached = message.encode_once(codec, || unreachable!());
+        assert!(first.windows(cached.len()).any(|part| part == &*cached));
     }
 }

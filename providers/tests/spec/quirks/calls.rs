@@ -4,18 +4,18 @@
 use super::kit::*;
 
 #[test]
-fn quirk_01_a_call_without_an_index_is_known_by_its_id_and_a_piece_without_either_goes_on_with_the_latest()
+fn quirk_01_a_call_without_an_index_is_matched_by_its_id_and_a_fragment_without_either_continues_the_latest()
  {
-    let piece = |piece: &str| chunk(&format!("{{\"tool_calls\":[{piece}]}}"));
+    let fragment = |fragment: &str| chunk(&format!("{{\"tool_calls\":[{fragment}]}}"));
     let payloads = [
-        piece(r#"{"id":"a","function":{"name":"f","arguments":"{\"x\":"}}"#),
-        piece(r#"{"function":{"arguments":"1}"}}"#),
-        piece(r#"{"id":"b","function":{"name":"g","arguments":"{"}}"#),
-        piece(r#"{"id":"b","function":{"arguments":"}"}}"#),
+        fragment(r#"{"id":"a","function":{"name":"f","arguments":"{\"x\":"}}"#),
+        fragment(r#"{"function":{"arguments":"1}"}}"#),
+        fragment(r#"{"id":"b","function":{"name":"g","arguments":"{"}}"#),
+        fragment(r#"{"id":"b","function":{"arguments":"}"}}"#),
         finish("tool_calls"),
     ];
-    let said = events::<ChatCompletions>(&payloads.each_ref().map(String::as_str));
-    assert_eq!(said.calls(), ["a f {\"x\":1}", "b g {}"]);
+    let reply = events::<ChatCompletions>(&payloads.each_ref().map(String::as_str));
+    assert_eq!(reply.calls(), ["a f {\"x\":1}", "b g {}"]);
 }
 
 #[test]
@@ -24,28 +24,28 @@ fn quirk_02_parallel_calls_that_all_have_index_0_are_calls_of_their_own() {
         let function = json!({"name": name, "arguments": "{}"});
         chunk(&json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}).to_string())
     };
-    let said = events::<ChatCompletions>(&[
+    let reply = events::<ChatCompletions>(&[
         &call("a", "f"),
         &call("b", "f"),
         &call("c", "g"),
         &finish("tool_calls"),
     ]);
-    assert_eq!(said.calls(), ["a f {}", "b f {}", "c g {}"]);
+    assert_eq!(reply.calls(), ["a f {}", "b f {}", "c g {}"]);
 }
 
 #[test]
 fn quirk_03_an_index_may_start_anywhere() {
-    let piece = |index: u64, rest: &str| {
+    let fragment = |index: u64, rest: &str| {
         chunk(&format!("{{\"tool_calls\":[{{\"index\":{index},{rest}}}]}}"))
     };
-    let said = events::<ChatCompletions>(&[
-        &piece(1, r#""id":"a","function":{"name":"f","arguments":""}"#),
-        &piece(4_000_000_000, r#""id":"b","function":{"name":"g","arguments":"{"}"#),
-        &piece(1, r#""function":{"arguments":"{\"x\":1}"}"#),
-        &piece(4_000_000_000, r#""function":{"arguments":"}"}"#),
+    let reply = events::<ChatCompletions>(&[
+        &fragment(1, r#""id":"a","function":{"name":"f","arguments":""}"#),
+        &fragment(4_000_000_000, r#""id":"b","function":{"name":"g","arguments":"{"}"#),
+        &fragment(1, r#""function":{"arguments":"{\"x\":1}"}"#),
+        &fragment(4_000_000_000, r#""function":{"arguments":"}"}"#),
         &finish("tool_calls"),
     ]);
-    assert_eq!(said.calls(), ["a f {\"x\":1}", "b g {}"]);
+    assert_eq!(reply.calls(), ["a f {\"x\":1}", "b g {}"]);
 }
 
 #[tokio::test]
@@ -95,8 +95,11 @@ async fn quirk_06_calls_are_run_whatever_the_reason_to_finish() {
     }
     let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}"#;
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
-    let said = events::<Messages>(&[block, end, r#"{"type":"message_stop"}"#]);
-    assert_eq!((said.stop, said.calls()), (Some(StopReason::ToolCalls), vec!["a f {}".to_owned()]));
+    let reply = events::<Messages>(&[block, end, r#"{"type":"message_stop"}"#]);
+    assert_eq!(
+        (reply.stop, reply.calls()),
+        (Some(StopReason::ToolCalls), vec!["a f {}".to_owned()])
+    );
 }
 
 #[tokio::test]
@@ -109,7 +112,7 @@ async fn quirk_07_finish_tool_calls_without_calls_is_a_stop() {
 }
 
 #[tokio::test]
-async fn quirk_08_a_call_that_was_cut_off_is_never_run_and_the_model_is_told_why() {
+async fn quirk_08_a_truncated_call_is_never_run_and_its_result_explains_why() {
     let ok = || chat(r#"{"content":"ok"}"#, "stop");
     let by_limit =
         run::<ChatCompletions>("", "m", &[chat(&call_f("a", "{\"x\": \"lon"), "length"), ok()])
@@ -137,15 +140,15 @@ fn quirk_09_usage_may_come_with_no_choices() {
         let usage = format!(
             r#"{{"choices":{choices},"usage":{{"prompt_tokens":5,"completion_tokens":2}}}}"#
         );
-        let said = events::<ChatCompletions>(&[
+        let reply = events::<ChatCompletions>(&[
             filter,
             &chunk(r#"{"content":"a"}"#),
             &finish("stop"),
             &usage,
             "[DONE]",
         ]);
-        assert_eq!((said.text.as_str(), said.stop), ("a", Some(StopReason::Stop)));
-        assert_eq!(said.usage, Usage { input: 5, output: 2, ..Usage::default() }, "{choices}");
+        assert_eq!((reply.text.as_str(), reply.stop), ("a", Some(StopReason::Stop)));
+        assert_eq!(reply.usage, Usage { input: 5, output: 2, ..Usage::default() }, "{choices}");
     }
 }
 
@@ -161,9 +164,9 @@ fn quirk_10_the_last_usage_counts_and_ends_nothing() {
         chunk.to_string()
     };
     for key in ["usage", "x_groq"] {
-        let said =
+        let reply =
             events::<ChatCompletions>(&[&with("a", key, 1), &with("b", key, 2), &finish("stop")]);
-        assert_eq!((said.text.as_str(), said.usage.output), ("ab", 2), "{key}");
+        assert_eq!((reply.text.as_str(), reply.usage.output), ("ab", 2), "{key}");
         let cut = events::<ChatCompletions>(&[&with("a", key, 1)]);
         assert_eq!(cut.error_kind(), Some(ModelErrorKind::Network), "usage is no end: {key}");
     }

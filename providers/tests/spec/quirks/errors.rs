@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use loopwright_providers::{Anthropic, OpenAiChat, Place, Retry};
+use loopwright_providers::{Anthropic, Endpoint, OpenAiChat, Retry};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::kit::*;
@@ -14,12 +14,12 @@ fn refused(status: u16, headers: &[(&'static str, &'static str)], body: &str) ->
         .iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
         .collect();
-    Place::default().refused(status, &headers, body.as_bytes(), SystemTime::UNIX_EPOCH)
+    Endpoint::default().refused(status, &headers, body.as_bytes(), SystemTime::UNIX_EPOCH)
 }
 
 #[test]
 fn quirk_17_an_error_inside_a_stream_fails_the_turn() {
-    let begun = chunk(r#"{"content":"half"}"#);
+    let half = chunk(r#"{"content":"half"}"#);
     for (error, kind) in [
         (r#"{"error":{"message":"boom","code":502}}"#, ModelErrorKind::Overloaded),
         (r#"{"error":"the model crashed"}"#, ModelErrorKind::Overloaded),
@@ -29,13 +29,13 @@ fn quirk_17_an_error_inside_a_stream_fails_the_turn() {
         ),
         (r#"{"message":"Unauthorized","status":401}"#, ModelErrorKind::Auth),
     ] {
-        let said = events::<ChatCompletions>(&[&begun, error, &finish("stop"), "[DONE]"]);
-        assert_eq!((said.error_kind(), said.stop), (Some(kind), None), "{error}");
+        let reply = events::<ChatCompletions>(&[&half, error, &finish("stop"), "[DONE]"]);
+        assert_eq!((reply.error_kind(), reply.stop), (Some(kind), None), "{error}");
     }
 }
 
 #[tokio::test]
-async fn quirk_18_an_overload_inside_a_stream_is_asked_again_and_what_was_shown_is_withdrawn() {
+async fn quirk_18_an_overload_inside_a_stream_is_retried_and_streamed_output_is_withdrawn() {
     let server = Server::start().await;
     let model = Anthropic::builder("m").base_url(server.url()).build().unwrap();
     let model = Retry::new(model).base_delay(Duration::ZERO);
@@ -112,7 +112,7 @@ fn quirk_23_a_wait_is_read_in_all_its_forms_and_a_quota_of_the_day_is_final() {
 }
 
 #[test]
-fn quirk_24_a_page_or_json_without_an_error_is_classified_by_its_status_and_shown_in_short() {
+fn quirk_24_a_page_or_json_without_an_error_is_classified_by_its_status_and_excerpted() {
     let page = format!(
         "<html><head><style>p{{}}</style></head><h1>Bad gateway</h1>{}</html>",
         "<p>Ray</p>".repeat(900)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::StreamExt;
-use loopwright_providers::{Anthropic, Http, Place, Progress, ReplyBody, Timeouts, WireFormat};
+use loopwright_providers::{Anthropic, Endpoint, Http, Progress, ReplyBody, Timeouts, WireFormat};
 
 use super::kit::*;
 use crate::server::Server;
@@ -14,7 +14,7 @@ use crate::server::Server;
 fn quirk_11_comments_are_passed_over_and_are_no_progress() {
     let body =
         format!(": OPENROUTER PROCESSING\n\n{}: more\n\n", chat(r#"{"content":"a"}"#, "stop"));
-    assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
+    assert_eq!(decode::<ChatCompletions>(&[body.as_bytes()]).text, "a");
     assert_eq!(progress::<ChatCompletions>(": OPENROUTER PROCESSING\n\n"), None);
 }
 
@@ -22,21 +22,21 @@ fn quirk_11_comments_are_passed_over_and_are_no_progress() {
 fn quirk_12_keep_alives_that_are_sent_as_data_are_passed_over() {
     let body =
         stream(&[": keepalive", &chunk(r#"{"content":"a"}"#), ": keepalive", &finish("stop")]);
-    assert_eq!(said::<ChatCompletions>(&[body.as_bytes()]).text, "a");
-    for kept in [
+    assert_eq!(decode::<ChatCompletions>(&[body.as_bytes()]).text, "a");
+    for skipped in [
         progress::<ChatCompletions>("data: : keepalive\n\n"),
         progress::<Messages>("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
         progress::<Responses>("data: {\"type\":\"keepalive\"}\n\n"),
         progress::<GenerateContent>("data: : keepalive\n\n"),
     ] {
-        assert_eq!(kept, None);
+        assert_eq!(skipped, None);
     }
 }
 
 /// How far a reply has come with these bytes.
 fn progress<F: WireFormat>(bytes: &str) -> Option<Progress> {
-    let place = Arc::new(Place::default());
-    ReplyBody::new(F::decoder(place)).push(bytes.as_bytes(), &mut VecDeque::new())
+    let endpoint = Arc::new(Endpoint::default());
+    ReplyBody::new(F::decoder(endpoint)).push(bytes.as_bytes(), &mut VecDeque::new())
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn quirk_13_lines_may_end_in_any_way_and_be_cut_in_the_middle_of_it() {
     for end in ["\n", "\r\n", "\r"] {
         let body = body.replace('\n', end);
         let bytes: Vec<&[u8]> = body.as_bytes().chunks(1).collect();
-        assert_eq!(said::<ChatCompletions>(&bytes).text, "a", "{end:?}");
+        assert_eq!(decode::<ChatCompletions>(&bytes).text, "a", "{end:?}");
         let body = body.into_bytes();
         for at in 0..body.len() {
             assert_eq!(
-                said::<ChatCompletions>(&[&body[..at], &body[at..]]).text,
+                decode::<ChatCompletions>(&[&body[..at], &body[at..]]).text,
                 "a",
                 "{end:?} at {at}"
             );
@@ -61,7 +61,7 @@ fn quirk_13_lines_may_end_in_any_way_and_be_cut_in_the_middle_of_it() {
 fn quirk_14_a_letter_may_be_cut_by_a_chunk() {
     let body = chat(r#"{"content":"Zürich ☃ 🦅"}"#, "stop").into_bytes();
     for at in 0..body.len() {
-        assert_eq!(said::<ChatCompletions>(&[&body[..at], &body[at..]]).text, "Zürich ☃ 🦅");
+        assert_eq!(decode::<ChatCompletions>(&[&body[..at], &body[at..]]).text, "Zürich ☃ 🦅");
     }
 }
 
@@ -69,8 +69,8 @@ fn quirk_14_a_letter_may_be_cut_by_a_chunk() {
 fn quirk_15_a_last_event_without_its_blank_line_counts_and_so_does_a_reason_without_a_done() {
     let body = format!("data: {}\n\ndata: {}", chunk(r#"{"content":"a"}"#), finish("stop"));
     for end in ["", "\n", "\n\n"] {
-        let said = said::<ChatCompletions>(&[format!("{body}{end}").as_bytes()]);
-        assert_eq!((said.text.as_str(), said.stop), ("a", Some(StopReason::Stop)), "{end:?}");
+        let reply = decode::<ChatCompletions>(&[format!("{body}{end}").as_bytes()]);
+        assert_eq!((reply.text.as_str(), reply.stop), ("a", Some(StopReason::Stop)), "{end:?}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn(
     let part =
         r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}]}"#;
     let cut = [
-        said::<ChatCompletions>(&[call.as_bytes()]),
+        decode::<ChatCompletions>(&[call.as_bytes()]),
         events::<Messages>(&[
             block,
             r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
@@ -90,8 +90,8 @@ async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn(
         events::<Responses>(&[item]),
         events::<GenerateContent>(&[part]),
     ];
-    for said in cut {
-        assert!(said.error_kind().is_some_and(ModelErrorKind::is_retryable), "{said:?}");
+    for reply in cut {
+        assert!(reply.error_kind().is_some_and(ModelErrorKind::is_retryable), "{reply:?}");
     }
     let run = run::<ChatCompletions>("", "m", &[call]).await;
     assert_eq!((run.outcome.end, run.ran.len()), (RunStatus::Error, 0));
@@ -107,8 +107,8 @@ fn quirk_19_an_error_that_is_no_event_is_an_error() {
         format!("[{error}\n]\n"),
         format!("data: {half}\n\n{error}"),
     ] {
-        let said = said::<GenerateContent>(&[body.as_bytes()]);
-        assert_eq!(said.error_kind(), Some(ModelErrorKind::Overloaded), "{body}");
+        let reply = decode::<GenerateContent>(&[body.as_bytes()]);
+        assert_eq!(reply.error_kind(), Some(ModelErrorKind::Overloaded), "{body}");
     }
 }
 

@@ -81,8 +81,8 @@ fn quirk_37_blank_texts_are_left_out() {
 
 #[tokio::test]
 async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent() {
-    let said = events::<ChatCompletions>(&[&chunk(r#"{"content":"a\ud83d"}"#), &finish("stop")]);
-    assert_eq!((said.text.as_str(), said.stop), ("a\u{fffd}", Some(StopReason::Stop)));
+    let reply = events::<ChatCompletions>(&[&chunk(r#"{"content":"a\ud83d"}"#), &finish("stop")]);
+    assert_eq!((reply.text.as_str(), reply.stop), ("a\u{fffd}", Some(StopReason::Stop)));
     let text =
         r#"{"candidates":[{"content":{"parts":[{"text":"a\ud83d"}]},"finishReason":"STOP"}]}"#;
     assert_eq!(events::<GenerateContent>(&[text]).text, "a\u{fffd}");
@@ -116,8 +116,8 @@ fn quirk_40_a_reply_may_go_on_after_its_first_reason_to_finish() {
         json!({"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]})
             .to_string()
     };
-    let said = events::<GenerateContent>(&[&part("one "), &part("two")]);
-    assert_eq!((said.text.as_str(), said.stop), ("one two", Some(StopReason::Stop)));
+    let reply = events::<GenerateContent>(&[&part("one "), &part("two")]);
+    assert_eq!((reply.text.as_str(), reply.stop), ("one two", Some(StopReason::Stop)));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn quirk_27_mistral_gets_nine_letters_and_digits() {
 }
 
 #[tokio::test]
-async fn quirk_28_ids_that_come_again_are_made_unique_and_stay_pairs() {
+async fn quirk_28_repeated_ids_become_unique_and_stay_pairs() {
     let twice = r#"{"tool_calls":[
         {"index":0,"id":"f:0","function":{"name":"f","arguments":"{\"n\":1}"}},
         {"index":1,"id":"f:0","function":{"name":"f","arguments":"{\"n\":2}"}}]}"#

@@ -23,14 +23,14 @@ pub(crate) use loopwright_providers::anthropic::Messages;
 pub(crate) use loopwright_providers::gemini::GenerateContent;
 pub(crate) use loopwright_providers::openai_chat::ChatCompletions;
 pub(crate) use loopwright_providers::openai_responses::Responses;
-use loopwright_providers::{Model, Place, ReplyBody, WireFormat};
+use loopwright_providers::{Endpoint, Model, ReplyBody, WireFormat};
 pub(crate) use serde_json::{Value, json};
 
 use crate::server::Server;
 
 /// A reply, folded.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct Decoded {
     pub(crate) text: String,
     pub(crate) thinking: String,
     /// Ids, names and arguments.
@@ -40,7 +40,7 @@ pub(crate) struct Said {
     pub(crate) error: Option<ModelError>,
 }
 
-impl Said {
+impl Decoded {
     /// The kind of the error that it ended in.
     pub(crate) fn error_kind(&self) -> Option<ModelErrorKind> {
         self.error.as_ref().map(|error| error.kind)
@@ -53,39 +53,40 @@ impl Said {
 }
 
 /// What a body says that comes in these chunks.
-pub(crate) fn said<F: WireFormat>(chunks: &[&[u8]]) -> Said {
-    let place = Arc::new(Place { provider: "test".into(), host: "here".into(), key_var: None });
-    let (mut body, mut out) = (ReplyBody::new(F::decoder(place)), VecDeque::new());
+pub(crate) fn decode<F: WireFormat>(chunks: &[&[u8]]) -> Decoded {
+    let endpoint =
+        Arc::new(Endpoint { provider: "test".into(), host: "here".into(), key_var: None });
+    let (mut body, mut out) = (ReplyBody::new(F::decoder(endpoint)), VecDeque::new());
     for chunk in chunks {
         body.push(chunk, &mut out);
     }
     body.finish(&mut out);
-    let (mut said, mut kinds) = (Said::default(), Vec::new());
+    let (mut decoded, mut kinds) = (Decoded::default(), Vec::new());
     for event in out {
         match event {
             ModelEvent::BlockStart { kind, .. } => {
                 if let BlockKind::ToolCall { id, name } = &kind {
-                    said.calls.push([id.clone(), name.clone(), String::new()]);
+                    decoded.calls.push([id.clone(), name.clone(), String::new()]);
                 }
-                let call = said.calls.len();
+                let call = decoded.calls.len();
                 kinds.push((kind, call));
             }
             ModelEvent::Delta { block, delta } => match &kinds[block as usize] {
-                (BlockKind::Text, _) => said.text += &delta,
-                (BlockKind::Thinking, _) => said.thinking += &delta,
-                (BlockKind::ToolCall { .. }, call) => said.calls[call - 1][2] += &delta,
+                (BlockKind::Text, _) => decoded.text += &delta,
+                (BlockKind::Thinking, _) => decoded.thinking += &delta,
+                (BlockKind::ToolCall { .. }, call) => decoded.calls[call - 1][2] += &delta,
             },
-            ModelEvent::Done { stop, usage } => (said.stop, said.usage) = (Some(stop), usage),
-            ModelEvent::Error(error) => said.error = Some(error),
+            ModelEvent::Done { stop, usage } => (decoded.stop, decoded.usage) = (Some(stop), usage),
+            ModelEvent::Error(error) => decoded.error = Some(error),
             _ => {}
         }
     }
-    said
+    decoded
 }
 
 /// What these payloads say, each an event of its own.
-pub(crate) fn events<F: WireFormat>(payloads: &[&str]) -> Said {
-    said::<F>(&[stream(payloads).as_bytes()])
+pub(crate) fn events<F: WireFormat>(payloads: &[&str]) -> Decoded {
+    decode::<F>(&[stream(payloads).as_bytes()])
 }
 
 /// An event stream of these payloads.

@@ -62,9 +62,9 @@ async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_droppe
     let content = &run.requests[1]["messages"][1]["content"];
     assert_eq!((&content[0], &content[1]), (&thought, &sealed));
     rules::anthropic::check(run.raw[1].as_bytes()).unwrap();
-    let mut again = request(Vec::new());
-    again.messages = Arc::new(run.messages);
-    let other = String::from_utf8(encoded::<Messages>(&again, "", "claude-opus-4-5")).unwrap();
+    let mut second = request(Vec::new());
+    second.messages = Arc::new(run.messages);
+    let other = String::from_utf8(encoded::<Messages>(&second, "", "claude-opus-4-5")).unwrap();
     assert!(!other.contains("EqoB") && !other.contains("EmwK"), "{other}");
 }
 
@@ -78,8 +78,8 @@ async fn quirk_32_reasoning_content_goes_back_with_its_calls() {
         assert_eq!(run.requests[1]["messages"][1]["reasoning_content"], "I must look.", "{host}");
         rules::openai_chat::check(run.raw[1].as_bytes(), Server::DeepSeek).unwrap();
     }
-    let elsewhere = run::<ChatCompletions>("api.openai.com", "gpt-4o", &replies).await;
-    assert!(!elsewhere.raw[1].contains("I must look."));
+    let other_host = run::<ChatCompletions>("api.openai.com", "gpt-4o", &replies).await;
+    assert!(!other_host.raw[1].contains("I must look."));
 }
 
 #[tokio::test]
@@ -123,23 +123,26 @@ fn call_part() -> ContentPart {
 
 #[test]
 fn quirk_34_an_item_is_known_by_its_index_though_its_id_changes() {
-    let said = events::<Responses>(&[
+    let reply = events::<Responses>(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"one","content":[]}}"#,
         r#"{"type":"response.output_text.delta","output_index":0,"item_id":"two","delta":"a"}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"three","content":[{"type":"output_text","text":"a"}]}}"#,
         r#"{"type":"response.completed","response":{"status":"completed"}}"#,
     ]);
-    assert_eq!((said.text.as_str(), said.stop), ("a", Some(StopReason::Stop)));
+    assert_eq!((reply.text.as_str(), reply.stop), ("a", Some(StopReason::Stop)));
 }
 
 #[test]
 fn quirk_35_an_end_without_output_takes_nothing_away() {
     let call = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
-    let said = events::<Responses>(&[
+    let reply = events::<Responses>(&[
         call,
         r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
     ]);
-    assert_eq!((said.calls(), said.stop), (vec!["a f {}".to_owned()], Some(StopReason::ToolCalls)));
+    assert_eq!(
+        (reply.calls(), reply.stop),
+        (vec!["a f {}".to_owned()], Some(StopReason::ToolCalls))
+    );
 }
 
 /// A provider that rests in the middle of its own tools is asked to go on, and the loop sees one
@@ -147,12 +150,12 @@ fn quirk_35_an_end_without_output_takes_nothing_away() {
 #[tokio::test]
 async fn a_turn_that_is_paused_goes_on_below_the_loop() {
     let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}});
-    let found =
+    let search_result =
         json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
     let text = |text: &str| json!({"type": "text", "text": text});
     let replies = [
         anthropic(&[text("I look. "), search.clone()], "pause_turn"),
-        anthropic(std::slice::from_ref(&found), "pause_turn"),
+        anthropic(std::slice::from_ref(&search_result), "pause_turn"),
         anthropic(&[text("Found.")], "end_turn"),
     ];
     let run = run::<Messages>("", "claude-sonnet-4-5", &replies).await;
@@ -162,7 +165,7 @@ async fn a_turn_that_is_paused_goes_on_below_the_loop() {
     assert_eq!(sent(1)[1..], [json!({"role": "assistant", "content": [text("I look. "), search]})]);
     assert_eq!(
         sent(2)[1..],
-        [json!({"role": "assistant", "content": [text("I look. "), search, found]})]
+        [json!({"role": "assistant", "content": [text("I look. "), search, search_result]})]
     );
     for at in [0, 1, 2] {
         rules::anthropic::check(run.raw[at].as_bytes()).unwrap();

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use loopwright_providers::{Reprompt, Retry, calls_in_text};
+use loopwright_providers::{Retry, RetryMalformedCalls, parse_text_tool_calls};
 
 use super::kit::*;
 
 const MALFORMED: &str = r#"{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: f("}]}"#;
 
 #[tokio::test]
-async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_fails_the_turn() {
+async fn quirk_39_a_call_that_gemini_could_not_read_is_requested_once_more_and_then_fails_the_turn()
+{
     let nothing = r#"{"candidates":[{"content":{"parts":[]},"finishReason":"STOP"}]}"#;
     let unexpected = MALFORMED.replace("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL");
     let (malformed, empty) = (ModelErrorKind::Malformed, ModelErrorKind::Protocol);
@@ -19,8 +20,9 @@ async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_
     let words = stream(&[
         r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}"#,
     ]);
-    let model =
-        |url: &str| Retry::new(Reprompt::new(of::<GenerateContent>("", "gemini-2.5-flash", url)));
+    let model = |url: &str| {
+        Retry::new(RetryMalformedCalls::new(of::<GenerateContent>("", "gemini-2.5-flash", url)))
+    };
     let run = run_with(model, |agent| agent, &[stream(&[MALFORMED]), words]).await;
     assert_eq!((run.outcome.end, run.outcome.text.as_str()), (RunStatus::Done, "ok"));
     assert!(
@@ -29,16 +31,17 @@ async fn quirk_39_a_call_that_gemini_could_not_read_is_asked_for_again_and_then_
         run.raw[1]
     );
     assert_eq!(run.messages.len(), 2, "and nobody else");
-    let again = run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
-    assert_eq!((again.outcome.end, again.requests.len()), (RunStatus::Error, 2), "not for ever");
+    let second =
+        run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
+    assert_eq!((second.outcome.end, second.requests.len()), (RunStatus::Error, 2), "not for ever");
 }
 
 #[tokio::test]
-async fn an_answer_that_the_model_did_not_write_is_asked_for_again_without_a_word_to_it() {
+async fn a_reply_that_the_model_did_not_write_is_retried_without_a_message_to_it() {
     let page = "HTTP/1.1 200 OK\n<html>Welcome</html>";
     let model = |url: &str| {
         let model = of::<ChatCompletions>("", "m", url);
-        Retry::new(Reprompt::new(model)).base_delay(Duration::ZERO)
+        Retry::new(RetryMalformedCalls::new(model)).base_delay(Duration::ZERO)
     };
     let run = run_with(model, |agent| agent, &[page, page, page].map(str::to_owned)).await;
     assert_eq!(
@@ -51,15 +54,15 @@ async fn an_answer_that_the_model_did_not_write_is_asked_for_again_without_a_wor
 
 #[tokio::test]
 async fn quirk_43_a_call_that_was_written_as_text_is_run_where_that_was_asked_for() {
-    let pieces = [
+    let fragments = [
         "I look.\n<tool",
         "_call>\n{\"name\": \"f\", \"argum",
         "ents\": {\"x\": 1}}\n</tool_call>",
     ];
-    let pieces = pieces.map(|piece| chunk(&json!({"content": piece}).to_string()));
-    let written = stream(&[&pieces[0], &pieces[1], &pieces[2], &finish("stop"), "[DONE]"]);
+    let fragments = fragments.map(|fragment| chunk(&json!({"content": fragment}).to_string()));
+    let written = stream(&[&fragments[0], &fragments[1], &fragments[2], &finish("stop"), "[DONE]"]);
     let replies = [written, chat(r#"{"content":"ok"}"#, "stop")];
-    let salvages = |agent: AgentBuilder| agent.on_text_part(calls_in_text(["f"]));
+    let salvages = |agent: AgentBuilder| agent.on_text_part(parse_text_tool_calls(["f"]));
     let model = |url: &str| of::<ChatCompletions>("", "m", url);
     let asked = run_with(model, salvages, &replies).await;
     assert_eq!((asked.ran, asked.requests.len()), (vec![json!({"x": 1})], 2));
@@ -87,13 +90,14 @@ async fn quirk_44_what_groq_could_not_read_goes_back_to_the_model() {
     let in_stream = stream(&[&chunk(r#"{"content":"half"}"#), &failed]);
     let at_once = format!("HTTP/1.1 400 Bad Request\n{failed}");
     for refused in [in_stream, at_once] {
-        let model = |url: &str| Reprompt::new(of::<ChatCompletions>("api.groq.com", "m", url));
+        let model =
+            |url: &str| RetryMalformedCalls::new(of::<ChatCompletions>("api.groq.com", "m", url));
         let replies =
             [refused, chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
         let run = run_with(model, |agent| agent, &replies).await;
         assert_eq!((run.outcome.end, run.ran.len()), (RunStatus::Done, 1));
-        let told = run.requests[1]["messages"][1]["content"].as_str().unwrap();
-        assert!(told.contains("<function=f{x: 1}>"), "{told}");
+        let correction = run.requests[1]["messages"][1]["content"].as_str().unwrap();
+        assert!(correction.contains("<function=f{x: 1}>"), "{correction}");
         assert!(!run.raw[2].contains("<function="), "it is in no conversation");
     }
 }

@@ -114,7 +114,7 @@ impl Session {
     /// What the user said: what a request ends with that does not end with results.
     pub(super) fn prompts(&self) -> Vec<String> {
         let ends = self.turns.iter().map(|turn| answers(&self.format, &turn.request));
-        ends.filter(|(results, _)| results.is_empty()).map(|(_, said)| said).collect()
+        ends.filter(|(results, _)| results.is_empty()).map(|(_, text)| text).collect()
     }
 
     /// What the tools answered, in the order of the calls.

@@ -9,19 +9,19 @@ pub(super) fn signed(format: &str, reply: &str) -> Vec<String> {
     match format {
         "openai-responses" => payloads.filter_map(reasoning_item).collect(),
         _ => {
-            let mut found = Vec::new();
+            let mut signatures = Vec::new();
             let payloads =
                 payloads.filter_map(|payload| serde_json::from_str::<Value>(payload).ok());
-            payloads.for_each(|payload| collect(&payload, &mut found));
-            found.iter().map(|signature| Value::from(signature.as_str()).to_string()).collect()
+            payloads.for_each(|payload| collect(&payload, &mut signatures));
+            signatures.iter().map(|signature| Value::from(signature.as_str()).to_string()).collect()
         }
     }
 }
 
 /// Strings that sign or seal something, wherever they are.
-fn collect(value: &Value, found: &mut Vec<String>) {
+fn collect(value: &Value, signatures: &mut Vec<String>) {
     match value {
-        Value::Array(list) => list.iter().for_each(|item| collect(item, found)),
+        Value::Array(list) => list.iter().for_each(|item| collect(item, signatures)),
         Value::Object(fields) => {
             for (key, value) in fields {
                 let seals = matches!(
@@ -29,8 +29,10 @@ fn collect(value: &Value, found: &mut Vec<String>) {
                     "signature" | "thoughtSignature" | "data" | "encrypted_content"
                 );
                 match value {
-                    Value::String(text) if seals && !text.is_empty() => found.push(text.clone()),
-                    value => collect(value, found),
+                    Value::String(text) if seals && !text.is_empty() => {
+                        signatures.push(text.clone())
+                    }
+                    value => collect(value, signatures),
                 }
             }
         }

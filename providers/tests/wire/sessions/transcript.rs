@@ -12,8 +12,8 @@ pub(super) fn transcript(format: &str, request: &Value) -> Vec<String> {
     };
     lines
         .into_iter()
-        .filter(|(_, said)| !said.trim().is_empty())
-        .map(|(who, said)| format!("{who}: {said}"))
+        .filter(|(_, text)| !text.trim().is_empty())
+        .map(|(who, text)| format!("{who}: {text}"))
         .collect()
 }
 
@@ -23,8 +23,8 @@ pub(super) fn answers(format: &str, request: &Value) -> (Vec<String>, String) {
     let results = lines.iter().rev().map_while(|line| line.strip_prefix("result: "));
     let mut results: Vec<String> = results.map(str::to_owned).collect();
     results.reverse();
-    let said = lines.last().and_then(|line| line.strip_prefix("user: ")).unwrap_or_default();
-    (results, said.to_owned())
+    let text = lines.last().and_then(|line| line.strip_prefix("user: ")).unwrap_or_default();
+    (results, text.to_owned())
 }
 
 /// The text of a string, or of parts.
@@ -42,8 +42,8 @@ fn messages(request: &Value) -> &[Value] {
     request["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn line(who: &Value, said: String) -> Line {
-    (who.as_str().unwrap_or_default().to_owned(), said)
+fn line(who: &Value, text: String) -> Line {
+    (who.as_str().unwrap_or_default().to_owned(), text)
 }
 
 /// A call; its arguments as a value, as clients differ in their spaces.
@@ -55,8 +55,8 @@ fn call(name: &Value, arguments: &Value) -> Line {
     line(&"call".into(), format!("{name} {arguments}"))
 }
 
-fn result(said: String) -> Line {
-    line(&"result".into(), said)
+fn result(text: String) -> Line {
+    line(&"result".into(), text)
 }
 
 fn anthropic(message: &Value) -> Vec<Line> {
@@ -87,11 +87,11 @@ fn gemini(content: &Value) -> Vec<Line> {
 }
 
 fn chat(message: &Value) -> Vec<Line> {
-    let said = text_of(&message["content"]);
-    let said = if message["role"] == "tool" { result(said) } else { line(&message["role"], said) };
+    let text = text_of(&message["content"]);
+    let text = if message["role"] == "tool" { result(text) } else { line(&message["role"], text) };
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     let calls = calls.map(|one| call(&one["function"]["name"], &one["function"]["arguments"]));
-    std::iter::once(said).chain(calls).collect()
+    std::iter::once(text).chain(calls).collect()
 }
 
 fn item(item: &Value) -> Option<Line> {

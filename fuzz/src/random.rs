@@ -1,17 +1,17 @@
 //! Numbers that look random and are the same for the same input.
 
 /// A xorshift generator.
-pub(crate) struct Chance(u64);
+pub(crate) struct Random(u64);
 
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
-        Chance(seed | 1)
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed | 1)
     }
 
     /// Of a hash of these bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Chance {
+    pub(crate) fn of(bytes: &[u8]) -> Random {
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        Chance::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
+        Random::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
@@ -24,9 +24,9 @@ impl Chance {
     /// Chunks of random lengths, often short ones, now and then empty ones.
     pub(crate) fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut chunks = Vec::new();
-        let most = [2, 9, 60, 900][self.below(4)];
+        let max = [2, 9, 60, 900][self.below(4)];
         while !bytes.is_empty() {
-            let (chunk, rest) = bytes.split_at(self.below(most).min(bytes.len()));
+            let (chunk, rest) = bytes.split_at(self.below(max).min(bytes.len()));
             chunks.push(chunk);
             bytes = rest;
         }

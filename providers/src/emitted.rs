@@ -4,9 +4,9 @@ use loopwright_core::model::ModelEvent;
 
 /// Whether an attempt has given out something that would have to be withdrawn.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(bool);
+pub(crate) struct Emitted(bool);
 
-impl Shown {
+impl Emitted {
     /// `event` is given out.
     pub(crate) fn note(&mut self, event: &ModelEvent) {
         match event {

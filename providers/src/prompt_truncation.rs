@@ -3,31 +3,33 @@
 
 use loopwright_core::message::Usage;
 
-use crate::error::Place;
+use crate::error::Endpoint;
 
 /// Prompts shorter than this, in bytes, are not judged.
-const SHORT: usize = 16 << 10;
+const MIN_JUDGED_BYTES: usize = 16 << 10;
 /// More bytes than this in each token are not text that was read.
-const BYTES: u64 = 12;
+const MAX_BYTES_PER_TOKEN: u64 = 12;
 /// A run of at least so many letters of base64 is an image, not text.
-const RUN: usize = 256;
+const MIN_BASE64_RUN: usize = 256;
 
 /// Warns if `usage` counts far fewer tokens than the body that was `sent` has.
-pub(crate) fn warn_if_cut(sent: &[u8], usage: &Usage, place: &Place) {
+pub(crate) fn warn_if_truncated(sent: &[u8], usage: &Usage, endpoint: &Endpoint) {
     let read = usage.input + usage.cache_read + usage.cache_write;
-    if is_cut(sent, read) {
+    if is_truncated(sent, read) {
         tracing::warn!(
             bytes = sent.len(),
             tokens = read,
-            "{place} seems to have read only a part of the prompt. Give the model a larger context window: with \
+            "{endpoint} seems to have read only a part of the prompt. Give the model a larger context window: with \
              Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile; its /v1 takes no such field."
         );
     }
 }
 
 /// Whether so many bytes cannot be so few tokens. A server that counts none says nothing.
-fn is_cut(sent: &[u8], tokens: u64) -> bool {
-    let fits = |bytes: usize| bytes < SHORT || tokens.saturating_mul(BYTES) >= bytes as u64;
+fn is_truncated(sent: &[u8], tokens: u64) -> bool {
+    let fits = |bytes: usize| {
+        bytes < MIN_JUDGED_BYTES || tokens.saturating_mul(MAX_BYTES_PER_TOKEN) >= bytes as u64
+    };
     tokens > 0 && !fits(sent.len()) && !fits(text_bytes(sent))
 }
 
@@ -37,7 +39,7 @@ fn text_bytes(body: &[u8]) -> usize {
         byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
     };
     let runs = body.split(|byte| !of_base64(byte)).map(<[u8]>::len);
-    body.len() - runs.filter(|run| *run >= RUN).sum::<usize>()
+    body.len() - runs.filter(|run| *run >= MIN_BASE64_RUN).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -45,13 +47,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quirk_42_a_prompt_that_was_cut_is_told_from_one_that_was_read() {
+    fn quirk_42_a_truncated_prompt_is_distinguished_from_a_complete_one() {
         let prompt = "The quick brown fox. ".repeat(4000);
-        assert!(is_cut(prompt.as_bytes(), 4096));
-        assert!(!is_cut(prompt.as_bytes(), 20_000), "some four bytes are a token");
-        assert!(!is_cut(prompt.as_bytes(), 0), "nothing was counted");
-        assert!(!is_cut(&prompt.as_bytes()[..SHORT - 1], 10), "too short to tell");
+        assert!(is_truncated(prompt.as_bytes(), 4096));
+        assert!(!is_truncated(prompt.as_bytes(), 20_000), "some four bytes are a token");
+        assert!(!is_truncated(prompt.as_bytes(), 0), "nothing was counted");
+        assert!(!is_truncated(&prompt.as_bytes()[..MIN_JUDGED_BYTES - 1], 10), "too short to tell");
         let image = format!("look: {}", "iVBORw0KGgo".repeat(9000));
-        assert!(!is_cut(image.as_bytes(), 900), "an image is few tokens");
+        assert!(!is_truncated(image.as_bytes(), 900), "an image is few tokens");
     }
 }

@@ -7,7 +7,7 @@ use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
 /// What has been told of a reply so far.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct EventWriter {
     /// How many blocks have begun.
     pub(crate) blocks: u32,
     /// The last event is out: `Done` or `Error`.
@@ -16,7 +16,7 @@ pub(crate) struct Told {
     prose: Option<(u32, BlockKind)>,
 }
 
-impl Told {
+impl EventWriter {
     /// A block begins; gives its number.
     pub(crate) fn start(&mut self, kind: BlockKind, out: &mut VecDeque<ModelEvent>) -> u32 {
         let block = self.blocks;
@@ -30,7 +30,7 @@ impl Told {
         self.prose.as_ref().filter(|(_, open)| open == kind).map(|(block, _)| *block)
     }
 
-    /// A block of text or thinking begins. The one before it has been [taken](Told::take_prose).
+    /// A block of text or thinking begins. The one before it has been [taken](EventWriter::take_prose).
     pub(crate) fn start_prose(&mut self, kind: BlockKind, out: &mut VecDeque<ModelEvent>) -> u32 {
         let block = self.start(kind.clone(), out);
         self.prose = Some((block, kind));

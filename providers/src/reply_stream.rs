@@ -14,22 +14,22 @@ use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-use crate::body::ReplyBody;
-use crate::client::{Body, Broken};
+use crate::client::{Body, TransportError};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
 use crate::key::Secret;
-use crate::prompt;
+use crate::prompt_truncation;
+use crate::reply_body::ReplyBody;
 
 /// How long extras may come after everything was said.
-const AFTERMATH: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last event is held back for the end of the body, which keeps the connection.
-const CLOSING: Duration = Duration::from_millis(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(10);
 /// As much of an event as is kept while it is unfinished.
-const LARGEST_EVENT: usize = 64 << 20;
+const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
-pub(crate) struct Reply<'a, D> {
+pub(crate) struct ReplyStream<'a, D> {
     http: &'a Http,
     target: &'a Target,
     /// The request's body, for a reply that is only paused and for what the server says that it
@@ -43,7 +43,7 @@ pub(crate) struct Reply<'a, D> {
     state: State<'a>,
     clock: Clock,
     /// The connection was let run before waiting for the body's end.
-    stepped_back: bool,
+    yielded: bool,
 }
 
 enum State<'a> {
@@ -56,11 +56,11 @@ enum State<'a> {
     Over,
 }
 
-impl<'a, D: Decode + Unpin> Reply<'a, D> {
+impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     /// Posts `body`; nothing happens until the stream is polled.
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
         let sent = Bytes::from(body);
-        Reply {
+        ReplyStream {
             http,
             target,
             sent: sent.clone(),
@@ -69,7 +69,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             ready: VecDeque::new(),
             state: State::Sending(Box::pin(http.send(target, sent))),
             clock: Clock::new(http),
-            stepped_back: false,
+            yielded: false,
         }
     }
 
@@ -91,24 +91,24 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
                 return self.close();
             }
         }
-        if self.body.buffered() > LARGEST_EVENT {
+        if self.body.buffered() > MAX_EVENT_BYTES {
             let why = format!(
-                "{} sent an event of more than {LARGEST_EVENT} bytes. Try again.",
-                self.target.place
+                "{} sent an event of more than {MAX_EVENT_BYTES} bytes. Try again.",
+                self.target.endpoint
             );
             self.fail(ModelError::new(ModelErrorKind::Protocol, why));
         }
     }
 
     /// The body ended, by itself or with `broken`.
-    fn end(&mut self, broken: Option<&Broken>) {
+    fn end(&mut self, broken: Option<&TransportError>) {
         match broken {
             Some(why) if !self.clock.complete => {
                 let error = self.target.broken(why);
                 self.fail(error);
             }
-            _ => match self.body.go_on(&self.sent) {
-                Some(more) => return self.go_on(more),
+            _ => match self.body.resume(&self.sent) {
+                Some(more) => return self.resume(more),
                 None => self.body.finish(&mut self.ready),
             },
         }
@@ -116,7 +116,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 
     /// The provider has only paused: `more` is the request that goes on with the reply.
-    fn go_on(&mut self, more: Vec<u8>) {
+    fn resume(&mut self, more: Vec<u8>) {
         self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
         self.clock.restart(self.http);
     }
@@ -125,7 +125,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     fn close(&mut self) {
         if let State::Reading(body) = std::mem::replace(&mut self.state, State::Over) {
             self.state = State::Closing(body);
-            self.clock.limit = CLOSING;
+            self.clock.limit = CLOSE_TIMEOUT;
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
             return;
         };
         if let Ok(handle) = Handle::try_current() {
-            handle.spawn(tokio::time::timeout(AFTERMATH, async move {
+            handle.spawn(tokio::time::timeout(DRAIN_TIMEOUT, async move {
                 while let Some(Ok(_)) = body.chunk().await {}
             }));
         }
@@ -185,7 +185,7 @@ impl<'a, D: Decode + Unpin> Reply<'a, D> {
     }
 }
 
-impl<D: Decode + Unpin> Stream for Reply<'_, D> {
+impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
     type Item = ModelEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
@@ -204,7 +204,7 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
             }
         }
         if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
-            if !std::mem::replace(&mut this.stepped_back, true) {
+            if !std::mem::replace(&mut this.yielded, true) {
                 cx.waker().wake_by_ref(); // the connection may have the end already; that is cheaper than a timer
                 return Poll::Pending;
             }
@@ -214,7 +214,7 @@ impl<D: Decode + Unpin> Stream for Reply<'_, D> {
         Poll::Ready(this.ready.pop_front().map(|event| match event {
             ModelEvent::Error(error) => ModelEvent::Error(this.clean(error)),
             ModelEvent::Done { usage, .. } => {
-                prompt::warn_if_cut(&this.sent, &usage, &this.target.place);
+                prompt_truncation::warn_if_truncated(&this.sent, &usage, &this.target.endpoint);
                 event
             }
             event => event,
@@ -257,7 +257,7 @@ impl Clock {
     fn progress(&mut self, progress: Progress) {
         self.last = Some(Instant::now());
         self.complete = progress != Progress::Open;
-        self.limit = if self.complete { self.between.min(AFTERMATH) } else { self.between };
+        self.limit = if self.complete { self.between.min(DRAIN_TIMEOUT) } else { self.between };
     }
 
     /// Ready when nothing has happened for the limit. The timer is set again when it rings, not
@@ -266,7 +266,7 @@ impl Clock {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
         // Set to ring early, most replies are over before it must be set again: that wakes a
         // thread.
-        let early = || until.min(Instant::now() + AFTERMATH);
+        let early = || until.min(Instant::now() + DRAIN_TIMEOUT);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until); // the limit has become shorter

@@ -16,8 +16,8 @@ const NO_RESULT: &str = "No result of this call was kept.";
 /// The conversation with exactly one result for each call, directly after its message and in source
 /// order. A result without a call is left out, a call without a result gets one that says so; most
 /// conversations stay as they are.
-pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
-    if is_paired(messages) {
+pub(crate) fn pair_tool_results(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
+    if has_paired_results(messages) {
         return Cow::Borrowed(messages);
     }
     let mut pairs = Vec::with_capacity(messages.len());
@@ -27,14 +27,14 @@ pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
             continue; // those of the calls before it have been taken
         }
         pairs.push(message.clone());
-        let Some(said) = message.as_assistant() else {
+        let Some(reply) = message.as_assistant() else {
             continue;
         };
         let mut results = Vec::new();
         while let Some(result) = rest.next_if(|message| message.as_tool_result().is_some()) {
             results.push(result);
         }
-        for call in said.calls() {
+        for call in reply.calls() {
             let own = results
                 .iter()
                 .position(|m| m.as_tool_result().is_some_and(|result| result.call == call.id));
@@ -44,13 +44,13 @@ pub(crate) fn paired(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
     Cow::Owned(pairs)
 }
 
-fn is_paired(messages: &[Arc<Message>]) -> bool {
+fn has_paired_results(messages: &[Arc<Message>]) -> bool {
     let mut rest = messages.iter().filter(|message| message.is_for_model());
     while let Some(message) = rest.next() {
         if message.as_tool_result().is_some() {
             return false;
         }
-        for call in message.as_assistant().into_iter().flat_map(|said| said.calls()) {
+        for call in message.as_assistant().into_iter().flat_map(|reply| reply.calls()) {
             let result = rest.next().and_then(|message| message.as_tool_result());
             if result.is_none_or(|result| result.call != call.id) {
                 return false;
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    fn said(ids: &[&str], stop: StopReason) -> Arc<Message> {
+    fn reply(ids: &[&str], stop: StopReason) -> Arc<Message> {
         let call = |id: &&str| {
             ContentPart::ToolCall(ToolCall {
                 id: (*id).into(),
@@ -105,22 +105,22 @@ mod tests {
     #[test]
     fn a_conversation_of_pairs_stays_as_it_is() {
         let good =
-            [user(), said(&["a", "b"], StopReason::ToolCalls), result("a"), result("b"), user()];
-        assert!(matches!(paired(&good), Cow::Borrowed(_)));
+            [user(), reply(&["a", "b"], StopReason::ToolCalls), result("a"), result("b"), user()];
+        assert!(matches!(pair_tool_results(&good), Cow::Borrowed(_)));
     }
 
     #[test]
     fn every_other_one_becomes_one() {
-        let calls = || said(&["a", "b"], StopReason::ToolCalls);
+        let calls = || reply(&["a", "b"], StopReason::ToolCalls);
         for broken in [
             vec![result("a"), user()],
             vec![user(), calls(), result("b"), result("a")],
             vec![user(), calls(), result("b"), user(), result("a")],
             vec![user(), calls(), result("x"), result("a"), result("a")],
             vec![user(), calls()],
-            vec![user(), said(&["a"], StopReason::Aborted), result("a")],
+            vec![user(), reply(&["a"], StopReason::Aborted), result("a")],
         ] {
-            let pairs = paired(&broken);
+            let pairs = pair_tool_results(&broken);
             check_transcript(&pairs).unwrap();
             let texts = |list: &[Arc<Message>]| {
                 list.iter()

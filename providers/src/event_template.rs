@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 /// So many events are learned without one that fits; a server whose events all differ is not worth
 /// more.
-const TRIES: u32 = 4;
+const MAX_TRIES: u32 = 4;
 
 /// The text before and after the value in which events differ.
 ///
@@ -14,13 +14,13 @@ const TRIES: u32 = 4;
 /// so it is enough to read the value. That is most of the work: of a chunk of 300 bytes, some 20
 /// are new.
 #[derive(Debug, Default)]
-pub(crate) struct Frame {
+pub(crate) struct EventTemplate {
     before: String,
     after: String,
     tries: u32,
 }
 
-impl Frame {
+impl EventTemplate {
     /// The value in `event`, if everything around it is as it was in the event that was learned.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&mut self, event: &'a str) -> Option<T> {
         if self.before.is_empty() {
@@ -34,7 +34,7 @@ impl Frame {
 
     /// Learns what is around `value`, a part of `event`, which has nothing else to tell.
     pub(crate) fn learn(&mut self, event: &str, value: &RawValue) {
-        if self.tries == TRIES {
+        if self.tries == MAX_TRIES {
             return;
         }
         self.tries += 1;
@@ -58,14 +58,14 @@ mod tests {
         v: &'a RawValue,
     }
 
-    fn learn(frame: &mut Frame, event: &str) {
+    fn learn(frame: &mut EventTemplate, event: &str) {
         let Event { v } = serde_json::from_str(event).unwrap();
         frame.learn(event, v);
     }
 
     #[test]
     fn an_event_that_differs_in_the_value_only_is_read_by_its_value() {
-        let mut frame = Frame::default();
+        let mut frame = EventTemplate::default();
         learn(&mut frame, r#"{"a":"x","v":[1],"b":null}"#);
         assert_eq!(frame.read::<Vec<u8>>(r#"{"a":"x","v":[2,3],"b":null}"#), Some(vec![2, 3]));
         for other in [
@@ -82,17 +82,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_event_or_of_a_value_from_elsewhere() {
-        let mut frame = Frame::default();
+    fn the_template_is_empty_before_the_first_event_and_for_a_foreign_value() {
+        let mut frame = EventTemplate::default();
         assert_eq!(frame.read::<u8>("1"), None);
-        let elsewhere = RawValue::from_string("1".into()).unwrap();
-        frame.learn(r#"{"v":1}"#, &elsewhere);
+        let foreign = RawValue::from_string("1".into()).unwrap();
+        frame.learn(r#"{"v":1}"#, &foreign);
         assert_eq!(frame.read::<u8>(r#"{"v":1}"#), None);
     }
 
     #[test]
     fn a_server_whose_events_all_differ_is_given_up() {
-        let mut frame = Frame::default();
+        let mut frame = EventTemplate::default();
         for id in 0..9 {
             learn(&mut frame, &format!(r#"{{"id":{id},"v":1}}"#));
         }

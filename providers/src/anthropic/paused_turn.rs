@@ -11,12 +11,12 @@ use super::wire::Delta;
 use crate::json::{bytes, put};
 
 /// A turn is gone on with so many times; more would be a loop.
-const MOST: u32 = 16;
+const MAX_PAUSES: u32 = 16;
 
 /// All blocks of the turn as the provider wrote them, its own tools included. That a turn is paused
 /// is told at its end, and then each block goes back, so all are kept until then.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Transcript {
     /// Those of the parts before a pause, JSON separated by commas.
     before: Vec<u8>,
     blocks: Vec<Block>,
@@ -28,7 +28,7 @@ pub(super) struct Said {
 struct Block {
     index: u64,
     /// The event that began it, read when it is needed.
-    begun: String,
+    start: String,
     text: String,
     thinking: String,
     signature: String,
@@ -36,7 +36,7 @@ struct Block {
     citations: Vec<Value>,
 }
 
-impl Said {
+impl Transcript {
     /// Forgets all: the message begins anew.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
@@ -50,10 +50,10 @@ impl Said {
     /// A block begins, in the event `data`.
     pub(super) fn begin(&mut self, index: u64, data: &str) {
         let (text, thinking, signature, input) = Default::default();
-        let begun = data.to_owned();
+        let start = data.to_owned();
         self.blocks.push(Block {
             index,
-            begun,
+            start,
             text,
             thinking,
             signature,
@@ -77,9 +77,9 @@ impl Said {
     }
 
     /// The body that goes on with the turn, made of the one that began it.
-    pub(super) fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         self.pauses += 1;
-        if self.pauses > MOST {
+        if self.pauses > MAX_PAUSES {
             return None;
         }
         for block in self.blocks.drain(..).filter_map(Block::whole) {
@@ -90,8 +90,8 @@ impl Said {
         }
         let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(sent).ok()?;
         let messages = fields.get("messages")?.get().trim_end().strip_suffix(']')?;
-        let said = std::str::from_utf8(&self.before).ok()?;
-        let longer = format!(r#"{messages},{{"role":"assistant","content":[{said}]}}]"#);
+        let content = std::str::from_utf8(&self.before).ok()?;
+        let longer = format!(r#"{messages},{{"role":"assistant","content":[{content}]}}]"#);
         fields.insert("messages".into(), RawValue::from_string(longer).ok()?);
         Some(bytes(&fields))
     }
@@ -104,12 +104,12 @@ impl Block {
         struct Start {
             content_block: Map<String, Value>,
         }
-        let Start { content_block: mut block } = serde_json::from_str(&self.begun).ok()?;
+        let Start { content_block: mut block } = serde_json::from_str(&self.start).ok()?;
         for (key, more) in
             [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)]
         {
             match block.get_mut(key) {
-                Some(Value::String(begun)) => begun.push_str(&more),
+                Some(Value::String(start)) => start.push_str(&more),
                 _ if more.is_empty() => {}
                 _ => drop(block.insert(key.into(), more.into())),
             }

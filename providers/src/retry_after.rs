@@ -15,8 +15,8 @@ pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) ->
         millis.filter_map(|text| text.parse::<f64>().ok()).find_map(|ms| seconds(ms / 1e3));
     let is_number = |text: &&str| text.parse::<f64>().is_ok();
     millis
-        .or_else(|| texts("retry-after").filter(is_number).find_map(|text| moment(text, now)))
-        .or_else(|| texts("retry-after").find_map(|text| moment(text, now)))
+        .or_else(|| texts("retry-after").filter(is_number).find_map(|text| parse_wait(text, now)))
+        .or_else(|| texts("retry-after").find_map(|text| parse_wait(text, now)))
         .or_else(|| if limited { renewal(headers, now) } else { None })
 }
 
@@ -29,7 +29,7 @@ fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         if !(name.contains("ratelimit") && name.contains("reset")) {
             continue;
         }
-        let Some(wait) = value.to_str().ok().and_then(|text| moment(text.trim(), now)) else {
+        let Some(wait) = value.to_str().ok().and_then(|text| parse_wait(text.trim(), now)) else {
             continue;
         };
         let left: Option<f64> = headers
@@ -47,8 +47,8 @@ fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 /// A wait that a message in lower case names, as in "try again in 1m30.5s" and "retry after 26
 /// seconds".
 pub(crate) fn in_words(message: &str) -> Option<Duration> {
-    let said = ["try again in ", "try again after ", "retry in ", "retry after ", "wait "];
-    let mut waits = said.iter().flat_map(|words| message.split(words).skip(1)).map(spans);
+    let phrases = ["try again in ", "try again after ", "retry in ", "retry after ", "wait "];
+    let mut waits = phrases.iter().flat_map(|words| message.split(words).skip(1)).map(spans);
     waits.find_map(|(wait, _)| wait)
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 
 /// A wait as a header tells it: seconds from now, a length of time, seconds or milliseconds since
 /// 1970, or a date.
-fn moment(text: &str, now: SystemTime) -> Option<Duration> {
+fn parse_wait(text: &str, now: SystemTime) -> Option<Duration> {
     let until = |then: SystemTime| then.duration_since(now).ok().filter(|wait| !wait.is_zero());
     let since_1970 = |seconds: f64| {
         until(SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?)

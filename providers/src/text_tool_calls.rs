@@ -20,12 +20,12 @@ const CLOSE: &str = "</tool_call>";
 /// ```
 /// use loopwright_core::GenericAgent;
 /// use loopwright_patterns::PiPattern;
-/// use loopwright_providers::{Offline, calls_in_text};
+/// use loopwright_providers::{Offline, parse_text_tool_calls};
 ///
-/// let agent = GenericAgent::builder(Offline::new(), PiPattern).on_text_part(calls_in_text(["read_file"])).build()?;
+/// let agent = GenericAgent::builder(Offline::new(), PiPattern).on_text_part(parse_text_tool_calls(["read_file"])).build()?;
 /// # Ok::<(), loopwright_core::agent::AgentError>(())
 /// ```
-pub fn calls_in_text<S: Into<String>>(
+pub fn parse_text_tool_calls<S: Into<String>>(
     tools: impl IntoIterator<Item = S>,
 ) -> impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static {
     let tools: BTreeSet<String> = tools.into_iter().map(Into::into).collect();
@@ -104,23 +104,23 @@ fn call_of(call: &Map<String, Value>, tools: &BTreeSet<String>) -> Option<(Strin
 mod tests {
     use super::*;
 
-    fn salvaged(text: &str) -> Option<(String, Vec<(String, String)>)> {
+    fn parsed(text: &str) -> Option<(String, Vec<(String, String)>)> {
         read(text, &BTreeSet::from(["f".to_owned(), "g".to_owned()]))
     }
 
     #[test]
-    fn calls_are_found_between_tags_and_alone() {
+    fn calls_are_parsed_between_tags_and_alone() {
         let f = |arguments: &str| ("f".to_owned(), arguments.to_owned());
         let call = r#"{"name": "f", "arguments": {"a": 1}}"#;
         let one = Some((String::new(), vec![f(r#"{"a":1}"#)]));
-        assert_eq!(salvaged(call), one);
-        assert_eq!(salvaged(&format!("```json\n{call}\n```")), one);
-        assert_eq!(salvaged(&format!("<tool_call>\n{call}\n</tool_call>")), one);
-        assert_eq!(salvaged(&format!("<tool_call>{call}")), one, "the end may be missing");
+        assert_eq!(parsed(call), one);
+        assert_eq!(parsed(&format!("```json\n{call}\n```")), one);
+        assert_eq!(parsed(&format!("<tool_call>\n{call}\n</tool_call>")), one);
+        assert_eq!(parsed(&format!("<tool_call>{call}")), one, "the end may be missing");
         let two = format!("I look.\n<tool_call>{call}</tool_call>\n<tool_call>{call}</tool_call>");
-        assert_eq!(salvaged(&two), Some(("I look.".into(), vec![f(r#"{"a":1}"#); 2])));
+        assert_eq!(parsed(&two), Some(("I look.".into(), vec![f(r#"{"a":1}"#); 2])));
         assert_eq!(
-            salvaged(r#"[{"name":"f","parameters":"{}"}]"#),
+            parsed(r#"[{"name":"f","parameters":"{}"}]"#),
             Some((String::new(), vec![f("{}")]))
         );
     }
@@ -136,7 +136,7 @@ mod tests {
             r#"<tool_call>{"name": "f", "arguments": {}}</tool_call> <tool_call>g()</tool_call>"#,
             "[]",
         ] {
-            assert_eq!(salvaged(text), None, "{text}");
+            assert_eq!(parsed(text), None, "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// What was asked last.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RecordedRequest {
     settings: Value,
     messages: Vec<Value>,
 }
@@ -20,8 +20,8 @@ pub(super) struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<Value>,
     /// So many messages are the same, at the beginning.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    kept: usize,
+    #[serde(rename = "kept", default, skip_serializing_if = "is_zero")]
+    unchanged: usize,
     /// Those that follow.
     messages: Vec<Value>,
 }
@@ -30,7 +30,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-impl From<&ChatRequest> for Asked {
+impl From<&ChatRequest> for RecordedRequest {
     fn from(request: &ChatRequest) -> Self {
         let tools = request.tools.iter();
         let tools = tools
@@ -44,7 +44,7 @@ impl From<&ChatRequest> for Asked {
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
         });
-        Asked {
+        RecordedRequest {
             settings,
             messages: request.messages.iter().map(|message| meaning(message)).collect(),
         }
@@ -63,29 +63,30 @@ fn meaning(message: &Message) -> Value {
     value
 }
 
-impl Asked {
+impl RecordedRequest {
     /// Goes on to the next request and says what is new in it.
-    pub(super) fn next(&mut self, next: Asked) -> Change {
-        let kept = self.messages.iter().zip(&next.messages).take_while(|(a, b)| a == b).count();
+    pub(super) fn next(&mut self, next: RecordedRequest) -> Change {
+        let unchanged =
+            self.messages.iter().zip(&next.messages).take_while(|(a, b)| a == b).count();
         let settings = (self.settings != next.settings).then(|| next.settings.clone());
-        let change = Change { settings, kept, messages: next.messages[kept..].to_vec() };
+        let change = Change { settings, unchanged, messages: next.messages[unchanged..].to_vec() };
         *self = next;
         change
     }
 
     /// Goes on to the next request by what is new in it. False if it keeps what there is not.
     pub(super) fn apply(&mut self, change: Change) -> bool {
-        if change.kept > self.messages.len() {
+        if change.unchanged > self.messages.len() {
             return false;
         }
-        self.messages.truncate(change.kept);
+        self.messages.truncate(change.unchanged);
         self.messages.extend(change.messages);
         self.settings = change.settings.unwrap_or(std::mem::take(&mut self.settings));
         true
     }
 
     /// The first thing in which `other` differs, as part of a sentence.
-    pub(super) fn difference(&self, other: &Asked) -> Option<String> {
+    pub(super) fn difference(&self, other: &RecordedRequest) -> Option<String> {
         let (none, empty) = (Value::Null, Map::new());
         let (ours, theirs) = (
             self.settings.as_object().unwrap_or(&empty),
@@ -121,7 +122,7 @@ fn text(value: &Value) -> String {
 /// What stands around a character of a text, by its number.
 fn excerpt(text: &str, at: usize) -> String {
     let (begin, length) = (at.saturating_sub(30), text.chars().count());
-    let piece: String = text.chars().skip(begin).take(90).collect();
+    let fragment: String = text.chars().skip(begin).take(90).collect();
     let dots = |there: bool| if there { "…" } else { "" };
-    format!("{}{piece}{}", dots(begin > 0), dots(begin + 90 < length))
+    format!("{}{fragment}{}", dots(begin > 0), dots(begin + 90 < length))
 }

@@ -36,7 +36,7 @@ impl<D: Decode> ReplyBody<D> {
         parser.push(bytes, |event| {
             match decoder.decode(&text(event.data), out) {
                 Progress::Waiting => {}
-                told => progress = Some(told),
+                advance => progress = Some(advance),
             }
             join_deltas(out);
         });
@@ -62,9 +62,9 @@ impl<D: Decode> ReplyBody<D> {
     }
 
     /// The body of the request that goes on with the reply, if the provider has only paused: see
-    /// [`Decode::go_on`].
-    pub fn go_on(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
-        let more = self.decoder.go_on(sent)?;
+    /// [`Decode::resume`].
+    pub fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
+        let more = self.decoder.resume(sent)?;
         self.parser = SseParser::new();
         Some(more)
     }
@@ -110,15 +110,15 @@ mod tests {
     use loopwright_core::model::ModelErrorKind;
 
     use super::*;
-    use crate::error::Place;
+    use crate::error::Endpoint;
     use crate::openai_chat::Decoder;
 
-    const SAID: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
+    const CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
 
     /// How a reply ends whose body is this: nothing if it is done.
     fn error(body: &str) -> Option<ModelErrorKind> {
         let (mut reply, mut out) =
-            (ReplyBody::new(Decoder::new(Place::default())), VecDeque::new());
+            (ReplyBody::new(Decoder::new(Endpoint::default())), VecDeque::new());
         reply.push(body.as_bytes(), &mut out);
         reply.finish(&mut out);
         match out.pop_back() {
@@ -130,24 +130,24 @@ mod tests {
 
     #[test]
     fn a_last_event_without_its_blank_line_counts_and_a_cut_one_does_not() {
-        assert_eq!(error(&format!("data: {SAID}\n\n")), None);
-        assert_eq!(error(&format!("data: {SAID}")), None);
-        assert_eq!(error(&format!("data: {}", &SAID[..40])), Some(ModelErrorKind::Network));
+        assert_eq!(error(&format!("data: {CHUNK}\n\n")), None);
+        assert_eq!(error(&format!("data: {CHUNK}")), None);
+        assert_eq!(error(&format!("data: {}", &CHUNK[..40])), Some(ModelErrorKind::Network));
     }
 
     #[test]
     fn a_body_that_is_no_event_stream_is_read_all_the_same() {
-        assert_eq!(error(SAID), None);
-        assert_eq!(error(&format!("[{SAID}]")), None);
+        assert_eq!(error(CHUNK), None);
+        assert_eq!(error(&format!("[{CHUNK}]")), None);
         let refused = r#"{ "error": {"code": 401, "message": "no"} }"#;
         assert_eq!(error(refused), Some(ModelErrorKind::Auth));
         assert_eq!(error(&format!("[{refused}\n]")), Some(ModelErrorKind::Auth));
-        assert_eq!(error(&format!("data: {SAID}\n\n{refused}")), Some(ModelErrorKind::Auth));
+        assert_eq!(error(&format!("data: {CHUNK}\n\n{refused}")), Some(ModelErrorKind::Auth));
     }
 
     #[test]
     fn a_keep_alive_is_no_progress() {
-        let mut reply = ReplyBody::new(Decoder::new(Place::default()));
+        let mut reply = ReplyBody::new(Decoder::new(Endpoint::default()));
         assert_eq!(reply.push(b": still here\n\ndata: : and here\n\n", &mut VecDeque::new()), None);
         assert_eq!(reply.push(b"{\n", &mut VecDeque::new()), Some(Progress::Open));
     }

@@ -1,4 +1,4 @@
-//! `Reprompt`: tells a model that what it wrote cannot be used, and asks again.
+//! `RetryMalformedCalls`: tells a model that what it wrote cannot be used, and asks again.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loopwright_core::message::{MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 use loopwright_core::{ChatModel, Message};
 
-use crate::shown::Shown;
+use crate::emitted::Emitted;
 
 /// A model that is told when the server could not use what it wrote, such as a call that is no JSON
 /// ([`ModelErrorKind::Malformed`]), and is asked again.
@@ -19,15 +19,15 @@ use crate::shown::Shown;
 /// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has
 /// handled.
 #[derive(Debug, Clone)]
-pub struct Reprompt<M> {
+pub struct RetryMalformedCalls<M> {
     model: M,
     attempts: u32,
 }
 
-impl<M: ChatModel> Reprompt<M> {
+impl<M: ChatModel> RetryMalformedCalls<M> {
     /// Two attempts.
     pub fn new(model: M) -> Self {
-        Reprompt { model, attempts: 2 }
+        RetryMalformedCalls { model, attempts: 2 }
     }
 
     /// At most this many attempts, the first one included.
@@ -37,14 +37,14 @@ impl<M: ChatModel> Reprompt<M> {
     }
 }
 
-impl<M: ChatModel> ChatModel for Reprompt<M> {
+impl<M: ChatModel> ChatModel for RetryMalformedCalls<M> {
     fn info(&self) -> &ModelInfo {
         self.model.info()
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let first = self.model.stream(request.clone());
-        let attempt = Attempt { stream: first, request, number: 1, shown: Shown::default() };
+        let attempt = Attempt { stream: first, request, number: 1, emitted: Emitted::default() };
         let events = stream::unfold(Some(attempt), move |attempt| async move {
             let mut attempt = attempt?;
             loop {
@@ -54,10 +54,10 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
                             && attempt.number < self.attempts =>
                     {
                         tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
-                        let request = with_complaint(&attempt.request, &error);
+                        let request = with_correction(&attempt.request, &error);
                         attempt.stream = self.model.stream(request);
                         attempt.number += 1;
-                        if let Some(withdrawn) = attempt.shown.withdraw() {
+                        if let Some(withdrawn) = attempt.emitted.withdraw() {
                             return Some((withdrawn, Some(attempt)));
                         }
                     }
@@ -65,7 +65,7 @@ impl<M: ChatModel> ChatModel for Reprompt<M> {
                         return Some((event, None));
                     }
                     event => {
-                        attempt.shown.note(&event);
+                        attempt.emitted.note(&event);
                         return Some((event, Some(attempt)));
                     }
                 }
@@ -80,17 +80,17 @@ struct Attempt<'a> {
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
-    shown: Shown,
+    emitted: Emitted,
 }
 
 /// The request, and what was wrong with the reply to it.
-fn with_complaint(request: &ChatRequest, error: &ModelError) -> ChatRequest {
-    let complaint = format!(
+fn with_correction(request: &ChatRequest, error: &ModelError) -> ChatRequest {
+    let correction = format!(
         "Your last reply could not be used and was thrown away. {error} Write it again: call tools only by their names, \
          with arguments that are valid JSON and fit their schemas."
     );
     let mut request = request.clone();
-    let message = Message::new(MessageId::default(), UserMessage::from(complaint));
+    let message = Message::new(MessageId::default(), UserMessage::from(correction));
     Arc::make_mut(&mut request.messages).push(Arc::new(message));
     request
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Settings;
 use super::profile::Answers;
-use crate::answer::{tool, with};
+use crate::answer_tool::{tool, with};
 use crate::schema::closed;
 
 /// What is asked of the answer.
