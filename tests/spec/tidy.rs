@@ -1,6 +1,12 @@
 //! The house rules: floors and directions of imports, file sizes, first lines, claims with tests.
 
 mod claims;
+mod code;
+mod edges;
+mod layers;
+mod style;
+mod types;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,29 +58,6 @@ fn no_file_has_more_than_500_lines_without_tests() {
         .filter(|f| without_tests(&read(f)).lines().count() > 500)
         .collect();
     assert_eq!(long, Vec::<PathBuf>::new());
-}
-
-/// The layers of the core, highest first; everything else at the root of `src/` is a plain value.
-const LAYERS: [&str; 7] = ["testing", "agent", "pattern", "session", "log", "model", "tool"];
-
-/// A file of the core imports only from its own layer and from layers below.
-#[test]
-fn core_imports_only_from_its_own_layer_and_from_layers_below() {
-    let layer = |name: &str| LAYERS.iter().position(|known| *known == name).unwrap_or(LAYERS.len());
-    for file in rust_files().iter().filter(|f| f.starts_with("src") && !f.ends_with("lib.rs")) {
-        let own = layer(file.iter().nth(1).unwrap().to_str().unwrap().trim_end_matches(".rs"));
-        let text = read(file);
-        for import in without_tests(&text)
-            .lines()
-            .filter(|l| !l.trim_start().starts_with("//"))
-            .flat_map(|l| l.split("crate::").skip(1))
-        {
-            let module: String =
-                import.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-            let path = file.display();
-            assert!(layer(&module) >= own, "{path} imports {module}, which is in a higher layer");
-        }
-    }
 }
 
 /// `app → server → {tools, providers, memory, patterns} → core`; the crates in the middle never

@@ -1,0 +1,277 @@
+//! A crate as a tree of modules: which file defines a name, and what a path leads to.
+
+use std::collections::{HashMap, HashSet};
+
+use syn::visit::Visit;
+use syn::{Attribute, Item, UseTree};
+
+/// Reads the file of that path below `src`, if there is one.
+pub(super) type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One module: a file's, or one written inside a file.
+pub(super) struct Module {
+    pub(super) file: usize,
+    pub(super) path: String,
+    parent: usize,
+    children: HashMap<String, usize>,
+    items: HashSet<String>,
+    imports: HashMap<String, Vec<String>>,
+    globs: Vec<Vec<String>>,
+}
+
+/// The modules of a crate, without those that are compiled for its tests only.
+pub(super) struct Code {
+    /// Paths below `src`.
+    pub(super) files: Vec<String>,
+    pub(super) modules: Vec<Module>,
+    /// The items of each module, in the order of `modules`.
+    pub(super) items: Vec<Vec<Item>>,
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Target {
+    Module(usize),
+    /// A name defined in a module, and what follows it in the path.
+    Item(usize, String, Vec<String>),
+}
+
+impl Code {
+    /// Reads the crate whose root file is `root`, following its `mod` declarations.
+    pub(super) fn read(root: &str, reader: Reader) -> Code {
+        let mut code = Code { files: Vec::new(), modules: Vec::new(), items: Vec::new() };
+        let text = reader(root).unwrap_or_else(|| panic!("no {root}"));
+        code.file(root, "", &text, "crate", 0, reader);
+        code
+    }
+
+    fn file(
+        &mut self,
+        path: &str,
+        folder: &str,
+        text: &str,
+        name: &str,
+        parent: usize,
+        reader: Reader,
+    ) -> usize {
+        let parsed = syn::parse_file(text).unwrap_or_else(|e| panic!("{path}: {e}"));
+        self.files.push(path.to_owned());
+        let file = self.files.len() - 1;
+        self.module(file, folder, name, parent, parsed.items, reader)
+    }
+
+    fn module(
+        &mut self,
+        file: usize,
+        folder: &str,
+        path: &str,
+        parent: usize,
+        items: Vec<Item>,
+        reader: Reader,
+    ) -> usize {
+        let own = self.modules.len();
+        let mut uses = Uses::default();
+        items
+            .iter()
+            .filter(|item| !is_for_tests(attributes(item)))
+            .for_each(|i| uses.visit_item(i));
+        self.modules.push(Module {
+            file,
+            path: path.to_owned(),
+            parent,
+            children: HashMap::new(),
+            items: items.iter().filter_map(defined).collect(),
+            imports: uses.imports,
+            globs: uses.globs,
+        });
+        self.items.push(Vec::new());
+        let mut kept = Vec::new();
+        for item in items {
+            if is_for_tests(attributes(&item)) {
+                continue;
+            }
+            let Item::Mod(module) = item else {
+                kept.push(item);
+                continue;
+            };
+            let name = module.ident.to_string();
+            let inner = format!("{path}::{name}");
+            let below = format!("{folder}{name}/");
+            let child = match module.content {
+                Some((_, items)) => Some(self.module(file, &below, &inner, own, items, reader)),
+                None => {
+                    let places = match path_attribute(&module.attrs) {
+                        Some(path) => {
+                            let beside = self.files[file].rsplit_once('/').map_or("", |(at, _)| at);
+                            vec![format!("{beside}/{path}").trim_start_matches('/').to_owned()]
+                        }
+                        None => vec![format!("{folder}{name}.rs"), format!("{below}mod.rs")],
+                    };
+                    places
+                        .iter()
+                        .find_map(|at| Some((at, reader(at)?)))
+                        .map(|(at, text)| self.file(at, &below, &text, &inner, own, reader))
+                }
+            };
+            if let Some(child) = child {
+                self.modules[own].children.insert(name, child);
+            }
+        }
+        self.items[own] = kept;
+        own
+    }
+
+    /// What a path in `module` leads to; `None` if that is not in this crate.
+    pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<Target> {
+        self.resolve_within(module, path, 0)
+    }
+
+    fn resolve_within(&self, module: usize, path: &[String], depth: usize) -> Option<Target> {
+        if depth > 20 {
+            return None;
+        }
+        let Some((first, rest)) = path.split_first() else { return Some(Target::Module(module)) };
+        let here = &self.modules[module];
+        match first.as_str() {
+            "crate" | "$crate" => return self.resolve_within(0, rest, depth + 1),
+            "super" => return self.resolve_within(here.parent, rest, depth + 1),
+            "self" => return self.resolve_within(module, rest, depth + 1),
+            _ => {}
+        }
+        if let Some(child) = here.children.get(first) {
+            return self.resolve_within(*child, rest, depth + 1);
+        }
+        if here.items.contains(first) {
+            return Some(Target::Item(module, first.clone(), rest.to_vec()));
+        }
+        let onward = |target: Target| match target {
+            Target::Module(found) => self.resolve_within(found, rest, depth + 1),
+            Target::Item(found, name, mut after) => {
+                after.extend(rest.iter().cloned());
+                Some(Target::Item(found, name, after))
+            }
+        };
+        if let Some(import) = here.imports.get(first) {
+            // `use name;` of an external crate would lead to itself.
+            let inside = import.first() != Some(first)
+                || here.children.contains_key(first)
+                || import.len() > 1;
+            return if inside {
+                self.resolve_within(module, import, depth + 1).and_then(onward)
+            } else {
+                None
+            };
+        }
+        here.globs.iter().find_map(|glob| {
+            let Target::Module(found) = self.resolve_within(module, glob, depth + 1)? else {
+                return None;
+            };
+            if found == module {
+                return None;
+            }
+            self.resolve_within(found, path, depth + 1)
+        })
+    }
+
+    /// The paths that a module imports for its own use, not to export them again.
+    pub(super) fn imports(&self, module: usize) -> Vec<Vec<String>> {
+        let mut uses = Uses { skip_exports: true, ..Uses::default() };
+        self.items[module].iter().for_each(|item| uses.visit_item(item));
+        uses.imports.into_values().collect()
+    }
+}
+
+/// Whether an item is compiled for tests only.
+pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let inner = attribute.parse_args::<syn::Path>();
+        attribute.path().is_ident("test")
+            || attribute.path().is_ident("cfg") && inner.is_ok_and(|path| path.is_ident("test"))
+    })
+}
+
+fn path_attribute(attributes: &[Attribute]) -> Option<String> {
+    let attribute = attributes.iter().find(|a| a.path().is_ident("path"))?;
+    let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
+    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) = &pair.value else {
+        return None;
+    };
+    Some(path.value())
+}
+
+pub(super) fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn defined(item: &Item) -> Option<String> {
+    match item {
+        Item::Const(item) => Some(item.ident.to_string()),
+        Item::Enum(item) => Some(item.ident.to_string()),
+        Item::Fn(item) => Some(item.sig.ident.to_string()),
+        Item::Macro(item) => item.ident.as_ref().map(ToString::to_string),
+        Item::Static(item) => Some(item.ident.to_string()),
+        Item::Struct(item) => Some(item.ident.to_string()),
+        Item::Trait(item) => Some(item.ident.to_string()),
+        Item::Type(item) => Some(item.ident.to_string()),
+        Item::Union(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// Collects `use` declarations, those inside functions too.
+#[derive(Default)]
+struct Uses {
+    skip_exports: bool,
+    imports: HashMap<String, Vec<String>>,
+    globs: Vec<Vec<String>>,
+}
+
+impl Uses {
+    fn tree(&mut self, prefix: &[String], tree: &UseTree) {
+        let with = |name: &syn::Ident| {
+            let mut path = prefix.to_vec();
+            path.push(name.to_string());
+            path
+        };
+        match tree {
+            UseTree::Path(path) => self.tree(&with(&path.ident), &path.tree),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(prefix, tree)),
+            UseTree::Glob(_) => self.globs.push(prefix.to_vec()),
+            UseTree::Name(name) if name.ident == "self" => {
+                if let Some(last) = prefix.last() {
+                    self.imports.insert(last.clone(), prefix.to_vec());
+                }
+            }
+            UseTree::Name(name) => {
+                self.imports.insert(name.ident.to_string(), with(&name.ident));
+            }
+            UseTree::Rename(rename) => {
+                self.imports.insert(rename.rename.to_string(), with(&rename.ident));
+            }
+        }
+    }
+}
+
+impl Visit<'_> for Uses {
+    fn visit_item_use(&mut self, item: &syn::ItemUse) {
+        if !self.skip_exports || matches!(item.vis, syn::Visibility::Inherited) {
+            self.tree(&[], &item.tree);
+        }
+    }
+
+    fn visit_item_mod(&mut self, _: &syn::ItemMod) {}
+}

@@ -1,0 +1,211 @@
+//! The directions of imports and calls: downwards between layers, never in a circle.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::Path;
+
+use super::ROOT;
+use super::code::Code;
+use super::edges::{Edge, edges};
+use super::types::Types;
+
+/// The layers of the core, highest first; everything else at the root of `src/` is a plain value.
+const LAYERS: [&str; 7] = ["testing", "agent", "pattern", "session", "log", "model", "tool"];
+
+/// The crates by folder and root file; the core is checked within these folders only.
+const CRATES: [(&str, &str); 8] = [
+    ("src", "lib.rs"),
+    ("facade/src", "lib.rs"),
+    ("patterns/src", "lib.rs"),
+    ("memory/src", "lib.rs"),
+    ("providers/src", "lib.rs"),
+    ("tools/src", "lib.rs"),
+    ("server/src", "lib.rs"),
+    ("app/src", "main.rs"),
+];
+
+/// Files (by how their path begins) that are allowed to form circles until they are rewritten.
+const EXEMPT_FROM_CYCLES: [&str; 6] =
+    ["src/", "memory/src/", "providers/src/", "tools/src/", "server/src/", "app/src/"];
+
+fn read_crate(folder: &str, root: &str) -> Code {
+    let folder = Path::new(ROOT).join(folder);
+    Code::read(root, &|path| fs::read_to_string(folder.join(path)).ok())
+}
+
+/// The layer of a file of the core: 0 is the highest, that of the plain values the lowest.
+fn layer(file: &str) -> usize {
+    let name = file.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    LAYERS.iter().position(|known| *known == name).unwrap_or(LAYERS.len())
+}
+
+/// Lists what uses something that only higher layers define, as `file: what, in file`.
+fn upwards(code: &Code, foreign: &HashSet<String>) -> Vec<String> {
+    let file = |index: usize| code.files[index].as_str();
+    let up = |edge: &Edge| {
+        file(edge.from) != "lib.rs"
+            && edge.to.iter().all(|to| layer(file(*to)) < layer(file(edge.from)))
+    };
+    let found = edges(code, foreign);
+    let found = found.iter().filter(|edge| up(edge)).map(|edge| {
+        let to: Vec<_> = edge.to.iter().map(|to| file(*to)).collect();
+        format!("{}: {}, in {}", file(edge.from), edge.what, to.join(" or "))
+    });
+    found.collect()
+}
+
+/// The files that need each other in a circle, each circle with what its files use.
+fn cycles(code: &Code, foreign: &HashSet<String>) -> Vec<String> {
+    let mut uses: BTreeMap<(usize, usize), BTreeSet<String>> = BTreeMap::new();
+    for Edge { from, to, what } in edges(code, foreign) {
+        if let [to] = to.iter().copied().collect::<Vec<_>>()[..] {
+            uses.entry((from, to)).or_default().insert(what);
+        }
+    }
+    let mut next: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (from, to) in uses.keys() {
+        next.entry(*from).or_default().insert(*to);
+    }
+    let reach: Vec<BTreeSet<usize>> =
+        (0..code.files.len()).map(|from| reachable(&next, from)).collect();
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for one in 0..code.files.len() {
+        if seen.contains(&one) || !reach[one].contains(&one) {
+            continue;
+        }
+        let circle: Vec<usize> =
+            reach[one].iter().copied().filter(|two| reach[*two].contains(&one)).collect();
+        seen.extend(circle.iter().copied());
+        let mut text: String =
+            circle.iter().map(|file| format!("{} ", code.files[*file])).collect();
+        for ((from, to), what) in &uses {
+            if circle.contains(from) && circle.contains(to) {
+                let what: Vec<_> = what.iter().map(String::as_str).collect();
+                let (from, to) = (&code.files[*from], &code.files[*to]);
+                text += &format!("\n    {from} -> {to}: {}", what.join(" "));
+            }
+        }
+        found.push(text);
+    }
+    found
+}
+
+fn reachable(next: &BTreeMap<usize, BTreeSet<usize>>, from: usize) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<usize> = next.get(&from).into_iter().flatten().copied().collect();
+    while let Some(file) = open.pop() {
+        if seen.insert(file) {
+            open.extend(next.get(&file).into_iter().flatten());
+        }
+    }
+    seen
+}
+
+/// A file of the core uses only what its own layer and the layers below define: by import, by path
+/// and by method call.
+#[test]
+fn the_core_uses_only_its_own_layer_and_the_layers_below() {
+    let found = upwards(&read_crate("src", "lib.rs"), &HashSet::new());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The files of a crate can be read in an order in which each needs only those before it.
+#[test]
+fn files_do_not_use_each_other_in_a_circle() {
+    let crates = CRATES.map(|(folder, root)| (folder, read_crate(folder, root)));
+    let methods: Vec<HashSet<String>> =
+        crates.iter().map(|(_, code)| Types::of(code).method_names()).collect();
+    let mut failed = String::new();
+    for (index, (folder, code)) in crates.iter().enumerate() {
+        let others = methods.iter().enumerate().filter(|(other, _)| *other != index);
+        let others = others.flat_map(|(_, names)| names.iter().cloned()).collect();
+        for cycle in cycles(code, &others) {
+            println!("{folder}: {cycle}");
+            let mut files = cycle.lines().next().unwrap_or_default().split(' ');
+            let is_exempt = files.any(|file| {
+                let path = format!("{folder}/{file}");
+                EXEMPT_FROM_CYCLES.iter().any(|start| path.starts_with(start))
+            });
+            if !is_exempt {
+                failed += &format!("{folder}: {cycle}\n");
+            }
+        }
+    }
+    assert!(failed.is_empty(), "files use each other in a circle:\n{failed}");
+}
+
+/// A made-up crate: the text of each file follows a line `=== path`.
+fn made_up(text: &str) -> Code {
+    let files: BTreeMap<&str, &str> =
+        text.split("=== ").skip(1).filter_map(|file| file.split_once('\n')).collect();
+    Code::read("lib.rs", &|path| files.get(path).map(|text| (*text).to_owned()))
+}
+
+#[test]
+fn an_import_from_a_higher_layer_is_found() {
+    let code = made_up(
+        "=== lib.rs\nmod log; mod session; pub mod event { pub use crate::session::Hub; }\n\
+         === log.rs\nuse crate::event::Hub; fn log(_: Hub) {}\n\
+         === session.rs\nuse crate::log::log; pub struct Hub; fn x(hub: Hub) { log(hub) }\n",
+    );
+    assert_eq!(upwards(&code, &HashSet::new()), ["log.rs: Hub, in session.rs"]);
+}
+
+#[test]
+fn a_call_of_a_method_that_a_higher_layer_defines_is_found() {
+    let code = made_up(
+        "=== lib.rs\nmod agent; mod session;\n\
+         === session.rs\npub struct Session { pub n: u8 }\n\
+         impl Session { fn ask(&mut self) { self.restart(); self.rest(); } fn rest(&self) {} }\n\
+         pub fn free(x: &Session) { x.restart(); }\n\
+         pub fn chained(list: Vec<Session>) { list.first().unwrap().restart(); }\n\
+         pub fn seen_by_name() { let it = thing(); format!(\"{}\", it.restart()); }\n\
+         === agent.rs\nuse crate::session::Session; impl Session { pub fn restart(&self) {} }\n",
+    );
+    assert_eq!(upwards(&code, &HashSet::new()), ["session.rs: .restart(), in agent.rs"]);
+}
+
+#[test]
+fn a_method_of_a_known_type_is_not_taken_for_another_of_its_name() {
+    let code = made_up(
+        "=== lib.rs\nmod agent; mod session;\n\
+         === session.rs\nuse std::fs::File; pub struct Session { file: File, other: Other }\n\
+         struct Other; impl Other { fn restart(&self) {} }\n\
+         impl Session { fn ask(&self) { self.file.restart(); self.other.restart(); } }\n\
+         === agent.rs\nuse crate::session::Session; struct Agent; impl Agent { fn restart(&self) {} }\n",
+    );
+    assert_eq!(upwards(&code, &HashSet::new()), Vec::<String>::new());
+}
+
+#[test]
+fn two_files_whose_methods_of_one_type_call_each_other_are_a_circle() {
+    let code = made_up(
+        "=== lib.rs\nmod agent;\n\
+         === agent.rs\npub(crate) mod run; pub(crate) mod task;\n\
+         === agent/task.rs\npub(crate) struct Task;\n\
+         impl Task { pub(crate) fn rest(&self) { tokio::select! { x = self.start_run() => x } } }\n\
+         === agent/run.rs\nuse super::task::Task;\n\
+         impl Task { pub(crate) fn start_run(&self) { self.rest(); } }\n",
+    );
+    let found = cycles(&code, &HashSet::new());
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("agent/run.rs agent/task.rs"), "{found:?}");
+}
+
+#[test]
+fn imports_form_a_circle_through_a_module_in_between_and_a_pure_export_does_not() {
+    let circle = made_up(
+        "=== lib.rs\nmod a; mod b; mod c;\n\
+         === a.rs\nuse crate::b::B; pub struct A(B);\n\
+         === b.rs\npub struct B { c: crate::c::C }\n\
+         === c.rs\npub struct C; fn at() -> Option<super::a::A> { None }\n",
+    );
+    assert_eq!(cycles(&circle, &HashSet::new()).len(), 1);
+    let tree = made_up(
+        "=== lib.rs\nmod a; pub use a::b::B;\n\
+         === a.rs\npub mod b; pub use b::B; pub struct A; #[cfg(test)] mod tests { use super::b::B; }\n\
+         === a/b.rs\nuse super::A; pub struct B(A);\n",
+    );
+    assert_eq!(cycles(&tree, &HashSet::new()), Vec::<String>::new());
+}
