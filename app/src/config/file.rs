@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readmes_example_is_one() {
-        let readme = include_str!("../../../README.md");
+    fn the_example_of_the_documentation_is_valid() {
+        let page = include_str!("../../../docs/config.md");
         let block =
-            readme.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
+            page.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
         let layer =
             read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Whose::User)
                 .unwrap();
