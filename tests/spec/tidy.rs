@@ -6,6 +6,7 @@ mod edges;
 mod layers;
 mod style;
 mod types;
+mod weight;
 mod words;
 
 use std::fs;
