@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::random::Random;
 use crate::reply::Reply;
 
-/// A wire format, and how its streams say that everything has been said.
+/// Describes a wire format: how its streams say that they are complete.
 pub struct Format {
-    /// Whether this payload does.
+    /// Whether this payload says so.
     pub ends: fn(&Value) -> bool,
 }
 
