@@ -48,17 +48,18 @@ impl GenericAgent {
         let RunContext { session, memory, settings, extensions, parent } = cx;
         let id =
             session.unwrap_or_else(|| format!("s{:016x}", self.config.environment.random()).into());
-        let (control, controlled) = mpsc::unbounded_channel();
-        let (to_mail, mail) = mpsc::unbounded_channel();
+        let (commands, from_handles) = mpsc::unbounded_channel();
+        let (to_session, from_task) = mpsc::unbounded_channel();
         let mut hub = Hub::new(id.clone(), parent.map(Arc::new), self.config.environment.clone());
         let (subscriber, stream) = Subscriber::new(false);
         hub.subscribe(subscriber);
-        let mut session = Session::new(self.config.clone(), hub, id, memory, mail);
+        let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
         session.extensions = extensions.clone();
         session.open(settings).await?;
-        let mut task = Task::new(session, self.pattern.clone(), controlled, to_mail, extensions);
-        tokio::spawn(async move { task.live().await });
-        Ok((AgentHandle { control }, stream))
+        let mut task =
+            Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
+        tokio::spawn(async move { task.run().await });
+        Ok((AgentHandle { commands }, stream))
     }
 }
 

@@ -30,9 +30,9 @@ pub enum ToolError {
     /// It stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) said so.
     #[error("cancelled")]
     Cancelled,
-    /// It needs something from outside first. Returned before any effect; after the answer the
+    /// It needs something from outside first. Returned before any effect; after the decision the
     /// tool is called again with the same call id, and
-    /// [`ToolContext::answer`](crate::ToolContext::answer) has the answer.
+    /// [`ToolContext::decision`](crate::ToolContext::decision) returns it.
     #[error("waiting for {}", .0.kind)]
     Suspend(ActionRequest),
 }
@@ -209,7 +209,26 @@ pub enum StepError {
         "a cost limit is set, but the prices of `{0}` are not known: give the model its prices, or set no cost limit"
     )]
     NoPrices(Arc<str>),
-    /// A pattern's own error.
+    /// The agent has no model of the requested name.
+    #[error("no model is named `{name}`; the agent was given: {}", .known.join(", "))]
+    UnknownModel {
+        /// The requested name.
+        name: String,
+        /// The names that the agent was given.
+        known: Vec<String>,
+    },
+    /// The compaction policy planned to replace messages that cannot be replaced.
+    #[error("the compaction policy made an invalid plan: {0}")]
+    CompactionPlan(String),
+    /// The model answered a request for a summary without text.
+    #[error("the model answered without a summary")]
+    EmptySummary,
+    /// The process ended during the run, and a new request came instead of `Continue`.
+    #[error(
+        "the process was interrupted in the middle of this run, and a new request came instead of `Continue`"
+    )]
+    Interrupted,
+    /// The pattern reports an error of its own, or made a call that is not allowed.
     #[error("{0}")]
     Pattern(String),
 }

@@ -103,9 +103,9 @@ pub mod event {
 /// Functions that see and change what an agent does, without a pattern of their own.
 pub mod hooks {
     pub use crate::session::hooks::{
-        BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm,
-        FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools, FnTransformContext, PrepareTools,
-        TextAction, TextPart, ToolCallInfo,
+        BeforeEnd, BeforeToolCall, Conversation, EndCheck, FnAfterToolCall, FnBeforeToolCall,
+        FnConvertToLlm, FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools,
+        FnTransformContext, HookContext, Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
     };
 }
 

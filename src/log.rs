@@ -5,6 +5,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod compaction;
+pub(crate) mod conversation;
 pub(crate) mod entry;
 pub(crate) mod event;
 pub(crate) mod fold;

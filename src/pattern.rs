@@ -4,8 +4,9 @@ pub(crate) mod context;
 pub(crate) mod step;
 
 pub use crate::error::StepError;
-pub use crate::session::ask::{Ask, Reply};
+pub use crate::session::ask::Ask;
 pub use crate::session::batch::BatchOutcome;
+pub use crate::session::reply::Reply;
 pub use context::AgentContext;
 pub use step::{Remember, StepContext};
 

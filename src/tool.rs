@@ -294,7 +294,7 @@ pub struct ToolContext {
     pub(crate) cancel: CancellationToken,
     pub(crate) reports: mpsc::Sender<Report>,
     pub(crate) extensions: Extensions,
-    pub(crate) answer: Option<Resolution>,
+    pub(crate) resolution: Option<Resolution>,
 }
 
 impl ToolContext {
@@ -306,7 +306,7 @@ impl ToolContext {
             cancel: CancellationToken::new(),
             reports: mpsc::channel(1).0,
             extensions: Extensions::new(),
-            answer: None,
+            resolution: None,
         }
     }
 
@@ -341,9 +341,10 @@ impl ToolContext {
         self.extensions.get()
     }
 
-    /// The answer to what this call suspended for, when it is called again.
-    pub fn answer(&self) -> Option<&Resolution> {
-        self.answer.as_ref()
+    /// Returns the decision on the action that this call suspended for, when the tool is called
+    /// again.
+    pub fn decision(&self) -> Option<&Resolution> {
+        self.resolution.as_ref()
     }
 
     /// Sends a piece of output. Waits while the session is behind, never for a subscriber.

@@ -3,7 +3,7 @@
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_providers::{
-    Catalogue, Http, Offline, RetryMalformedCalls, Retry, first_model, from_env, resolve_with,
+    Catalogue, Http, Offline, Retry, RetryMalformedCalls, first_model, from_env, resolve_with,
 };
 
 use crate::agent::StartError;
@@ -33,7 +33,9 @@ pub(crate) async fn choose(options: &Options) -> Result<Choice, StartError> {
     let catalogue = models::catalogue(options.models.as_ref())?;
     match (&options.model, base_url) {
         (Some(id), _) => Ok(Choice {
-            model: Box::new(Retry::new(RetryMalformedCalls::new(resolve(id, base_url, &catalogue)?))),
+            model: Box::new(Retry::new(RetryMalformedCalls::new(resolve(
+                id, base_url, &catalogue,
+            )?))),
             note: None,
         }),
         (None, Some(url)) => {

@@ -64,7 +64,7 @@ fn turn(n: u64) -> [LogEntry; 10] {
     [
         LogEntry::Queued {
             input: input.clone(),
-            lane: QueueKind::Request,
+            kind: QueueKind::Request,
             urgency: Urgency::default(),
             message: message(
                 4 * n + 1,

@@ -235,10 +235,10 @@ mod tests {
         });
         let queued =
             items.iter().find(|item| matches!(item, LogEntry::Queued { .. })).unwrap().clone();
-        if let LogEntry::Queued { lane, message, .. } = queued {
+        if let LogEntry::Queued { kind, message, .. } = queued {
             items.push(LogEntry::Queued {
                 input: "x".into(),
-                lane,
+                kind,
                 urgency: Default::default(),
                 message,
                 output: None,

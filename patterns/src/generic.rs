@@ -1,12 +1,19 @@
-//! [`GenericPattern`]: ask, call tools, ask again.
+//! [`GenericPattern`]: one loop. Ask, call tools, ask again.
 
 use async_trait::async_trait;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// The generic loop: one request of the user, answered with as many rounds of tools as it needs.
+/// Answers a request in one loop, with as many rounds of tools as it needs.
 ///
-/// What the user sends while it works is put in before the next request, whether it was meant to
-/// steer or to follow up; there is no second loop.
+/// Every message that the user sends during the run is delivered before the next request, in the
+/// order of arrival, whether it was sent to steer or to follow up. There is no second loop: use
+/// [`PiPattern`](crate::PiPattern) if follow-ups are to wait until the agent would otherwise stop.
+///
+/// ```text
+/// take_input ─▶ take_messages ─▶ ask ─▶ call_tools ─▶ results or messages? ── no ─▶ done
+///                     ▲                                        │ yes
+///                     └────────────────────────────────────────┘
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GenericPattern;
 
@@ -15,7 +22,7 @@ impl BehaviorPattern for GenericPattern {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         loop {
-            step.take_steering().await?;
+            step.take_messages().await?;
             let reply = step.ask().await?;
             if reply.should_stop() {
                 return reply.finish();
@@ -24,7 +31,7 @@ impl BehaviorPattern for GenericPattern {
             if batch.awaits_user() {
                 return Ok(StepEnd::AwaitingAction);
             }
-            if !batch.wants_reply() && !step.has_steering() && !step.take_follow_ups().await? {
+            if !batch.wants_reply() && !step.has_messages() {
                 return Ok(StepEnd::Done);
             }
         }

@@ -2,9 +2,9 @@
 //!
 //! | pattern | the loop |
 //! |---|---|
-//! | [`GenericPattern`] | ask, call tools, ask again until there is nothing to call |
-//! | [`PiPattern`] | the same, heard while it works: steering inside, follow-ups outside |
-//! | [`FirstCall`] | the first turn of a request must call a tool, the rest is another pattern's |
+//! | [`GenericPattern`] | one loop: ask, call tools, ask again; every message joins before the next request |
+//! | [`PiPattern`] | two loops: tools and steering inside, follow-ups outside |
+//! | [`FirstCall`] | the first turn of a request must call a tool; another pattern does the rest |
 
 mod first_call;
 mod generic;

@@ -156,7 +156,7 @@ export class ToolCall {
   ask(action, decide) {
     this.is('waiting');
     this.arguments(action.arguments);
-    this.args.hidden = !action.need; // the card shows them
+    this.args.hidden = !action.request; // the card shows them
     this.card = card(this.name, action, decide);
     this.node.append(this.card);
   }
@@ -187,7 +187,7 @@ function image({ media_type: type, data }) {
 }
 
 function card(name, action, decide) {
-  const title = el('h3', { tabindex: -1 }, action.need ? `${name} asks: ${action.need.kind}` : `Run ${name}?`);
+  const title = el('h3', { tabindex: -1 }, action.request ? `${name} asks: ${action.request.kind}` : `Run ${name}?`);
   const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
   const say = (text) => ((problem.textContent = text), (problem.hidden = !text));
   const face = el('div');
@@ -195,9 +195,9 @@ function card(name, action, decide) {
   const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
   const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
   const back = () => button('Back', () => (say(''), look(), title.focus()));
-  const shows = () => el('div', { class: 'args' }, ...shown(action.need?.data ?? action.arguments));
+  const shows = () => el('div', { class: 'args' }, ...shown(action.request?.data ?? action.arguments));
   // What may be sent besides yes and no: an answer to a tool that asks, or other arguments.
-  const json = action.need
+  const json = action.request
     ? { open: 'Answer…', label: 'Answer as JSON', start: '', go: 'Answer', body: (data) => ({ decision: 'answer', data }) }
     : {
       open: 'Edit…', label: 'Arguments as JSON', start: JSON.stringify(action.arguments, null, 2), go: 'Approve as edited',
@@ -218,7 +218,7 @@ function card(name, action, decide) {
 
   function look() {
     face.replaceChildren(shows(), row(
-      button(action.need ? 'Done' : 'Approve', () => answer({ decision: 'approve' }), 'primary approve'),
+      button(action.request ? 'Done' : 'Approve', () => answer({ decision: 'approve' }), 'primary approve'),
       button(json.open, edit, 'edit'),
       button('Deny…', deny, 'deny')));
   }
@@ -229,14 +229,14 @@ function card(name, action, decide) {
     field.rows = Math.min(20, field.value.split('\n').length + 1);
     const go = button(json.go, () => answer(json.body(parse(field.value))), 'primary approve');
     const check = () => {
-      const why = wrong(field.value, !action.need);
+      const why = wrong(field.value, !action.request);
       field.setAttribute('aria-invalid', Boolean(why));
       go.disabled = Boolean(why);
       say(why);
     };
     field.addEventListener('input', check);
     go.disabled = !json.start;
-    face.replaceChildren(...(action.need ? [shows()] : []), field, row(go, back()));
+    face.replaceChildren(...(action.request ? [shows()] : []), field, row(go, back()));
     field.focus();
   }
 

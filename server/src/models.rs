@@ -10,7 +10,8 @@ use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
-    Catalogue, Http, Model, Offline, RetryMalformedCalls, Resolved, Retry, Wire, WireFormat, resolve_with,
+    Catalogue, Http, Model, Offline, Resolved, Retry, RetryMalformedCalls, Wire, WireFormat,
+    resolve_with,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

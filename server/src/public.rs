@@ -75,7 +75,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
         AgentEvent::ExternalAction(action) => {
             let action = Arc::make_mut(action);
-            (action.arguments, action.digest, action.need) = (Arc::default(), "".into(), None);
+            (action.arguments, action.digest, action.request) = (Arc::default(), "".into(), None);
         }
         AgentEvent::ExternalActionEnd { decision, by, .. } => {
             *by = None;

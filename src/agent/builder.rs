@@ -18,9 +18,11 @@ use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::pattern::BehaviorPattern;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::hooks::{
-    BeforeEnd, BeforeToolCall, EndCheck, Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
-    boxed,
+    BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm,
+    FnHandleBeforeEnd, FnHandleStepTextPart, FnPrepareTools, FnTransformContext, HookContext,
+    Hooks, PrepareTools, TextAction, TextPart, ToolCallInfo,
 };
+use crate::session::layers::HookLayers;
 use crate::tool::schema::Schema;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 use crate::tool::{Tool, ToolSource, ToolSpec};
@@ -38,7 +40,7 @@ pub struct AgentBuilder {
     tools: Vec<Arc<dyn Tool>>,
     sources: Vec<(String, Arc<dyn ToolSource>)>,
     auto: AutoRules,
-    hooks: Hooks,
+    hooks: HookLayers,
     limits: Limits,
     compaction: Option<Arc<dyn CompactionPolicy>>,
     steering_mode: QueueMode,
@@ -72,7 +74,7 @@ impl AgentBuilder {
             tools: Vec::new(),
             sources: Vec::new(),
             auto: AutoRules::default(),
-            hooks: Hooks::default(),
+            hooks: HookLayers::default(),
             limits: Limits::default(),
             compaction: None,
             steering_mode: QueueMode::All,
@@ -264,80 +266,74 @@ impl AgentBuilder {
 
     // ---- hooks ----------------------------------------------------------------------------------
 
-    /// Sees each text part as it streams; may show, replace, hold it, or turn it into tool calls.
-    pub fn on_text_part(
-        mut self,
-        hook: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static,
-    ) -> Self {
-        self.hooks.text_part = Some(Arc::new(hook));
+    /// Adds a hook, as a layer after those that were added before.
+    pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Sees each complete reply, its whole text and its calls, and may end the run or let it go on.
-    pub fn before_end<Fut>(mut self, hook: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
+    /// Adds a closure for [`Hooks::on_text_part`].
+    pub fn on_text_part(
+        self,
+        hook: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static,
+    ) -> Self {
+        self.hook(FnHandleStepTextPart::new(hook))
+    }
+
+    /// Adds a closure for [`Hooks::before_end`].
+    pub fn before_end<Fut>(self, hook: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = BeforeEnd> + Send + 'static,
     {
-        self.hooks.before_end = Some(boxed(hook));
-        self
+        self.hook(FnHandleBeforeEnd::new(hook))
     }
 
-    /// Sees each validated call before it runs or is put to the user; may block it or rewrite its
-    /// arguments. Called in source order, one after the other, also for parallel batches.
+    /// Adds a closure for [`Hooks::before_tool_call`].
     pub fn before_tool_call<Fut>(
-        mut self,
+        self,
         hook: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = BeforeToolCall> + Send + 'static,
     {
-        self.hooks.before_tool_call = Some(boxed(hook));
-        self
+        self.hook(FnBeforeToolCall::new(hook))
     }
 
-    /// Sees the result of each call that ran; may replace its content, details and status.
+    /// Adds a closure for [`Hooks::after_tool_call`].
     pub fn after_tool_call<Fut>(
-        mut self,
+        self,
         hook: impl Fn(ToolCallInfo, ToolResult) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = ToolResult> + Send + 'static,
     {
-        self.hooks.after_tool_call =
-            Some(Arc::new(move |call, result| Box::pin(hook(call, result))));
-        self
+        self.hook(FnAfterToolCall::new(hook))
     }
 
-    /// Makes the conversation of each request out of the history: prunes, injects. Of a
-    /// conversation that was compacted it gets what stands for the older messages instead of them;
-    /// custom messages are always there.
+    /// Adds a closure for [`Hooks::transform_context`].
     pub fn transform_context<Fut>(
-        mut self,
-        hook: impl Fn(Vec<Arc<Message>>) -> Fut + Send + Sync + 'static,
+        self,
+        hook: impl Fn(HookContext, Vec<Arc<Message>>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = Vec<Arc<Message>>> + Send + 'static,
     {
-        self.hooks.transform_context = Some(boxed(hook));
-        self
+        self.hook(FnTransformContext::new(hook))
     }
 
-    /// Turns messages into what a model is shown, after [`AgentBuilder::transform_context`].
-    /// Without it custom messages, and replies that were aborted or failed, are left out.
+    /// Adds a closure for [`Hooks::convert_to_llm`].
     pub fn convert_to_llm(
-        mut self,
-        hook: impl Fn(Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync + 'static,
+        self,
+        hook: impl Fn(&HookContext, Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync + 'static,
     ) -> Self {
-        self.hooks.convert_to_llm = Some(Arc::new(hook));
-        self
+        self.hook(FnConvertToLlm::new(hook))
     }
 
-    /// Whether the next request offers a tool.
+    /// Adds a closure for [`Hooks::prepare_tools`].
     pub fn prepare_tools(
-        mut self,
+        self,
         hook: impl Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.hooks.prepare_tools = Some(Arc::new(hook));
-        self
+        self.hook(FnPrepareTools::new(hook))
     }
 }

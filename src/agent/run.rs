@@ -1,5 +1,6 @@
-//! A run: passes of the pattern from its start to its end, and what is routed meanwhile.
+//! A run: passes of the pattern from its start to its end, while commands are sorted.
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
@@ -7,303 +8,332 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::task::{Task, Waiter, refused};
-use crate::error::{InputError, StepError};
+use crate::error::{InputError, MemoryError, StepError};
 use crate::limits::Limit;
 use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::event::{RunCause, RunOutcome, RunStatus};
 use crate::log::input::{InputEvent, QueueKind, Urgency};
+use crate::log::queue::QueuedMessage;
 use crate::message::{RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
-use crate::session::ask::without_fence;
-use crate::session::batch::BatchOutcome;
-use crate::session::close::Ending;
+use crate::session::Session;
+use crate::session::batch::{self, BatchOutcome};
+use crate::session::close::{self, Ending};
+use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
-use crate::session::handle::Control;
+use crate::session::intake::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::reply::without_fence;
+use crate::session::request::output_schema;
 use crate::session::running::panic_text;
-use crate::session::{Ack, Input, Mail, Receipt, Session};
 use crate::tool::schema::Schema;
 
 /// How a pass of the pattern ended.
-enum Ended {
-    /// The end that it said; nothing where the run had only to compact.
+enum PassEnd {
+    /// The pattern returned; `None` if the run had only to compact.
     Returned(Result<Option<StepEnd>, StepError>),
     Panicked(String),
-    /// An abort or a reset came.
+    /// An abort or a reset arrived.
     Stopped(Box<Input>),
     TimeUp,
 }
 
-impl Task {
-    /// A run from its start to its end; with no cause, the rest of one that was interrupted.
-    pub(crate) async fn run(&mut self, cause: Option<RunCause>) {
-        (self.session.interrupted, self.late_steer) = (false, false);
-        self.session.cancel = CancellationToken::new();
-        if let Some(cause) = cause {
-            match &cause {
-                RunCause::UserRequest(input) => {
-                    self.session.extensions = self.session.take_rider(input).over(&self.extensions);
-                    let own = self.waiters.iter_mut().filter(|w| w.request.as_ref() == Some(input));
-                    own.filter_map(|w| w.stream.take())
-                        .for_each(|stream| self.session.hub.subscribe(stream));
-                }
-                RunCause::Continue(Some(input)) => {
-                    self.session.extensions =
-                        self.session.take_rider(input).over(&self.session.extensions);
-                }
-                _ => {}
-            }
-            if let Err(error) = self.begin(cause.clone()).await {
-                self.stuck = true;
-                let outcome = self.session.tell_unwritten_end(&error);
-                return self.tell_waiters(&cause, &outcome);
+/// The channels of a session's task.
+pub(crate) struct Channels {
+    /// What handles send.
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    /// Passes commands on to the session while the pattern has it.
+    pub(crate) to_session: mpsc::UnboundedSender<Command>,
+}
+
+/// What the task does after a run.
+#[derive(Default)]
+pub(crate) struct AfterRun {
+    /// Commands that arrived before the end of the run was emitted, and are not handled.
+    pub(crate) commands: VecDeque<Command>,
+    /// A steer among them came too late for the run, so it starts one of its own.
+    pub(crate) late_steer: bool,
+    /// The end could not be written.
+    pub(crate) log_failed: bool,
+}
+
+/// Runs the pattern: from the start of a run with this cause, or, without one, the rest of a run
+/// that was interrupted.
+pub(crate) async fn run(
+    session: &mut Session,
+    pattern: &dyn BehaviorPattern,
+    channels: &mut Channels,
+    cause: Option<RunCause>,
+    caller: Option<Caller>,
+) -> AfterRun {
+    session.interrupted = false;
+    session.cancel = CancellationToken::new();
+    if let Some(cause) = cause
+        && let Err(error) = begin(session, cause).await
+    {
+        let outcome = close::emit_unwritten_end(session, &error);
+        answer(caller, &outcome);
+        return AfterRun { log_failed: true, ..AfterRun::default() };
+    }
+    let (ending, stop) = drive(session, pattern, channels).await;
+    let Some(stop) = stop else { return end(session, channels, ending, caller).await };
+    while !session.intake.compactions.is_empty() {
+        let aborted = InputError::NotCompacted("the run was aborted".into());
+        compaction::answer_next(session, Err(aborted));
+    }
+    let _ = session.journal.flush().await; // an input that is being written has its id already
+    let input = session.journal.fold.make_input_id();
+    let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
+    if matches!(stop.event, InputEvent::Reset) {
+        let withdrawn = session.queued_texts();
+        let after = end(session, channels, ending, caller).await;
+        finish_stop(session, *stop, withdrawn).await;
+        return after;
+    }
+    let receipt = requested.map(|()| Receipt::new(input)).map_err(InputError::Memory);
+    let _ = stop.ack.send(receipt);
+    end(session, channels, ending, caller).await
+}
+
+/// Writes the start of a run.
+pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), MemoryError> {
+    let run = RunId(session.journal.fold.runs + 1);
+    tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
+    let time = session.config.environment.now();
+    session.journal.commit(LogEntry::RunStarted { run, cause, time }).await
+}
+
+/// Closes what is open, writes the end of the run and emits it.
+pub(crate) async fn end(
+    session: &mut Session,
+    channels: &mut Channels,
+    ending: Ending,
+    caller: Option<Caller>,
+) -> AfterRun {
+    let answers_steers = matches!(ending.status, RunStatus::Done | RunStatus::AwaitingAction);
+    let staged = close::stage_end(session, ending).await;
+    let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
+    let mut after = AfterRun::default();
+    // These were sent before `agent_end` is emitted.
+    while let Ok(command) = channels.commands.try_recv() {
+        after.late_steer |= answers_steers && is_steer(&command);
+        after.commands.push_back(command);
+    }
+    let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
+        Ok(()) => session.journal.fold.outcome.clone(),
+        Err(error) => {
+            let id = &*session.id;
+            tracing::error!(session = id, %error, "the end of a run could not be written");
+            after.log_failed = true;
+            let _ = session.receive_all().await; // every sender is answered with the failure
+            Some(close::emit_unwritten_end(session, &error))
+        }
+    };
+    if let Some(outcome) = outcome {
+        let RunOutcome { end, error, usage, .. } = &*outcome;
+        let error = error.as_deref();
+        let tokens = usage.total();
+        tracing::debug!(session = &*session.id, ?end, error, tokens, "a run ended");
+        answer(caller, &outcome);
+    }
+    after
+}
+
+/// Completes an abort or a reset once the run has ended. `withdrawn` are the texts that were queued
+/// before.
+pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: Vec<String>) {
+    let is_reset = matches!(input.event, InputEvent::Reset);
+    let withdrawn = if is_reset { withdrawn } else { Vec::new() };
+    if is_reset {
+        session.journal.stage(LogEntry::Reset);
+    }
+    let receipt = Receipt { withdrawn, ..Receipt::new(session.journal.fold.make_input_id()) };
+    let done = session.journal.flush().await;
+    for caller in session.intake.take_dropped(&session.journal) {
+        let outcome = close::outcome_without_end(session, RunStatus::Aborted, None);
+        answer(Some(caller), &outcome);
+    }
+    let _ = input.ack.send(done.map(|()| receipt).map_err(InputError::Memory));
+}
+
+fn answer(caller: Option<Caller>, outcome: &RunOutcome) {
+    if let Some(caller) = caller {
+        let _ = caller.outcome.send(outcome.clone());
+    }
+}
+
+fn is_steer(command: &Command) -> bool {
+    matches!(command, Command::Input(input) if matches!(input.event, InputEvent::Steer(_)))
+}
+
+/// Passes of the pattern until the run may end; and the abort or reset that ended it, if one did.
+async fn drive(
+    session: &mut Session,
+    pattern: &dyn BehaviorPattern,
+    channels: &mut Channels,
+) -> (Ending, Option<Box<Input>>) {
+    let spent = session.journal.fold.spent.time;
+    let wall_time = session.config.limits.wall_time;
+    let deadline = wall_time.map(|time| Instant::now() + time.saturating_sub(spent));
+    let mut retries = session.config.limits.output_retries;
+    let mut is_first = true;
+    loop {
+        let ended = pass(session, pattern, channels, deadline, is_first).await;
+        is_first = false;
+        let before = session.journal.fold.len;
+        while let Ok(command) = channels.commands.try_recv() {
+            if let Some(stop) = route(command, channels) {
+                return (RunStatus::Aborted.into(), Some(stop));
             }
         }
-        let (ending, stop) = self.drive().await;
-        let Some(stop) = stop else {
-            return self.end(ending).await;
+        let end = match ended {
+            PassEnd::Stopped(stop) => return (RunStatus::Aborted.into(), Some(stop)),
+            PassEnd::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
+            PassEnd::Panicked(panic) => return (StepError::Panicked(panic).into(), None),
+            PassEnd::Returned(Err(error)) => return (error.into(), None),
+            PassEnd::Returned(Ok(end)) => end,
         };
-        for wish in std::mem::take(&mut self.session.compacting.wishes) {
-            self.session.answer(wish, Err(InputError::NotCompacted("the run was aborted".into())));
-        }
-        let _ = self.session.flush().await; // an input on its way into the log has its id already
-        let input = self.session.fold.make_input_id();
-        self.session.stage(LogEntry::AbortRequested { input: input.clone() });
-        let requested = self.session.flush().await;
-        if matches!(stop.event, InputEvent::Reset) {
-            let waiting = self.session.waiting();
-            self.end(ending).await;
-            return self.stopped(*stop, waiting).await;
-        }
-        let _ = stop.ack.send(requested.map(|()| Receipt::of(input)).map_err(refused));
-        self.end(ending).await;
-    }
-
-    pub(crate) async fn begin(&mut self, cause: RunCause) -> Result<(), StepError> {
-        let run = RunId(self.session.fold.runs + 1);
-        tracing::debug!(session = &*self.session.id, %run, ?cause, "a run begins");
-        let time = self.session.config.environment.now();
-        self.session.commit(LogEntry::RunStarted { run, cause, time }).await
-    }
-
-    /// Passes of the pattern until the run may end; and the abort or reset that ended it, if it was
-    /// one.
-    async fn drive(&mut self) -> (Ending, Option<Box<Input>>) {
-        let spent = self.session.fold.spent.time;
-        let deadline = self
-            .session
-            .config
-            .limits
-            .wall_time
-            .map(|time| Instant::now() + time.saturating_sub(spent));
-        let mut output_retries = self.session.config.limits.output_retries;
-        let mut fresh = true;
-        loop {
-            let ended = self.pass(deadline, std::mem::take(&mut fresh)).await;
-            let before = self.session.fold.len;
-            while let Ok(control) = self.control.try_recv() {
-                if let Some(stop) = route(control, &self.to_mail, &mut self.idle) {
-                    return (RunStatus::Aborted.into(), Some(stop));
-                }
-            }
-            let end = match ended {
-                Ended::Stopped(stop) => return (RunStatus::Aborted.into(), Some(stop)),
-                Ended::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
-                Ended::Panicked(what) => return (StepError::Panicked(what).into(), None),
-                Ended::Returned(Err(error)) => return (error.into(), None),
-                Ended::Returned(Ok(end)) => end,
-            };
-            // What was said while the pattern returned is heard before the run may end.
-            if let Err(error) = self.session.hear_all().await {
-                return (error.into(), None);
-            }
-            let heard = self
-                .session
-                .fold
-                .queue
-                .iter()
-                .any(|w| w.at > before && w.lane != QueueKind::Request);
-            match end {
-                None | Some(StepEnd::Done) if heard => {}
-                None => return (RunStatus::Done.into(), None),
-                Some(StepEnd::Done) => match self.check_output(&mut output_retries).await {
-                    Ok(Some(ending)) => return (ending, None),
-                    Ok(None) => {}
-                    Err(error) => return (error.into(), None),
-                },
-                Some(StepEnd::AwaitingAction) if self.session.fold.batch.is_none() => {
-                    let why = "it ended its step `AwaitingAction`, but no call waits for an answer";
-                    return (StepError::Pattern(why.into()).into(), None);
-                }
-                Some(StepEnd::AwaitingAction) if self.has_news(heard) => {}
-                Some(StepEnd::AwaitingAction) => return (RunStatus::AwaitingAction.into(), None),
-            }
-        }
-    }
-
-    /// Whether something has been said that an open batch need not wait any longer for.
-    fn has_news(&self, heard: bool) -> bool {
-        let fold = &self.session.fold;
-        let supersede = self.session.config.while_awaiting == WhileAwaiting::Supersede;
-        fold.pending().next().is_none()
-            || fold.calls().iter().any(|c| matches!(c.phase, Phase::Decided { .. }))
-            || heard && supersede && fold.queue.steered(Urgency::SkipPending)
-    }
-
-    /// With an output schema a run converges only on a valid reply. Nothing: the model is to try
-    /// again.
-    async fn check_output(&mut self, retries: &mut u32) -> Result<Option<Ending>, StepError> {
-        let Some(output) = self.session.output_schema() else {
-            return Ok(Some(RunStatus::Done.into()));
-        };
-        let schema = Schema::compile(&output.schema).map_err(StepError::Output)?;
-        let text = self.session.fold.last_reply().map(|reply| reply.text()).unwrap_or_default();
-        let why = match schema.read_answer(without_fence(&text)) {
-            Ok(value) => return Ok(Some(Ending::with_value(value))),
-            Err(why) => why,
-        };
-        if *retries == 0 {
-            return Err(StepError::Output(why));
-        }
-        *retries -= 1;
-        let ask = format!(
-            "{why}\nAnswer again with nothing but JSON that fits the schema `{}`.",
-            output.name
-        );
-        let message = self.session.message(UserMessage::from(ask));
-        self.session.commit(LogEntry::Remembered { message }).await?;
-        Ok(None)
-    }
-
-    /// One pass of the pattern. The handlers of this `select!` never await: the pattern's future
-    /// stands still while one runs, and what it holds (a lock inside a memory, say) with it.
-    async fn pass(&mut self, deadline: Option<Instant>, fresh: bool) -> Ended {
-        let Task { session, pattern, control, to_mail, idle, .. } = self;
-        let mut work =
-            std::pin::pin!(AssertUnwindSafe(step(session, &**pattern, fresh)).catch_unwind());
-        let mut time_up = std::pin::pin!(async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        });
-        loop {
-            tokio::select! { biased;
-                Some(said) = control.recv() => if let Some(stop) = route(said, to_mail, idle) { break Ended::Stopped(stop) },
-                () = &mut time_up => break Ended::TimeUp,
-                end = &mut work => break match end {
-                    Ok(end) => Ended::Returned(end),
-                    Err(panic) => Ended::Panicked(panic_text(&*panic)),
-                },
-            }
-        }
-    }
-
-    /// Settles the session, writes the end and tells it; what was said meanwhile comes after.
-    pub(crate) async fn end(&mut self, ending: Ending) {
-        let steers = matches!(ending.end, RunStatus::Done | RunStatus::AwaitingAction);
-        let staged = self.session.stage_end(ending).await;
-        let written = if staged.is_ok() { self.session.write().await } else { Ok(()) };
-        let mut late = Vec::new(); // sent before `agent_end` goes out
-        while let Ok(control) = self.control.try_recv() {
-            late.push(control);
-        }
-        let outcome = match staged.and_then(|()| self.session.written(written)) {
-            Ok(()) => self.session.fold.outcome.clone(),
-            Err(error) => {
-                tracing::error!(session = &*self.session.id, %error, "the end of a run could not be written");
-                self.stuck = true;
-                let _ = self.session.hear_all().await; // whoever still waits is told of the failure
-                Some(self.session.tell_unwritten_end(&error))
-            }
-        };
-        if let Some(outcome) = &outcome {
-            let RunOutcome { end, error, usage, .. } = &**outcome;
-            tracing::debug!(
-                session = &*self.session.id,
-                ?end,
-                error = error.as_deref(),
-                tokens = usage.total(),
-                "a run ended"
-            );
-        }
-        if let (Some(outcome), Some(cause)) = (outcome, self.session.fold.cause.clone()) {
-            self.tell_waiters(&cause, &outcome);
-        }
-        for control in late {
-            let steer = matches!(&control, Control::Mail(Mail::Input(input)) if matches!(input.event, InputEvent::Steer(_)));
-            self.late_steer |= steer && steers;
-            Box::pin(self.at_rest(control)).await;
-        }
-    }
-
-    fn tell_waiters(&mut self, cause: &RunCause, outcome: &RunOutcome) {
-        let request = if let RunCause::UserRequest(input) = cause { Some(input) } else { None };
-        let told = |w: &mut Waiter| w.request.is_none() || w.request.as_ref() == request;
-        for waiter in self.waiters.extract_if(.., told) {
-            let _ = waiter.outcome.send(outcome.clone());
-        }
-    }
-
-    /// A request that a reset took away has no run: whoever waits for it is told so.
-    pub(crate) fn tell_forgotten(&mut self) {
-        let Task { session, waiters, .. } = self;
-        let gone = |w: &mut Waiter| {
-            !session.fold.queue.iter().any(|q| Some(&q.input) == w.request.as_ref())
-        };
-        for waiter in waiters.extract_if(.., gone) {
-            let _ = waiter.outcome.send(session.outcome_of_no_run(RunStatus::Aborted, None));
+        match may_end(session, end, before, &mut retries).await {
+            Ok(Some(ending)) => return (ending, None),
+            Ok(None) => {}
+            Err(error) => return (error.into(), None),
         }
     }
 }
 
-/// What a run does between its start and its end; nothing, if it had only to compact.
+/// Returns how the run ends after the pattern has returned, or `None` if it continues: with a
+/// message that arrived in the meantime, or because the output does not fit its schema.
+async fn may_end(
+    session: &mut Session,
+    end: Option<StepEnd>,
+    before: u64,
+    retries: &mut u32,
+) -> Result<Option<Ending>, StepError> {
+    session.receive_all().await?;
+    let is_new = |w: &QueuedMessage| w.at > before && w.kind != QueueKind::Request;
+    let has_message = session.journal.fold.queue.iter().any(is_new);
+    match end {
+        None | Some(StepEnd::Done) if has_message => Ok(None),
+        None => Ok(Some(RunStatus::Done.into())),
+        Some(StepEnd::Done) => check_output(session, retries).await,
+        Some(StepEnd::AwaitingAction) if session.journal.fold.batch.is_none() => {
+            let why = "it ended its step `AwaitingAction`, but no call waits for a decision";
+            Err(StepError::Pattern(why.into()))
+        }
+        Some(StepEnd::AwaitingAction) if may_continue_batch(session, has_message) => Ok(None),
+        Some(StepEnd::AwaitingAction) => Ok(Some(RunStatus::AwaitingAction.into())),
+    }
+}
+
+/// Returns whether the open batch need not wait any longer.
+fn may_continue_batch(session: &Session, has_message: bool) -> bool {
+    let fold = &session.journal.fold;
+    let supersedes = session.config.while_awaiting == WhileAwaiting::Supersede;
+    fold.pending().next().is_none()
+        || fold.calls().iter().any(|c| matches!(c.phase, Phase::Decided { .. }))
+        || has_message && supersedes && fold.queue.has_steer(Urgency::SkipPending)
+}
+
+/// With an output schema a run converges only on a valid reply. Returns `None` if the model is
+/// asked again.
+async fn check_output(
+    session: &mut Session,
+    retries: &mut u32,
+) -> Result<Option<Ending>, StepError> {
+    let Session { journal, config, .. } = session;
+    let schema = output_schema(journal.fold.output.as_ref(), config.output.as_ref());
+    let Some(output) = schema else { return Ok(Some(RunStatus::Done.into())) };
+    let schema = Schema::compile(&output.schema).map_err(StepError::Output)?;
+    let text = journal.fold.last_reply().map(|reply| reply.text()).unwrap_or_default();
+    let why = match schema.read_answer(without_fence(&text)) {
+        Ok(value) => return Ok(Some(Ending::with_value(value))),
+        Err(why) => why,
+    };
+    if *retries == 0 {
+        return Err(StepError::Output(why));
+    }
+    *retries -= 1;
+    let name = &output.name;
+    let ask = format!("{why}\nAnswer again with nothing but JSON that fits the schema `{name}`.");
+    let message = journal.message(UserMessage::from(ask));
+    journal.commit(LogEntry::Remembered { message }).await?;
+    Ok(None)
+}
+
+/// One pass of the pattern. The handlers of this `select!` never await: the pattern's future does
+/// not make progress while one runs, and what it holds (a lock in a memory, say) stays held.
+async fn pass(
+    session: &mut Session,
+    pattern: &dyn BehaviorPattern,
+    channels: &mut Channels,
+    deadline: Option<Instant>,
+    is_first: bool,
+) -> PassEnd {
+    let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
+    let mut step = std::pin::pin!(step);
+    let mut time_up = std::pin::pin!(async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    });
+    loop {
+        tokio::select! { biased;
+            Some(command) = channels.commands.recv() => {
+                if let Some(stop) = route(command, channels) {
+                    break PassEnd::Stopped(stop);
+                }
+            }
+            () = &mut time_up => break PassEnd::TimeUp,
+            end = &mut step => break match end {
+                Ok(end) => PassEnd::Returned(end),
+                Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
+            },
+        }
+    }
+}
+
+/// Closes the open batch, then calls the pattern. Returns `None` if the run had only to compact.
 async fn step(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
-    fresh: bool,
+    is_first: bool,
 ) -> Result<Option<StepEnd>, StepError> {
-    if fresh {
+    if is_first {
         session.load_tools().await?;
     }
-    if session.fold.batch.is_some() {
-        // An open batch is closed before the pattern is entered, and heard like a verb.
+    if session.journal.fold.batch.is_some() {
         StepContext { session }.take_input().await?;
-        match session.run_batch(None).await? {
+        match batch::run(session, None).await? {
             BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
-            BatchOutcome::Terminated
-                if session.fold.queue.iter().all(|w| w.lane == QueueKind::Request) =>
-            {
+            BatchOutcome::Terminated if has_no_messages(session) => {
                 return Ok(Some(StepEnd::Done));
             }
             _ => {}
         }
     }
-    if let Some(RunCause::Compact { instructions }) = session.fold.cause.clone()
-        && session.compact_run(instructions).await?
+    if let Some(RunCause::Compact { instructions }) = session.journal.fold.cause.clone()
+        && compaction::compact_for_run(session, instructions).await?
     {
         return Ok(None);
     }
     pattern.next_step(&mut StepContext { session }).await.map(Some)
 }
 
-/// Sorts what is said while a run goes on; an abort or a reset is handed back.
-fn route(
-    control: Control,
-    to_mail: &mpsc::UnboundedSender<Mail>,
-    idle: &mut Vec<Ack<()>>,
-) -> Option<Box<Input>> {
-    match control {
-        Control::Idle(ack) => idle.push(ack),
-        Control::Run { input, .. } => drop(input.ack.send(Err(InputError::Busy))),
-        Control::Mail(Mail::Input(input))
-            if matches!(input.event, InputEvent::Abort | InputEvent::Reset) =>
-        {
-            return Some(input);
+fn has_no_messages(session: &Session) -> bool {
+    session.journal.fold.queue.iter().all(|w| w.kind == QueueKind::Request)
+}
+
+/// Passes a command on to the session, or returns the abort or reset that ends the run.
+fn route(command: Command, channels: &Channels) -> Option<Box<Input>> {
+    match command.sort() {
+        Sorted::Stop(input) => return Some(input),
+        Sorted::Continue(input) => input.refuse(InputError::Busy),
+        Sorted::Other(Command::Input(input)) if input.caller.is_some() => {
+            input.refuse(InputError::Busy)
         }
-        Control::Mail(mail) => drop(to_mail.send(mail)),
+        Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None
 }

@@ -1,327 +1,295 @@
-//! The session's task: the input/output event loop. It routes what comes in while the pattern runs,
-//! and starts the next run.
+//! The task of a session: it handles commands while idle, and starts runs.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use crate::agent::run::{self, AfterRun, Channels};
 use crate::error::{InputError, StepError};
 use crate::extensions::Extensions;
-use crate::log::calls::{Call, Phase};
+use crate::log::calls::Phase;
 use crate::log::compaction::Compaction;
-use crate::log::entry::LogEntry;
-use crate::log::event::{RunCause, RunOutcome, RunStatus};
+use crate::log::event::{RunCause, RunStatus};
 use crate::log::fold::Tail;
-use crate::log::input::{Decision, InputEvent, QueueKind, Urgency};
+use crate::log::input::{Decision, InputEvent, Prompt, QueueKind, Urgency};
 use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
+use crate::session::Session;
 use crate::session::close::Ending;
+use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
-use crate::session::handle::Control;
-use crate::session::hub::Subscriber;
+use crate::session::intake::{
+    self, Accepted, Caller, Command, CompactionRequest, Input, Receipt, Sorted,
+};
 use crate::session::running::panic_text;
-use crate::session::{Ack, Input, Mail, Receipt, Session};
 
-/// How a run ends that a crash had interrupted and that a new request settles.
-pub(crate) const INTERRUPTED: &str = "the process was interrupted in the middle of this run, and a new request came instead of `Continue`";
-
-/// Who waits for the outcome of a run: of a request, or of `Continue`.
-pub(crate) struct Waiter {
-    pub(crate) request: Option<InputId>,
-    pub(crate) outcome: Ack<RunOutcome>,
-    /// Gets the events of that run, from its start.
-    pub(crate) stream: Option<Subscriber>,
-}
-
+/// Owns a session for as long as a handle exists.
 pub(crate) struct Task {
-    pub(crate) session: Session,
-    pub(crate) pattern: Arc<dyn BehaviorPattern>,
-    pub(crate) control: mpsc::UnboundedReceiver<Control>,
-    pub(crate) to_mail: mpsc::UnboundedSender<Mail>,
+    session: Session,
+    pattern: Arc<dyn BehaviorPattern>,
+    channels: Channels,
+    /// Commands that arrived at the end of a run.
+    late: VecDeque<Command>,
     /// The host's values of the run context.
-    pub(crate) extensions: Extensions,
-    pub(crate) waiters: Vec<Waiter>,
-    pub(crate) idle: Vec<Ack<()>>,
-    /// A steer came too late for the run before and starts one of its own.
-    pub(crate) late_steer: bool,
-    /// The memory failed: nothing starts by itself until something comes in.
-    pub(crate) stuck: bool,
+    extensions: Extensions,
+    /// A steer came too late for the last run and starts one of its own.
+    late_steer: bool,
+    /// The memory failed: no run starts until an input arrives.
+    log_failed: bool,
 }
 
 impl Task {
     pub(crate) fn new(
         session: Session,
         pattern: Arc<dyn BehaviorPattern>,
-        control: mpsc::UnboundedReceiver<Control>,
-        to_mail: mpsc::UnboundedSender<Mail>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        to_session: mpsc::UnboundedSender<Command>,
         extensions: Extensions,
     ) -> Self {
-        let (waiters, idle) = (Vec::new(), Vec::new());
         Task {
             session,
             pattern,
-            control,
-            to_mail,
+            channels: Channels { commands, to_session },
+            late: VecDeque::new(),
             extensions,
-            waiters,
-            idle,
             late_steer: false,
-            stuck: false,
+            log_failed: false,
         }
     }
 
-    /// Lives until no handle is left. What it does is boxed, so that a session that does nothing
-    /// has no room for it.
-    pub(crate) async fn live(&mut self) {
-        if self.session.interrupted && self.session.fold.abort_requested {
+    /// Runs until no handle is left. The work is boxed, so that an idle session has no room for it.
+    pub(crate) async fn run(&mut self) {
+        if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
         loop {
-            loop {
-                self.compact_at_rest().await;
-                let Some(cause) = self.next_run() else { break };
-                Box::pin(self.run(Some(cause))).await;
+            if let Some(command) = self.late.pop_front() {
+                Box::pin(self.handle(command)).await;
+                continue;
             }
-            for ack in self.idle.drain(..) {
+            if let Some(request) = self.session.intake.compactions.pop_front() {
+                Box::pin(self.compact_for(request)).await;
+                continue;
+            }
+            if let Some(cause) = self.next_run() {
+                Box::pin(self.start(cause)).await;
+                continue;
+            }
+            for ack in self.session.intake.idle.drain(..) {
                 let _ = ack.send(());
             }
-            match self.control.recv().await {
-                Some(control) => Box::pin(self.at_rest(control)).await,
+            match self.channels.commands.recv().await {
+                Some(command) => Box::pin(self.handle(command)).await,
                 None => return,
             }
         }
     }
 
-    /// What starts by itself, as the log stands.
+    /// Returns what starts the next run, as the log stands.
     fn next_run(&mut self) -> Option<RunCause> {
-        let fold = &self.session.fold;
-        if self.session.interrupted || self.stuck {
+        let fold = &self.session.journal.fold;
+        if self.session.interrupted || self.log_failed {
             return None;
         }
+        let request = |input: &InputId| RunCause::UserRequest(input.clone());
         if fold.batch.is_none() {
-            let request = fold
-                .queue
-                .lane(QueueKind::Request)
-                .next()
-                .map(|w| RunCause::UserRequest(w.input.clone()));
+            let next = fold.queue.of(QueueKind::Request).next().map(|w| request(&w.input));
             let late = std::mem::take(&mut self.late_steer) && fold.queue.has(QueueKind::Steering);
-            return request.or(late.then_some(RunCause::Steer));
+            return next.or(late.then_some(RunCause::Steer));
         }
-        if let Some(decided) =
-            fold.calls().iter().find(|c| matches!(c.phase, Phase::Decided { .. }))
-        {
+        let mut calls = fold.calls().iter();
+        if let Some(decided) = calls.find(|c| matches!(c.phase, Phase::Decided { .. })) {
             return Some(RunCause::ActionResult(decided.call.id.clone()));
         }
-        if self.session.config.while_awaiting == WhileAwaiting::Hold
-            && fold.pending().next().is_some()
-        {
+        let holds = self.session.config.while_awaiting == WhileAwaiting::Hold;
+        if holds && fold.pending().next().is_some() {
             return None;
         }
         let mut instead = fold.queue.iter().filter(|w| fold.is_after_question(w));
-        instead.find_map(|w| match w.lane {
-            QueueKind::Request => Some(RunCause::UserRequest(w.input.clone())),
+        instead.find_map(|w| match w.kind {
+            QueueKind::Request => Some(request(&w.input)),
             QueueKind::Steering if w.urgency >= Urgency::SkipPending => Some(RunCause::Steer),
             _ => None,
         })
     }
 
-    // ---- at rest --------------------------------------------------------------------------------
+    /// Starts a run, with what came with its request.
+    async fn start(&mut self, cause: RunCause) {
+        let mut caller = None;
+        if let RunCause::UserRequest(input) = &cause {
+            let request = self.session.intake.take_request(input);
+            self.session.extensions = request.extensions.over(&self.extensions);
+            caller = request.caller;
+        }
+        self.resume(Some(cause), caller).await;
+    }
 
-    pub(crate) async fn at_rest(&mut self, control: Control) {
-        match control {
-            Control::Idle(ack) => self.idle.push(ack),
-            Control::Run { input, outcome, stream } => {
-                self.input_at_rest(*input, Some((outcome, stream))).await
-            }
-            Control::Mail(Mail::Input(input)) => self.input_at_rest(*input, None).await,
-            Control::Mail(mail) => drop(self.session.hear(mail).await),
+    /// Runs the pattern; without a cause, the rest of a run that was interrupted.
+    async fn resume(&mut self, cause: Option<RunCause>, mut caller: Option<Caller>) {
+        self.late_steer = false;
+        if let Some(stream) = caller.as_mut().and_then(|caller| caller.stream.take()) {
+            self.session.journal.hub.subscribe(stream);
+        }
+        let Task { session, pattern, channels, .. } = self;
+        let after = run::run(session, &**pattern, channels, cause, caller).await;
+        self.note(after);
+    }
+
+    fn note(&mut self, after: AfterRun) {
+        self.late.extend(after.commands);
+        self.late_steer |= after.late_steer;
+        self.log_failed |= after.log_failed;
+    }
+
+    // ---- while idle -----------------------------------------------------------------------------
+
+    async fn handle(&mut self, command: Command) {
+        if matches!(command, Command::Input(_)) {
+            self.log_failed = false;
+        }
+        match command.sort() {
+            Sorted::Stop(input) => self.stop(*input).await,
+            Sorted::Continue(input) => self.continue_from_end(*input).await,
+            Sorted::Other(command) => self.receive(command).await,
         }
     }
 
-    async fn input_at_rest(
-        &mut self,
-        mut input: Input,
-        waits: Option<(Ack<RunOutcome>, Option<Subscriber>)>,
-    ) {
-        self.stuck = false;
-        match &mut input.event {
-            InputEvent::Abort | InputEvent::Reset => self.stop_at_rest(input).await,
-            InputEvent::Continue(_) => {
-                self.continue_at_rest(input, waits.map(|(outcome, _)| outcome)).await
+    async fn receive(&mut self, command: Command) {
+        self.load_tools_to_check(&command).await;
+        match self.session.receive(command).await {
+            Ok(Accepted::Request) if self.session.interrupted => {
+                self.end_interrupted(StepError::Interrupted.into()).await;
             }
-            InputEvent::UserRequest(prompt) => {
-                let id = prompt.id.get_or_insert_with(|| self.session.fold.make_input_id()).clone();
-                if self.session.fold.has_seen(&id) && waits.is_some() {
-                    return drop(input.ack.send(Err(InputError::Known(id))));
-                }
-                self.request_at_rest(id, input, waits).await;
-            }
-            InputEvent::ExternalActionResult(answer) => {
-                // Edited arguments need the tool's schema; after a restart no source has been asked
-                // for it.
-                if let Decision::ApproveWith(_) = answer.decision
-                    && let Some(call) = self.session.fold.call(&answer.call)
-                    && self.session.tools.entry(&call.call.name).is_err()
-                {
-                    let _ = self.session.load_tools().await; // without the tool the answer is refused
-                }
-                let _ = self.session.hear(Mail::Input(Box::new(input))).await;
-                let decided = |c: &Call| matches!(c.phase, Phase::Decided { .. });
-                if self.session.interrupted && self.session.fold.calls().iter().any(decided) {
-                    self.run(None).await;
-                }
-            }
-            _ => drop(self.session.hear(Mail::Input(Box::new(input))).await),
+            Ok(Accepted::Decision) if self.session.interrupted => self.resume(None, None).await,
+            // The sender has been answered; a failure is also the sender's.
+            _ => {}
         }
     }
 
-    /// Queued first, so that nothing that comes meanwhile gets before it; a new one settles a run
-    /// that was interrupted.
-    async fn request_at_rest(
-        &mut self,
-        id: InputId,
-        input: Input,
-        waits: Option<(Ack<RunOutcome>, Option<Subscriber>)>,
-    ) {
-        let before = self.session.fold.len;
-        let _ = self.session.hear(Mail::Input(Box::new(input))).await;
-        if !self.session.fold.queue.iter().any(|w| w.input == id && w.at > before) {
-            return;
-        }
-        self.waiters.extend(waits.map(|(outcome, stream)| Waiter {
-            request: Some(id),
-            outcome,
-            stream,
-        }));
-        if self.session.interrupted {
-            self.end_interrupted(StepError::Pattern(INTERRUPTED.into()).into()).await;
-        }
-    }
-
-    async fn continue_at_rest(&mut self, input: Input, outcome: Option<Ack<RunOutcome>>) {
-        let Input { event: InputEvent::Continue(prompt), ack } = input else {
-            return;
-        };
-        if self.session.interrupted && self.session.fold.abort_requested {
-            self.end_interrupted(RunStatus::Aborted.into()).await; // its end could not be written
-        }
-        let fold = &self.session.fold;
-        if let Some(id) = prompt.as_ref().and_then(|prompt| prompt.id.clone())
-            && fold.has_seen(&id)
+    /// Edited arguments are checked against the schema of the tool. After a restart no source has
+    /// been asked for its tools.
+    async fn load_tools_to_check(&mut self, command: &Command) {
+        let Command::Input(input) = command else { return };
+        let InputEvent::ExternalActionResult(result) = &input.event else { return };
+        let call = self.session.journal.fold.call(&result.call);
+        if let (Decision::ApproveWith(_), Some(call)) = (&result.decision, call)
+            && self.session.executor.tools.entry(&call.call.name).is_err()
         {
-            return drop(ack.send(Ok(Receipt::of(id))));
+            let _ = self.session.load_tools().await; // without the tool the decision is refused
         }
-        let waits = |lane| fold.queue.has(lane);
-        let goes_on = match self.session.tail() {
-            _ if self.session.interrupted || prompt.is_some() || fold.batch.is_some() => true,
-            Tail::Answerable => true,
-            Tail::Replied => waits(QueueKind::Steering) || waits(QueueKind::FollowUp),
-            Tail::Empty => waits(QueueKind::Steering),
-        };
-        if !goes_on {
+    }
+
+    async fn continue_from_end(&mut self, input: Input) {
+        let Input { event: InputEvent::Continue(prompt), ack, caller } = input else { return };
+        if self.session.interrupted && self.session.journal.fold.abort_requested {
+            // Its end could not be written before.
+            self.end_interrupted(RunStatus::Aborted.into()).await;
+        }
+        let known = prompt.as_ref().and_then(|prompt| prompt.id.clone());
+        if let Some(id) = known.filter(|id| self.session.journal.fold.has_seen(id)) {
+            return drop(ack.send(Ok(Receipt::new(id))));
+        }
+        if prompt.is_none() && !self.can_continue() {
             return drop(ack.send(Err(InputError::NothingToContinue)));
         }
-        let lane = if self.session.interrupted { QueueKind::FollowUp } else { QueueKind::Request };
-        let queued =
-            prompt.map(|prompt| self.session.queue(prompt, lane, Urgency::default())).transpose();
+        let queued = prompt.map(|prompt| self.queue_continuation(prompt)).transpose();
         let receipt = match queued {
             Ok(receipt) => receipt,
-            Err(refused) => return drop(ack.send(Err(refused))),
+            Err(error) => return drop(ack.send(Err(error))),
         };
-        if let Err(error) = self.session.flush().await {
-            return drop(ack.send(Err(refused(error))));
+        if let Err(error) = self.session.journal.flush().await {
+            return drop(ack.send(Err(InputError::Memory(error))));
         }
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
-        let made = || Receipt::of(self.session.fold.make_input_id());
-        let _ = ack.send(Ok(receipt.unwrap_or_else(made)));
-        self.waiters.extend(outcome.map(|outcome| Waiter { request: None, outcome, stream: None }));
+        let new_id = || Receipt::new(self.session.journal.fold.make_input_id());
+        let _ = ack.send(Ok(receipt.unwrap_or_else(new_id)));
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
-        self.run(cause).await;
+        self.resume(cause, caller).await;
     }
 
-    /// What was asked for and no request came for: a run of its own each, where there is something
-    /// to compact.
-    async fn compact_at_rest(&mut self) {
-        while let Some(wish) = self.session.compacting.wishes.pop_front() {
-            let instructions = wish.instructions.clone();
-            let refused = |why: &str| Err(InputError::NotCompacted(why.into()));
-            let told = if self.session.fold.batch.is_some() {
-                refused("calls wait for an answer: answer them first")
-            } else if self.session.interrupted {
-                refused("a run was interrupted: go on with it first, or abort it")
-            } else {
-                match catch_unwind(AssertUnwindSafe(|| {
-                    self.session.can_compact(instructions.clone())
-                })) {
-                    Ok(true) => Box::pin(self.compact_for(instructions)).await,
-                    Ok(false) => Ok(Vec::new()),
-                    Err(panic) => refused(&StepError::Panicked(panic_text(&*panic)).to_string()),
-                }
-            };
-            self.session.answer(wish, told);
+    fn queue_continuation(&mut self, prompt: Prompt) -> Result<Receipt, InputError> {
+        let session = &mut self.session;
+        let kind = if session.interrupted { QueueKind::FollowUp } else { QueueKind::Request };
+        let extensions = prompt.extensions.clone();
+        let receipt = intake::queue(&mut session.journal, prompt, kind, Urgency::default())?;
+        if kind == QueueKind::Request {
+            session.extensions = extensions.over(&session.extensions);
+        }
+        Ok(receipt)
+    }
+
+    fn can_continue(&self) -> bool {
+        let fold = &self.session.journal.fold;
+        let has = |kind| fold.queue.has(kind);
+        match self.session.tail() {
+            _ if self.session.interrupted || fold.batch.is_some() => true,
+            Tail::Answerable => true,
+            Tail::Replied => has(QueueKind::Steering) || has(QueueKind::FollowUp),
+            Tail::Empty => has(QueueKind::Steering),
         }
     }
 
-    /// A run that compacts; gives what it has replaced.
-    async fn compact_for(
+    /// Compacts for a caller for whom no request came, in a run of its own if there is something to
+    /// compact.
+    async fn compact_for(&mut self, request: CompactionRequest) {
+        let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
+        let done = if self.session.journal.fold.batch.is_some() {
+            refuse("calls wait for a decision: resolve them first")
+        } else if self.session.interrupted {
+            refuse("a run was interrupted: continue it first, or abort it")
+        } else {
+            let instructions = request.instructions.clone();
+            let plan = || compaction::can_compact(&mut self.session, instructions.clone());
+            match catch_unwind(AssertUnwindSafe(plan)) {
+                Ok(true) => self.run_compaction(instructions).await,
+                Ok(false) => Ok(Vec::new()),
+                Err(panic) => refuse(&StepError::Panicked(panic_text(&*panic)).to_string()),
+            }
+        };
+        request.answer(self.session.journal.fold.make_input_id(), done);
+    }
+
+    /// Runs a compaction and returns what was replaced.
+    async fn run_compaction(
         &mut self,
         instructions: Option<Arc<str>>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
-        self.session.compacting.told = None;
-        self.run(Some(RunCause::Compact { instructions })).await;
-        let why = match self.session.fold.outcome.as_ref().filter(|_| !self.stuck) {
+        self.session.compactor.result = None;
+        self.resume(Some(RunCause::Compact { instructions }), None).await;
+        let why = match self.session.journal.fold.outcome.as_ref().filter(|_| !self.log_failed) {
             None => "the session's memory failed",
             Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
         };
         let why = InputError::NotCompacted(why.into());
-        self.session.compacting.told.take().unwrap_or(Err(why))
+        self.session.compactor.result.take().unwrap_or(Err(why))
     }
 
-    /// An abort or a reset of what is open at rest.
-    async fn stop_at_rest(&mut self, input: Input) {
+    /// Aborts or resets what is open.
+    async fn stop(&mut self, input: Input) {
         self.late_steer = false;
-        let waiting = self.session.waiting();
+        let withdrawn = self.session.queued_texts();
         if self.session.interrupted {
             self.end_interrupted(RunStatus::Aborted.into()).await;
-        } else if self.session.fold.batch.is_some() {
-            if let Err(error) = self.begin(RunCause::Abort).await {
-                return drop(input.ack.send(Err(refused(error))));
+        } else if self.session.journal.fold.batch.is_some() {
+            if let Err(error) = run::begin(&mut self.session, RunCause::Abort).await {
+                return input.refuse(InputError::Memory(error));
             }
             self.end(RunStatus::Aborted.into()).await;
         }
-        self.stopped(input, waiting).await;
+        run::finish_stop(&mut self.session, input, withdrawn).await;
     }
 
-    /// What remains of an abort or a reset once the run has ended. `waiting` are the texts that
-    /// waited before.
-    pub(crate) async fn stopped(&mut self, input: Input, waiting: Vec<String>) {
-        let reset = matches!(input.event, InputEvent::Reset);
-        let taken_back = if reset { waiting } else { Vec::new() };
-        if reset {
-            self.session.stage(LogEntry::Reset);
-        }
-        let receipt = Receipt { taken_back, ..Receipt::of(self.session.fold.make_input_id()) };
-        let done = self.session.flush().await;
-        if reset && done.is_ok() {
-            self.session.riders.clear();
-        }
-        self.tell_forgotten();
-        let _ = input.ack.send(done.map(|()| receipt).map_err(refused));
-    }
-
-    /// Puts in order what a crash left, without going on with it.
+    /// Ends a run that was interrupted, without continuing it.
     async fn end_interrupted(&mut self, ending: Ending) {
         self.session.interrupted = false;
         self.end(ending).await;
     }
-}
 
-/// A memory's failure, as the sender of an input is told.
-pub(crate) fn refused(error: StepError) -> InputError {
-    match error {
-        StepError::Memory(error) => InputError::Memory(error),
-        other => InputError::BadDecision(other.to_string()),
+    async fn end(&mut self, ending: Ending) {
+        let after = run::end(&mut self.session, &mut self.channels, ending, None).await;
+        self.note(after);
     }
 }
 
@@ -329,13 +297,13 @@ pub(crate) fn refused(error: StepError) -> InputError {
 mod tests {
     use super::*;
 
-    /// Thousands of sessions may rest in a server.
+    /// A server may hold thousands of idle sessions.
     #[test]
-    fn a_session_at_rest_has_no_room_for_what_it_does_not_do() {
-        fn room<F>(_: impl FnOnce(Task) -> F) -> usize {
+    fn the_future_of_an_idle_session_has_no_room_for_work() {
+        fn size<F>(_: impl FnOnce(Task) -> F) -> usize {
             size_of::<F>()
         }
-        let room = room(|mut task| async move { task.live().await });
-        assert!(room < size_of::<Task>() + 512, "{room} bytes");
+        let size = size(|mut task| async move { task.run().await });
+        assert!(size < size_of::<Task>() + 512, "{size} bytes");
     }
 }

@@ -22,9 +22,9 @@ pub(crate) struct Call {
     pub(crate) phase: Phase,
     pub(crate) result: Option<Arc<Message>>,
     /// What the outside answered when it suspended.
-    pub(crate) answer: Option<Resolution>,
+    pub(crate) resolution: Option<Resolution>,
     /// Its `tool_execution_start` went out.
-    told: bool,
+    has_started: bool,
 }
 
 /// How far a call is.
@@ -39,16 +39,22 @@ pub(crate) enum Phase {
 
 impl From<&ToolCall> for Call {
     fn from(call: &ToolCall) -> Self {
-        Call { call: call.clone(), phase: Phase::Fresh, result: None, answer: None, told: false }
+        Call {
+            call: call.clone(),
+            phase: Phase::Fresh,
+            result: None,
+            resolution: None,
+            has_started: false,
+        }
     }
 }
 
 impl Call {
     /// Tells that it starts, once.
-    pub(crate) fn tell_start(&mut self, arguments: Arc<Value>, tell: &mut dyn FnMut(AgentEvent)) {
-        if !std::mem::replace(&mut self.told, true) {
+    pub(crate) fn emit_start(&mut self, arguments: Arc<Value>, emit: &mut dyn FnMut(AgentEvent)) {
+        if !std::mem::replace(&mut self.has_started, true) {
             let (call, name) = (self.call.id.clone(), self.call.name.clone());
-            tell(AgentEvent::ToolExecutionStart { call, name, arguments });
+            emit(AgentEvent::ToolExecutionStart { call, name, arguments });
         }
     }
 }
@@ -65,7 +71,7 @@ impl Batch {
 impl Resolution {
     /// What a suspended tool is told when it is called again; nothing if it did not suspend or is
     /// not called.
-    pub(crate) fn to(
+    pub(crate) fn of(
         action: &ExternalAction,
         decision: &Decision,
         by: Option<&str>,
@@ -75,6 +81,6 @@ impl Resolution {
             Decision::Provide(Provided::Input(data)) => data.clone(),
             _ => return None,
         };
-        action.need.is_some().then(|| Resolution { data, by: by.map(str::to_owned) })
+        action.request.is_some().then(|| Resolution { data, by: by.map(str::to_owned) })
     }
 }

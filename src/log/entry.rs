@@ -73,7 +73,7 @@ pub enum LogEntry {
         /// The input that brought it.
         input: InputId,
         /// Where it waits.
-        lane: QueueKind,
+        kind: QueueKind,
         /// How urgent it is; only steering looks at it.
         #[serde(default)]
         urgency: Urgency,
@@ -170,7 +170,7 @@ pub enum LogEntry {
         digest: Arc<str>,
         /// What a suspended tool needs; nothing means the confirmation of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        need: Option<Arc<ActionRequest>>,
+        request: Option<Arc<ActionRequest>>,
         /// When it was put to the outside, in milliseconds since 1970.
         time: u64,
     },

@@ -27,7 +27,7 @@ pub struct ExternalAction {
     pub digest: Arc<str>,
     /// What a suspended tool needs; nothing means the confirmation of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub need: Option<Arc<ActionRequest>>,
+    pub request: Option<Arc<ActionRequest>>,
 }
 
 /// What a run started from.
@@ -317,7 +317,7 @@ mod tests {
             name: "n".into(),
             arguments: Arc::default(),
             digest: "d".into(),
-            need: None,
+            request: None,
         };
         let outcome = RunOutcome {
             end: RunStatus::Done,

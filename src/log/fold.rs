@@ -1,6 +1,6 @@
-//! The conversation as a fold of the log, and the events that each item is told by.
+//! The conversation as a fold of the log, and the events that each entry is told by.
 //!
-//! [`Fold::apply`] is the only way from an item to state and to numbered events: the live session,
+//! [`Fold::apply`] is the only way from an entry to state and to numbered events: the live session,
 //! a restart and a reader that resumes all go through it, so they cannot disagree.
 
 mod asked;
@@ -17,7 +17,7 @@ use crate::log::compaction::Load;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
 use crate::log::input::{Decision, QueueKind};
-use crate::log::queue::{Queue, Waiting};
+use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::turn::{Spent, Turn};
 use crate::message::{
     AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId,
@@ -26,7 +26,7 @@ use crate::model::OutputSchema;
 use crate::tool::Resolution;
 
 pub(crate) use asked::Tail;
-pub(crate) use compacted::Standing;
+pub(crate) use compacted::ActiveSummary;
 
 /// What the log says.
 #[derive(Default)]
@@ -41,9 +41,11 @@ pub(crate) struct Fold {
     /// How large that is.
     pub(crate) load: Load,
     /// What was compacted last.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) active_summary: Option<ActiveSummary>,
     pub(crate) batch: Option<Batch>,
     pub(crate) queue: Queue,
+    /// The request of the current run, until it is in the conversation.
+    pub(crate) undelivered: Option<QueuedMessage>,
     pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
     /// What the host needs to open the session again.
     pub(crate) settings: Option<Arc<Value>>,
@@ -66,7 +68,7 @@ pub(crate) struct Fold {
     /// What the user asked, if the present run started from a request.
     pub(crate) request: Option<Arc<Message>>,
     /// The last answer from outside.
-    pub(crate) answered: Option<(CallId, Arc<Decision>)>,
+    pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
     /// How the last run ended.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
     /// When the run began, in milliseconds since 1970.
@@ -76,62 +78,62 @@ pub(crate) struct Fold {
     /// The highest number of a message.
     pub(crate) messages: u64,
     /// Counters begin anew once the open batch is closed.
-    fresh_after_batch: bool,
+    reset_counters_after_batch: bool,
 }
 
 impl Fold {
-    /// Takes an item in; `tell` is given the events that tell of it, in order.
-    pub(crate) fn apply(&mut self, item: &LogEntry, tell: &mut dyn FnMut(AgentEvent)) {
+    /// Takes an entry in; `emit` is given the events that emit of it, in order.
+    pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
-        match item {
+        match entry {
             LogEntry::Opened { epoch, .. } => (self.epoch, self.requested) = (*epoch, None),
             LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
             LogEntry::RunStarted { run, cause, time } => {
                 self.started = *time;
-                self.start_run(*run, cause, tell)
+                self.start_run(*run, cause, emit)
             }
-            LogEntry::RunEnded { .. } => self.end_run(item, tell),
-            LogEntry::Queued { input, lane, urgency, message, output } => {
-                let (input, message, output) = (input.clone(), message.clone(), output.clone());
-                self.note(&message);
+            LogEntry::RunEnded { .. } => self.end_run(entry, emit),
+            LogEntry::Queued { input, kind, urgency, message, output } => {
+                self.note(message);
                 self.inputs.insert(input.clone());
-                self.queue.push(Waiting {
-                    input,
-                    lane: *lane,
+                self.queue.push(QueuedMessage {
+                    input: input.clone(),
+                    kind: *kind,
                     urgency: *urgency,
-                    message,
-                    output,
+                    message: message.clone(),
+                    output: output.clone(),
                     at: self.len,
                 });
-                if *lane != QueueKind::Request {
-                    tell(self.queue_update());
+                if *kind != QueueKind::Request {
+                    emit(self.queue_update());
                 }
             }
-            LogEntry::Delivered { input } => self.deliver(input, tell),
+            LogEntry::Delivered { input } => self.deliver(input, emit),
             LogEntry::Withdrawn { inputs } => {
+                self.undelivered.take_if(|request| inputs.contains(&request.input));
                 self.queue.remove(inputs);
-                tell(self.queue_update());
+                emit(self.queue_update());
             }
             LogEntry::RequestStarted { message, tools, .. } => {
                 (self.requested, self.offered) = (Some(*message), tools.clone());
                 self.messages = self.messages.max(message.0);
-                self.open_turn(tell);
+                self.open_turn(emit);
             }
-            LogEntry::Replied { message, cost } => self.reply(message, *cost, tell),
+            LogEntry::Replied { message, cost } => self.reply(message, *cost, emit),
             LogEntry::Detached { message, cost } => {
                 self.note(message);
                 self.spent.detached += 1;
                 self.spend(message, *cost);
             }
-            LogEntry::Compacted { .. } => self.compact(item, tell),
-            LogEntry::Remembered { message } => self.say(message, tell),
+            LogEntry::Compacted { .. } => self.compact(entry, emit),
+            LogEntry::Remembered { message } => self.add_whole(message, emit),
             LogEntry::State { key, value } if value.is_null() => drop(self.state.remove(key)),
             LogEntry::State { key, value } => drop(self.state.insert(key.clone(), value.clone())),
             LogEntry::Emitted { kind, data } => {
-                tell(AgentEvent::Custom { kind: kind.clone(), data: data.clone() })
+                emit(AgentEvent::Custom { kind: kind.clone(), data: data.clone() })
             }
-            LogEntry::CallAwaiting { call, arguments, digest, need, .. } => {
-                self.open_turn(tell);
+            LogEntry::CallAwaiting { call, arguments, digest, request, .. } => {
+                self.open_turn(emit);
                 let at = self.len;
                 let Some(batch) = &mut self.batch else { return };
                 batch.asked_at = at;
@@ -144,11 +146,11 @@ impl Fold {
                     name,
                     arguments,
                     digest: digest.clone(),
-                    need: need.clone(),
+                    request: request.clone(),
                 };
                 let action = Arc::new(action);
                 found.phase = Phase::Awaiting(action.clone());
-                tell(AgentEvent::ExternalAction(action));
+                emit(AgentEvent::ExternalAction(action));
             }
             LogEntry::Decided { input, call, decision, by } => {
                 self.inputs.insert(input.clone());
@@ -159,54 +161,56 @@ impl Fold {
                     return;
                 };
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
-                found.answer = Resolution::to(&action, &decision, by.as_deref());
+                found.resolution = Resolution::of(&action, &decision, by.as_deref());
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
-                self.answered = Some((call.clone(), decision.clone()));
-                tell(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
+                self.last_decision = Some((call.clone(), decision.clone()));
+                emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
             }
             LogEntry::CallStarted { call, arguments } => {
-                self.open_turn(tell);
+                self.open_turn(emit);
                 let Some(found) = self.call_mut(call) else {
                     return;
                 };
                 found.phase = Phase::Started { arguments: arguments.clone() };
-                found.tell_start(arguments.clone(), tell);
+                found.emit_start(arguments.clone(), emit);
             }
-            LogEntry::CallFinished { result } => self.finish_call(result, tell),
+            LogEntry::CallFinished { result } => self.finish_call(result, emit),
             LogEntry::AbortRequested { input } => {
                 self.inputs.insert(input.clone());
                 self.abort_requested = self.run.is_some();
             }
-            LogEntry::Reset => self.reset(tell),
+            LogEntry::Reset => self.reset(emit),
         }
     }
 
-    fn start_run(&mut self, run: RunId, cause: &RunCause, tell: &mut dyn FnMut(AgentEvent)) {
+    fn start_run(&mut self, run: RunId, cause: &RunCause, emit: &mut dyn FnMut(AgentEvent)) {
         (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
         self.run_at = self.len;
         (self.cause, self.last_error) = (Some(cause.clone()), None);
-        self.request = match cause {
-            RunCause::UserRequest(input) => {
-                self.queue.iter().find(|w| w.input == *input).map(|w| w.message.clone())
+        self.undelivered = match cause {
+            RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {
+                self.queue.take(input)
             }
             _ => None,
         };
+        let request = self.undelivered.as_ref().map(|request| request.message.clone());
+        self.request = request.filter(|_| matches!(cause, RunCause::UserRequest(_)));
         if cause.is_fresh() {
             match self.batch {
-                Some(_) => self.fresh_after_batch = true,
-                None => self.begin_anew(),
+                Some(_) => self.reset_counters_after_batch = true,
+                None => self.reset_counters(),
             }
         }
-        tell(AgentEvent::AgentStart { cause: cause.clone() });
+        emit(AgentEvent::AgentStart { cause: cause.clone() });
     }
 
-    fn end_run(&mut self, item: &LogEntry, tell: &mut dyn FnMut(AgentEvent)) {
+    fn end_run(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         let LogEntry::RunEnded { end, time, error, model_error, limit, value, handed_back, .. } =
-            item
+            entry
         else {
             return;
         };
-        self.close_turn(tell);
+        self.close_turn(emit);
         self.spent.time += Duration::from_millis(time.saturating_sub(self.started));
         let back = self
             .queue
@@ -216,7 +220,10 @@ impl Fold {
             .collect();
         if !handed_back.is_empty() {
             self.queue.remove(handed_back);
-            tell(self.queue_update());
+            emit(self.queue_update());
+        }
+        if let Some(request) = self.undelivered.take() {
+            self.queue.push_front(request);
         }
         (self.run, self.abort_requested, self.requested) = (None, false, None);
         self.last_error = error.clone();
@@ -232,31 +239,30 @@ impl Fold {
             text: self.last_reply().map(|reply| reply.text()).unwrap_or_default(),
         });
         self.outcome = Some(outcome.clone());
-        tell(AgentEvent::AgentEnd(outcome));
+        emit(AgentEvent::AgentEnd(outcome));
     }
 
-    fn deliver(&mut self, input: &InputId, tell: &mut dyn FnMut(AgentEvent)) {
-        let Some(waiting) = self.queue.take(input) else {
-            return;
-        };
-        match waiting.lane {
-            // A message that came with `Continue` goes on with the request that there is.
+    fn deliver(&mut self, input: &InputId, emit: &mut dyn FnMut(AgentEvent)) {
+        let own = self.undelivered.take_if(|request| request.input == *input);
+        let Some(queued) = own.or_else(|| self.queue.take(input)) else { return };
+        match queued.kind {
+            // A message that came with `Continue` belongs to the request in progress.
             QueueKind::Request
-                if waiting.output.is_none()
-                    && matches!(self.cause, Some(RunCause::Continue(_))) => {}
-            QueueKind::Request => self.output = waiting.output,
-            _ => tell(self.queue_update()),
+                if queued.output.is_none() && matches!(self.cause, Some(RunCause::Continue(_))) => {
+            }
+            QueueKind::Request => self.output = queued.output,
+            _ => emit(self.queue_update()),
         }
-        self.say(&waiting.message, tell);
+        self.add_whole(&queued.message, emit);
     }
 
     fn reply(
         &mut self,
         message: &Arc<Message>,
         cost: Option<f64>,
-        tell: &mut dyn FnMut(AgentEvent),
+        emit: &mut dyn FnMut(AgentEvent),
     ) {
-        self.open_turn(tell);
+        self.open_turn(emit);
         self.requested = None;
         self.push(message);
         if let Some(reply) = message.as_assistant() {
@@ -264,7 +270,7 @@ impl Fold {
         }
         self.spend(message, cost);
         self.turn.message = Some(message.clone());
-        tell(AgentEvent::MessageEnd { message: message.clone() });
+        emit(AgentEvent::MessageEnd { message: message.clone() });
         let calls: Vec<Call> = message
             .as_assistant()
             .into_iter()
@@ -272,18 +278,18 @@ impl Fold {
             .map(Call::from)
             .collect();
         if calls.is_empty() {
-            self.close_turn(tell);
+            self.close_turn(emit);
         } else {
             self.call_ids.extend(calls.iter().map(|c| c.call.id.clone()));
             self.batch = Some(Batch { message: message.clone(), calls, asked_at: 0 });
         }
     }
 
-    fn finish_call(&mut self, result: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
+    fn finish_call(&mut self, result: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
         let MessageKind::ToolResult(told) = &result.body else {
             return;
         };
-        self.open_turn(tell);
+        self.open_turn(emit);
         self.note(result);
         let Some(found) = self.call_mut(&told.call) else {
             return;
@@ -299,54 +305,55 @@ impl Fold {
                     .unwrap_or(Value::String(found.call.arguments.to_string())),
             ),
         };
-        found.tell_start(arguments, tell);
+        found.emit_start(arguments, emit);
         (found.phase, found.result) = (Phase::Finished, Some(result.clone()));
-        tell(AgentEvent::ToolExecutionEnd {
+        emit(AgentEvent::ToolExecutionEnd {
             call: told.call.clone(),
             name: told.name.clone(),
             status: told.status,
             is_error: told.is_error(),
             result: result.clone(),
         });
-        self.close_batch_if_done(tell);
+        self.close_batch_if_done(emit);
     }
 
     /// With the last result of the batch, all are in the conversation, in source order.
-    fn close_batch_if_done(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+    fn close_batch_if_done(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         let done = |batch: &mut Batch| batch.calls.iter().all(|c| c.result.is_some());
         let Some(batch) = self.batch.take_if(done) else {
             return;
         };
         for result in batch.calls.into_iter().filter_map(|c| c.result) {
             self.push(&result);
-            tell_message(&result, tell);
+            emit_message(&result, emit);
             self.turn.results.push(result);
         }
         self.turn.message = Some(batch.message);
-        self.close_turn(tell);
-        if std::mem::take(&mut self.fresh_after_batch) {
-            self.begin_anew();
+        self.close_turn(emit);
+        if std::mem::take(&mut self.reset_counters_after_batch) {
+            self.reset_counters();
         }
     }
 
-    fn reset(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
-        self.close_turn(tell);
+    fn reset(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
+        self.close_turn(emit);
         (self.history, self.context) = Default::default();
-        (self.load, self.standing) = Default::default();
+        (self.load, self.active_summary) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
+        self.undelivered = None;
         self.queue.clear();
         self.state.clear();
-        self.begin_anew();
-        tell(AgentEvent::Reset);
-        tell(self.queue_update());
+        self.reset_counters();
+        emit(AgentEvent::Reset);
+        emit(self.queue_update());
     }
 
-    fn begin_anew(&mut self) {
-        (self.turn, self.spent, self.fresh_after_batch) = Default::default();
+    fn reset_counters(&mut self) {
+        (self.turn, self.spent, self.reset_counters_after_batch) = Default::default();
     }
 
     /// A turn with an open batch goes on under its number.
-    fn open_turn(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+    fn open_turn(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         if self.turn.open {
             return;
         }
@@ -354,10 +361,10 @@ impl Fold {
             self.turn = Turn { number: self.turn.number + 1, ..Turn::default() };
         }
         self.turn.open = true;
-        tell(AgentEvent::TurnStart { turn: self.turn.number });
+        emit(AgentEvent::TurnStart { turn: self.turn.number });
     }
 
-    fn close_turn(&mut self, tell: &mut dyn FnMut(AgentEvent)) {
+    fn close_turn(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         if !std::mem::take(&mut self.turn.open) {
             return;
         }
@@ -367,14 +374,14 @@ impl Fold {
             Some(open) => open.calls.iter().filter_map(|c| c.result.clone()).collect(),
             None => std::mem::take(&mut self.turn.results),
         };
-        tell(AgentEvent::TurnEnd { turn: self.turn.number, message, tool_results });
+        emit(AgentEvent::TurnEnd { turn: self.turn.number, message, tool_results });
     }
 
     /// A message that is whole as soon as it is there.
-    fn say(&mut self, message: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
-        self.open_turn(tell);
+    fn add_whole(&mut self, message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
+        self.open_turn(emit);
         self.push(message);
-        tell_message(message, tell);
+        emit_message(message, emit);
     }
 
     fn push(&mut self, message: &Arc<Message>) {
@@ -408,7 +415,7 @@ impl Fold {
     }
 }
 
-fn tell_message(message: &Arc<Message>, tell: &mut dyn FnMut(AgentEvent)) {
-    tell(AgentEvent::MessageStart { message_id: message.id, role: message.role() });
-    tell(AgentEvent::MessageEnd { message: message.clone() });
+fn emit_message(message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
+    emit(AgentEvent::MessageStart { message_id: message.id, role: message.role() });
+    emit(AgentEvent::MessageEnd { message: message.clone() });
 }

@@ -1,5 +1,4 @@
-//! What waits: requests for their runs, steering, follow-ups. One queue in order of arrival, three
-//! lanes.
+//! Queued messages: requests for their runs, steers and follow-ups, in one order of arrival.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,59 +7,64 @@ use crate::log::input::{QueueKind, Urgency};
 use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
 
-/// A message that waits.
+/// A message that is not in the conversation yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedMessage {
     pub(crate) input: InputId,
-    pub(crate) lane: QueueKind,
+    pub(crate) kind: QueueKind,
     pub(crate) urgency: Urgency,
     pub(crate) message: Arc<Message>,
     pub(crate) output: Option<Arc<OutputSchema>>,
-    /// Where in the log it was queued.
+    /// The length of the log after it was queued.
     pub(crate) at: u64,
 }
 
-/// Messages that wait, in order of arrival.
+/// Queued messages, in order of arrival.
 #[derive(Default)]
-pub(crate) struct Queue(VecDeque<Waiting>);
+pub(crate) struct Queue(VecDeque<QueuedMessage>);
 
 impl Queue {
-    pub(crate) fn push(&mut self, waiting: Waiting) {
-        self.0.push_back(waiting);
+    pub(crate) fn push(&mut self, message: QueuedMessage) {
+        self.0.push_back(message);
     }
 
-    pub(crate) fn take(&mut self, input: &InputId) -> Option<Waiting> {
+    /// Puts back a message that was taken first.
+    pub(crate) fn push_front(&mut self, message: QueuedMessage) {
+        self.0.push_front(message);
+    }
+
+    pub(crate) fn take(&mut self, input: &InputId) -> Option<QueuedMessage> {
         let at = self.0.iter().position(|w| w.input == *input)?;
         self.0.remove(at)
     }
 
-    pub(crate) fn remove(&mut self, gone: &[InputId]) {
-        self.0.retain(|w| !gone.contains(&w.input));
+    pub(crate) fn remove(&mut self, inputs: &[InputId]) {
+        self.0.retain(|w| !inputs.contains(&w.input));
     }
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.0.iter()
     }
 
-    pub(crate) fn lane(&self, lane: QueueKind) -> impl Iterator<Item = &Waiting> {
-        self.0.iter().filter(move |w| w.lane == lane)
+    pub(crate) fn of(&self, kind: QueueKind) -> impl Iterator<Item = &QueuedMessage> {
+        self.0.iter().filter(move |w| w.kind == kind)
     }
 
-    pub(crate) fn has(&self, lane: QueueKind) -> bool {
-        self.lane(lane).next().is_some()
+    pub(crate) fn has(&self, kind: QueueKind) -> bool {
+        self.of(kind).next().is_some()
     }
 
-    /// Texts of a lane, for people.
-    pub(crate) fn texts(&self, lane: QueueKind) -> Vec<String> {
-        self.lane(lane).map(|w| w.message.text()).collect()
+    /// Returns the texts of one kind, for people.
+    pub(crate) fn texts(&self, kind: QueueKind) -> Vec<String> {
+        self.of(kind).map(|w| w.message.text()).collect()
     }
 
-    /// Whether a steer of at least this urgency waits.
-    pub(crate) fn steered(&self, at_least: Urgency) -> bool {
-        self.lane(QueueKind::Steering).any(|w| w.urgency >= at_least)
+    /// Returns whether a steer of at least this urgency is queued.
+    pub(crate) fn has_steer(&self, at_least: Urgency) -> bool {
+        self.of(QueueKind::Steering).any(|w| w.urgency >= at_least)
     }
 }

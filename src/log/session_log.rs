@@ -128,7 +128,7 @@ impl SessionLog {
 
     /// Messages that wait, in order of arrival.
     pub fn waiting(&self) -> Vec<(QueueKind, Arc<Message>)> {
-        self.0.queue.iter().map(|w| (w.lane, w.message.clone())).collect()
+        self.0.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
     /// A value that the pattern has kept.
@@ -149,7 +149,7 @@ impl SessionLog {
         }
         let SessionLog(fold) = SessionLog::of(&items[..shared as usize]);
         let waiting = |request: bool| -> Vec<InputId> {
-            let waiting = fold.queue.iter().filter(|w| (w.lane == QueueKind::Request) == request);
+            let waiting = fold.waiting().filter(|w| (w.kind == QueueKind::Request) == request);
             waiting.map(|w| w.input.clone()).collect()
         };
         let (requests, others) = (waiting(true), waiting(false));

@@ -207,7 +207,7 @@ impl SessionInfo {
                 self.cost += cost.filter(|cost| cost.is_finite()).unwrap_or(0.0);
             }
             LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
-            LogEntry::CallAwaiting { call, name, arguments, digest, need, time } => {
+            LogEntry::CallAwaiting { call, name, arguments, digest, request, time } => {
                 self.changed = *time;
                 let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
                 let action = ExternalAction {
@@ -215,7 +215,7 @@ impl SessionInfo {
                     name,
                     arguments,
                     digest: digest.clone(),
-                    need: need.clone(),
+                    request: request.clone(),
                 };
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }

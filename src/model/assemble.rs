@@ -7,7 +7,7 @@ use crate::message::{AssistantMessage, ContentPart, StopReason, ToolCall, Usage}
 use crate::model::Update;
 use crate::model::{BlockKind, ModelEvent};
 
-/// A reply as far as it has come.
+/// A reply as far as it has streamed.
 #[derive(Default)]
 pub(crate) struct Assembler {
     blocks: Vec<Block>,
@@ -16,13 +16,13 @@ pub(crate) struct Assembler {
 struct Block {
     number: u32,
     part: ContentPart,
-    /// What deltas add up to; a part's own strings are shared and cannot grow.
+    /// The joined deltas of a call; the strings of a `ToolCall` are shared and cannot grow.
     arguments: String,
 }
 
 impl Assembler {
-    /// Takes in what streams, and gives what is to be told of it. Who says it and how it ends is
-    /// for others.
+    /// Folds an event into the reply and returns the update to emit. Which model answers and how
+    /// the reply ends is up to the caller.
     pub(crate) fn take(&mut self, event: ModelEvent) -> Result<Option<Update>, ModelError> {
         Ok(match event {
             ModelEvent::BlockStart { block, kind } => self.start(block, kind),
@@ -39,7 +39,7 @@ impl Assembler {
         })
     }
 
-    /// A block begins. Gives what is to be told of it.
+    /// Starts a block and returns the update to emit.
     fn start(&mut self, number: u32, kind: BlockKind) -> Option<Update> {
         let (part, update) = match kind {
             BlockKind::Text => (ContentPart::Text { text: String::new(), signature: None }, None),
@@ -61,7 +61,7 @@ impl Assembler {
         update
     }
 
-    /// More of a block. Gives what is to be told of it.
+    /// Adds to a block and returns the update to emit.
     pub(crate) fn delta(&mut self, number: u32, delta: String) -> Result<Update, ModelError> {
         let block = self.block(number)?;
         Ok(match &mut block.part {
@@ -80,7 +80,7 @@ impl Assembler {
         })
     }
 
-    /// A block is complete.
+    /// Completes a block.
     fn end(&mut self, number: u32, signature: Option<Arc<str>>) -> Result<(), ModelError> {
         match &mut self.block(number)?.part {
             ContentPart::Text { signature: s, .. } | ContentPart::Thinking { signature: s, .. } => {
@@ -91,15 +91,15 @@ impl Assembler {
         Ok(())
     }
 
-    /// Whether this block is text.
+    /// Returns whether the block is text.
     pub(crate) fn is_text(&mut self, number: u32) -> bool {
         self.block(number).is_ok_and(|block| matches!(block.part, ContentPart::Text { .. }))
     }
 
-    /// A call that a hook made out of text.
+    /// Adds a call that a hook found in text.
     pub(crate) fn add_call(&mut self, name: Arc<str>, arguments: String) -> (u32, Option<Update>) {
         let number =
-            self.blocks.iter().map(|b| b.number).max().map_or(0, |n| n + 1).max(HOOK_BLOCKS);
+            self.blocks.iter().map(|b| b.number).max().map_or(0, |n| n + 1).max(FIRST_HOOK_BLOCK);
         let update =
             self.start(number, BlockKind::ToolCall { id: String::new(), name: name.to_string() });
         if let Some(block) = self.blocks.last_mut() {
@@ -108,42 +108,42 @@ impl Assembler {
         (number, update)
     }
 
-    /// What has been told of it so far, the deltas of each block as one: for who comes later.
-    pub(crate) fn told(&self) -> Vec<Update> {
-        let mut told = Vec::new();
+    /// Returns the updates so far, with the deltas of each block as one, for late subscribers.
+    pub(crate) fn updates_so_far(&self) -> Vec<Update> {
+        let mut updates = Vec::new();
         for Block { number, part, arguments } in &self.blocks {
             let block = *number;
             match part {
                 ContentPart::Text { text, .. } if text.is_empty() => {}
                 ContentPart::Thinking { text, .. } if text.is_empty() => {}
                 ContentPart::Text { text, .. } => {
-                    told.push(Update::Text { block, delta: text.clone() })
+                    updates.push(Update::Text { block, delta: text.clone() })
                 }
                 ContentPart::Thinking { text, .. } => {
-                    told.push(Update::Thinking { block, delta: text.clone() })
+                    updates.push(Update::Thinking { block, delta: text.clone() })
                 }
                 ContentPart::ToolCall(call) => {
-                    told.push(Update::ToolCallStart { block, name: call.name.clone() });
+                    updates.push(Update::ToolCallStart { block, name: call.name.clone() });
                     if !arguments.is_empty() {
-                        told.push(Update::ToolCall { block, delta: arguments.clone() });
+                        updates.push(Update::ToolCall { block, delta: arguments.clone() });
                     }
                 }
             }
         }
-        told
+        updates
     }
 
-    /// The message as far as it has come, for a snapshot.
-    pub(crate) fn so_far(&self, model: Arc<str>) -> AssistantMessage {
+    /// Returns the message so far, for a snapshot.
+    pub(crate) fn message_so_far(&self, model: Arc<str>) -> AssistantMessage {
         let parts = self.blocks.iter().map(|b| b.part.clone()).collect();
         AssistantMessage { parts, stop: StopReason::Stop, model, usage: Usage::default() }
     }
 
-    /// The whole message, or nothing if nothing was said.
+    /// Returns the whole message, or `None` if a reply that was cut off has no content.
     ///
-    /// A reply that was cut off keeps its text and signed thinking, and none of its calls: nothing
-    /// of them was started. Whether the model wants tools is decided by the calls that are there,
-    /// not by the label that the provider put on it.
+    /// A reply that was cut off keeps its text and signed thinking, but none of its calls, as none
+    /// has started. Whether the model wants tools is decided by the calls that are present, not by
+    /// the stop reason that the provider reports.
     pub(crate) fn finish(
         self,
         stop: StopReason,
@@ -159,22 +159,23 @@ impl Assembler {
             (StopReason::ToolCalls, false) => StopReason::Stop,
             (stop, _) => stop,
         };
-        // A complete reply without a word is a reply; a cut one is nothing.
+        // A complete reply without content is still a reply.
         (!parts.is_empty() || !cut).then_some(AssistantMessage { parts, stop, model, usage })
     }
 
     fn block(&mut self, number: u32) -> Result<&mut Block, ModelError> {
-        let found = self.blocks.iter_mut().rev().find(|block| block.number == number);
-        found.ok_or_else(|| {
-            let why =
-                format!("the model adapter sent a piece of block {number}, which it had not begun");
+        let block = self.blocks.iter_mut().rev().find(|block| block.number == number);
+        block.ok_or_else(|| {
+            let why = format!(
+                "the model adapter sent a delta of block {number}, which it had not started"
+            );
             ModelError::new(ModelErrorKind::Protocol, why)
         })
     }
 }
 
-/// Numbers of blocks that hooks make, out of the way of the adapter's.
-const HOOK_BLOCKS: u32 = 1 << 16;
+/// The first number of the blocks that hooks add, out of the range of the adapters.
+const FIRST_HOOK_BLOCK: u32 = 1 << 16;
 
 impl Block {
     fn finish(self, cut: bool) -> Option<ContentPart> {

@@ -1,4 +1,4 @@
-//! [`StepContext`]: what a pattern holds in its hand. Every verb that waits also hears.
+//! [`StepContext`]: what a pattern works with. Inputs are handled in every method that awaits.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};
@@ -18,193 +18,262 @@ use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatu
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
 use crate::session::Session;
-use crate::session::ask::{Ask, Reply};
-use crate::session::batch::BatchOutcome;
+use crate::session::ask::Ask;
+use crate::session::batch::{self, BatchOutcome};
 use crate::session::config::WhileAwaiting;
+use crate::session::reply::Reply;
+use crate::session::request;
 
-pub(crate) const SUPERSEDED: &str =
-    "Denied: superseded by the user, who wrote something else instead of an answer.";
+const SUPERSEDED: &str =
+    "Denied: superseded by the user, who sent another message instead of a decision.";
 
-/// One step of an agent: what a [`BehaviorPattern`](crate::BehaviorPattern) works with.
+/// Gives a [`BehaviorPattern`](crate::BehaviorPattern) access to the session for one step.
+///
+/// # Contract
+///
+/// A step begins with [`take_input`](StepContext::take_input). After each
+/// [`ask`](StepContext::ask), the pattern must pass the reply to
+/// [`call_tools`](StepContext::call_tools) before it asks again: while calls of the last reply have
+/// no result, `ask` fails with [`StepError::BatchOpen`]. A pattern may be entered again from its
+/// top, after a decision or a restart; all methods are safe to repeat, and a conversation that ends
+/// with a reply returns it without a request.
+///
+/// Every method that awaits handles inputs in the meantime: steers and follow-ups are queued,
+/// decisions are recorded. If its future is dropped, because the run is aborted or reaches a limit,
+/// what has been written stays written, a write in progress is completed, and the engine closes
+/// what is open.
+///
+/// ```
+/// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+///
+/// /// Answers once and runs the tools of the reply.
+/// struct Once;
+///
+/// #[async_trait::async_trait]
+/// impl BehaviorPattern for Once {
+///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+///         step.take_input().await?;
+///         let reply = step.ask().await?;
+///         if reply.should_stop() {
+///             return reply.finish();
+///         }
+///         let batch = step.call_tools(&reply).await?;
+///         Ok(if batch.awaits_user() { StepEnd::AwaitingAction } else { StepEnd::Done })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # use loopwright_core::testing::{Harness, Script};
+/// let harness = Harness::new(Once, [Script::text("Hello.")], |agent| agent).await;
+/// assert_eq!(harness.handle.prompt("Say hello.").await.unwrap().text, "Hello.");
+/// # }
+/// ```
 pub struct StepContext<'a> {
     pub(crate) session: &'a mut Session,
 }
 
 impl StepContext<'_> {
-    /// What this run started from.
+    /// Returns what started this run.
     pub fn cause(&self) -> &RunCause {
-        self.session.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
+        self.session.journal.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
     }
 
-    /// The request of the user that this run started from, if it was one.
+    /// Returns the user's request that started this run, if one did.
     pub fn user_request(&self) -> Option<&Arc<Message>> {
-        self.session.fold.request.as_ref()
+        self.session.journal.fold.request.as_ref()
     }
 
-    /// The answer to an external action that this run started from, if it was one. The engine has
-    /// carried it out before the pattern is entered.
+    /// Returns the decision that started this run, if one did. The engine has carried it out before
+    /// the pattern is entered.
     pub fn action_result(&self) -> Option<(&CallId, &Decision)> {
-        let (call, decision) = self.session.fold.answered.as_ref()?;
+        let (call, decision) = self.session.journal.fold.last_decision.as_ref()?;
         matches!(self.cause(), RunCause::ActionResult(_)).then_some((call, &**decision))
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn session_id(&self) -> &Arc<str> {
         &self.session.id
     }
 
-    /// The model that [`StepContext::ask`] asks, as `provider/name`.
+    /// Returns the id of the model that [`StepContext::ask`] asks, as `provider/name`.
     pub fn model(&self) -> &Arc<str> {
         &self.session.config.model.info().id
     }
 
-    /// How much that model thinks.
+    /// Returns how much that model thinks.
     pub fn thinking(&self) -> ThinkingLevel {
         self.session.config.thinking
     }
 
-    /// Everything that was said.
+    /// Returns every message of the conversation, those that were compacted included.
     pub fn history(&self) -> History {
-        self.session.fold.history.clone()
+        self.session.journal.fold.history.clone()
     }
 
-    /// The host's value of this type.
+    /// Returns the host's value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.session.extensions.get()
     }
 
-    /// The agent's memory and tools, step by step.
+    /// Returns the agent's memory and tools.
     pub fn context(&mut self) -> AgentContext<'_> {
         AgentContext { session: self.session }
     }
 
-    /// Cancelled when the run is aborted or cut off, for work of the pattern's own.
+    /// Returns a token that is cancelled when the run is aborted or cut off.
     pub fn cancellation(&self) -> CancellationToken {
         self.session.cancel.clone()
     }
 
-    /// Puts this input's messages into the conversation, once; nothing on re-entry. A message of
-    /// the user closes what was waiting for an answer.
+    /// Puts the messages of this run's input into the conversation, once. On re-entry it does
+    /// nothing. A message of the user supersedes pending actions, unless the agent holds messages
+    /// ([`WhileAwaiting`]).
     pub async fn take_input(&mut self) -> Result<(), StepError> {
-        self.session.hear_all().await?;
-        let input = match self.session.fold.cause.clone() {
-            Some(RunCause::UserRequest(input) | RunCause::Continue(Some(input))) => Some(input),
-            Some(RunCause::Steer) => None,
+        self.session.receive_all().await?;
+        let fold = &self.session.journal.fold;
+        let is_waiting = match &fold.cause {
+            Some(RunCause::UserRequest(_) | RunCause::Continue(Some(_))) => {
+                fold.undelivered.is_some()
+            }
+            Some(RunCause::Steer) => fold.queue.has_steer(Urgency::SkipPending),
             _ => return Ok(()),
         };
-        let waits = match &input {
-            Some(input) => {
-                self.session.fold.queue.lane(QueueKind::Request).any(|w| w.input == *input)
-            }
-            None => self.session.fold.queue.steered(Urgency::SkipPending),
-        };
-        if waits && self.session.config.while_awaiting == WhileAwaiting::Supersede {
-            self.session.finish_unstarted(ResultStatus::Denied, SUPERSEDED).await?;
+        if is_waiting && self.session.config.while_awaiting == WhileAwaiting::Supersede {
+            batch::finish_unstarted(self.session, ResultStatus::Denied, SUPERSEDED).await?;
         }
-        match input {
-            Some(input) if waits && self.session.fold.batch.is_none() => {
-                self.session.commit(LogEntry::Delivered { input }).await
+        let fold = &self.session.journal.fold;
+        match &fold.undelivered {
+            Some(request) if fold.batch.is_none() => {
+                let input = request.input.clone();
+                Ok(self.session.journal.commit(LogEntry::Delivered { input }).await?)
             }
             _ => Ok(()),
         }
     }
 
-    /// Asks the model and streams its reply. A conversation that ends with a complete reply gives
-    /// that reply back, and no request goes out.
+    /// Asks the model, streams its reply and puts it into the conversation. If the conversation
+    /// ends with a complete reply, that reply is returned and no request is sent.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while calls have no result, with
+    /// [`StepError::NothingToAnswer`] if the conversation is empty, and with
+    /// [`StepError::Limit`] if a budget is used up. An error of the model is part of the reply:
+    /// see [`Reply::should_stop`].
     pub async fn ask(&mut self) -> Result<Reply, StepError> {
-        self.session.ask(Ask::new()).await
+        request::send(self.session, Ask::new()).await
     }
 
-    /// The same with another model, prompt, tools, schema or hooks.
+    /// Asks like [`StepContext::ask`], with another model, prompt, tools, schema or hooks.
     pub async fn ask_with(&mut self, ask: Ask) -> Result<Reply, StepError> {
-        self.session.ask(ask).await
+        request::send(self.session, ask).await
     }
 
-    /// The calls of the reply: each is validated, confirmed or run, and answered. Nothing to do if
-    /// the reply has none.
+    /// Runs the calls of the reply: each is validated, approved if necessary, run, and gets its
+    /// result. Does nothing if the reply has no calls.
     pub async fn call_tools(&mut self, reply: &Reply) -> Result<BatchOutcome, StepError> {
         if reply.has_calls() {
-            self.session.run_batch(None).await
+            batch::run(self.session, None).await
         } else {
             Ok(BatchOutcome::NoCalls)
         }
     }
 
-    /// Puts steering messages that wait into the conversation, as the queue's mode says.
+    /// Delivers queued steers: all or the first, as the agent's steering mode says.
     pub async fn take_steering(&mut self) -> Result<(), StepError> {
-        self.session.hear_all().await?;
+        self.session.receive_all().await?;
         let mode = self.session.config.steering_mode;
-        self.deliver(QueueKind::Steering, mode).await?;
+        self.deliver(|kind| kind == QueueKind::Steering, mode).await?;
         Ok(())
     }
 
-    /// Whether a steering message waits.
+    /// Returns whether a steer is queued.
     pub fn has_steering(&self) -> bool {
-        self.session.fold.queue.has(QueueKind::Steering)
+        self.session.journal.fold.queue.has(QueueKind::Steering)
     }
 
-    /// Puts follow-ups that wait into the conversation, as the queue's mode says. True if there is
-    /// more to answer: a follow-up, or a steer that came in meanwhile.
+    /// Delivers every queued message in the order of arrival, steers and follow-ups alike, whatever
+    /// the agent's queue modes say.
+    pub async fn take_messages(&mut self) -> Result<(), StepError> {
+        self.session.receive_all().await?;
+        self.deliver(|kind| kind != QueueKind::Request, QueueMode::All).await?;
+        Ok(())
+    }
+
+    /// Returns whether a steer or a follow-up is queued.
+    pub fn has_messages(&self) -> bool {
+        self.session.journal.fold.queue.iter().any(|w| w.kind != QueueKind::Request)
+    }
+
+    /// Delivers queued follow-ups: all or the first, as the agent's follow-up mode says. Returns
+    /// true if there is more to answer: a follow-up, or a steer that arrived in the meantime.
     pub async fn take_follow_ups(&mut self) -> Result<bool, StepError> {
-        self.session.hear_all().await?;
+        self.session.receive_all().await?;
         if self.has_steering() {
             return Ok(true);
         }
         let mode = self.session.config.follow_up_mode;
-        self.deliver(QueueKind::FollowUp, mode).await
+        self.deliver(|kind| kind == QueueKind::FollowUp, mode).await
     }
 
-    /// Puts a message of the pattern's own into the conversation: `step.remember(message).await?`.
-    /// With [`Remember::with`], values of [`StepContext::state`] are written together with it.
+    /// Puts a message of the pattern into the conversation: `step.remember(message).await?`. With
+    /// [`Remember::with`], values of [`StepContext::state`] are written in the same append.
     pub fn remember(&mut self, message: impl Into<MessageKind>) -> Remember<'_> {
-        let message = self.session.message(message);
+        let message = self.session.journal.message(message);
         Remember { session: self.session, message, state: Vec::new() }
     }
 
-    /// A value that the pattern keeps in the session's log, under a name.
+    /// Returns a value that the pattern keeps in the session's log under this name, or `None` if
+    /// there is none or it does not fit `T`.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        T::deserialize(&**self.session.fold.state.get(key)?).ok()
+        T::deserialize(&**self.session.journal.fold.state.get(key)?).ok()
     }
 
-    /// Keeps a value; `null` removes it.
+    /// Writes a value of the pattern; `null` removes it.
     pub async fn set_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
-        let item = state_item(key, value)?;
-        self.session.commit(item).await
+        let entry = state_entry(key, value)?;
+        Ok(self.session.journal.commit(entry).await?)
     }
 
-    /// Sends a `custom` event to the subscribers; it is in the session's log.
+    /// Emits a `custom` event, which is written to the session's log.
     pub async fn emit(&mut self, kind: &str, data: impl Serialize) -> Result<(), StepError> {
         let data = Arc::new(to_value(data)?);
-        self.session.commit(LogEntry::Emitted { kind: kind.into(), data }).await
+        let entry = LogEntry::Emitted { kind: kind.into(), data };
+        Ok(self.session.journal.commit(entry).await?)
     }
 
-    /// Awaits anything else while the session goes on hearing steers, answers and questions.
+    /// Awaits `work` while inputs are handled. Dropping the future drops `work`.
     pub async fn wait_for<F: Future + Send>(&mut self, work: F) -> Result<F::Output, StepError> {
-        self.session.wait_for(work).await
+        Ok(self.session.wait_for(work).await?)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.session.config.environment.now()
     }
 
-    /// A random number.
+    /// Returns a random number.
     pub fn random(&self) -> u64 {
         self.session.config.environment.random()
     }
 
-    async fn deliver(&mut self, lane: QueueKind, mode: QueueMode) -> Result<bool, StepError> {
-        let most = if mode == QueueMode::All { usize::MAX } else { 1 };
-        let waiting: Vec<InputId> =
-            self.session.fold.queue.lane(lane).take(most).map(|w| w.input.clone()).collect();
-        let any = !waiting.is_empty();
-        waiting.into_iter().for_each(|input| self.session.stage(LogEntry::Delivered { input }));
-        self.session.flush().await?;
+    async fn deliver(
+        &mut self,
+        is_wanted: impl Fn(QueueKind) -> bool,
+        mode: QueueMode,
+    ) -> Result<bool, StepError> {
+        let max = if mode == QueueMode::All { usize::MAX } else { 1 };
+        let journal = &mut self.session.journal;
+        let wanted = journal.fold.queue.iter().filter(|w| is_wanted(w.kind));
+        let queued: Vec<InputId> = wanted.take(max).map(|w| w.input.clone()).collect();
+        let any = !queued.is_empty();
+        queued.into_iter().for_each(|input| journal.stage(LogEntry::Delivered { input }));
+        journal.flush().await?;
         Ok(any)
     }
 }
 
-/// A message on its way into the conversation; see [`StepContext::remember`].
+/// Puts a message into the conversation when awaited; see [`StepContext::remember`].
 #[must_use = "nothing is remembered until this is awaited"]
 pub struct Remember<'a> {
     session: &'a mut Session,
@@ -213,11 +282,11 @@ pub struct Remember<'a> {
 }
 
 impl Remember<'_> {
-    /// Together with a value of the pattern's state: both are written, or neither. A plan's next
-    /// step and the message that announces it belong together, or a crash between them announces it
-    /// twice.
+    /// Writes a value of the pattern's state in the same append: both are written, or neither. A
+    /// plan's next step and the message that announces it belong together, or a crash between them
+    /// announces it twice.
     pub fn with(mut self, key: &str, value: impl Serialize) -> Result<Self, StepError> {
-        self.state.push(state_item(key, value)?);
+        self.state.push(state_entry(key, value)?);
         Ok(self)
     }
 }
@@ -228,15 +297,16 @@ impl<'a> IntoFuture for Remember<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            self.session.stage(LogEntry::Remembered { message: self.message.clone() });
-            self.state.into_iter().for_each(|item| self.session.stage(item));
-            self.session.flush().await?;
+            let journal = &mut self.session.journal;
+            journal.stage(LogEntry::Remembered { message: self.message.clone() });
+            self.state.into_iter().for_each(|entry| journal.stage(entry));
+            journal.flush().await?;
             Ok(self.message)
         })
     }
 }
 
-fn state_item(key: &str, value: impl Serialize) -> Result<LogEntry, StepError> {
+fn state_entry(key: &str, value: impl Serialize) -> Result<LogEntry, StepError> {
     Ok(LogEntry::State { key: key.into(), value: Arc::new(to_value(value)?) })
 }
 

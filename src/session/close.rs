@@ -1,23 +1,23 @@
-//! The end of a run: whatever the pattern left behind is put in order. Every way to end a run goes
-//! through here.
+//! The end of a run: whatever the pattern left open is closed. Every way to end a run comes here.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::error::{ModelErrorKind, StepError};
+use crate::error::{MemoryError, ModelErrorKind, StepError};
 use crate::limits::Limit;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, RunCause, RunOutcome, RunStatus};
+use crate::log::event::{AgentEvent, RunOutcome, RunStatus};
 use crate::log::input::QueueKind;
 use crate::log::turn::Spent;
 use crate::message::{ResultStatus, StopReason, Usage};
 use crate::session::Session;
+use crate::session::batch;
 
 /// How a run ends, before it is written.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
-    pub(crate) end: RunStatus,
+    pub(crate) status: RunStatus,
     error: Option<Arc<str>>,
     model_error: Option<ModelErrorKind>,
     limit: Option<Limit>,
@@ -25,137 +25,123 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Done, with the typed value that was asked for.
+    /// Ends the run as done, with the typed value that was asked for.
     pub(crate) fn with_value(value: Value) -> Self {
         Ending { value: Some(Arc::new(value)), ..RunStatus::Done.into() }
     }
 }
 
 impl From<RunStatus> for Ending {
-    fn from(end: RunStatus) -> Self {
-        Ending { end, error: None, model_error: None, limit: None, value: None }
+    fn from(status: RunStatus) -> Self {
+        Ending { status, error: None, model_error: None, limit: None, value: None }
     }
 }
 
 impl From<StepError> for Ending {
     fn from(error: StepError) -> Self {
-        let (limit, model_error) = match &error {
-            StepError::Limit(limit) => (Some(*limit), None),
-            StepError::Model(error) => (None, Some(error.kind)),
-            _ => (None, None),
-        };
-        let end = if limit.is_some() { RunStatus::Limit } else { RunStatus::Error };
-        Ending { end, error: Some(error.to_string().into()), model_error, limit, value: None }
+        let text = Some(error.to_string().into());
+        match error {
+            StepError::Limit(limit) => {
+                Ending { error: text, limit: Some(limit), ..RunStatus::Limit.into() }
+            }
+            StepError::Model(error) => {
+                Ending { error: text, model_error: Some(error.kind), ..RunStatus::Error.into() }
+            }
+            _ => Ending { error: text, ..RunStatus::Error.into() },
+        }
     }
 }
 
-impl Session {
-    /// Puts the session in order and stages the end of the run: no end is written over something
-    /// open. The caller writes it, so that it can look at what has come in before the end is told.
-    pub(crate) async fn stage_end(&mut self, ending: Ending) -> Result<(), StepError> {
-        self.put_in_order(ending.end).await?;
-        let Some(run) = self.fold.run else {
-            return Ok(());
-        };
-        let Ending { end, error, model_error, limit, value } = ending;
-        let back = self
-            .fold
-            .queue
-            .iter()
-            .filter(|w| end == RunStatus::Aborted && w.lane != QueueKind::Request);
-        let handed_back = back.map(|w| w.input.clone()).collect();
-        let time = self.config.environment.now();
-        self.stage(LogEntry::RunEnded {
-            run,
-            end,
-            time,
-            error,
-            model_error,
-            limit,
-            value,
-            handed_back,
-        });
-        Ok(())
-    }
+/// Closes what is open and stages the end of the run: no end is written while anything is open. The
+/// caller writes it, so that it can look at what has come in before the end is emitted.
+pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(), MemoryError> {
+    close_open_work(session, ending.status).await?;
+    let Some(run) = session.journal.fold.run else { return Ok(()) };
+    let Ending { status: end, error, model_error, limit, value } = ending;
+    let queue = session.journal.fold.queue.iter();
+    let returned = queue.filter(|w| end == RunStatus::Aborted && w.kind != QueueKind::Request);
+    let handed_back = returned.map(|w| w.input.clone()).collect();
+    let time = session.config.environment.now();
+    session.journal.stage(LogEntry::RunEnded {
+        run,
+        end,
+        time,
+        error,
+        model_error,
+        limit,
+        value,
+        handed_back,
+    });
+    Ok(())
+}
 
-    /// The end could not be written: RAM stays at the log, where the run is an interrupted one, and
-    /// subscribers are told all the same.
-    pub(crate) fn tell_unwritten_end(&mut self, error: &StepError) -> Arc<RunOutcome> {
-        self.interrupted = self.fold.run.is_some();
-        let outcome =
-            Arc::new(self.outcome_of_no_run(RunStatus::Error, Some(error.to_string().into())));
-        self.hub.overlay(AgentEvent::AgentEnd(outcome.clone()));
-        outcome
-    }
+/// Emits the end of a run whose end could not be written. The state stays equal to the log, where
+/// the run is interrupted.
+pub(crate) fn emit_unwritten_end(session: &mut Session, error: &MemoryError) -> Arc<RunOutcome> {
+    session.interrupted = session.journal.fold.run.is_some();
+    let error = StepError::Memory(error.clone()).to_string().into();
+    let outcome = Arc::new(outcome_without_end(session, RunStatus::Error, Some(error)));
+    session.journal.emit_transient(AgentEvent::AgentEnd(outcome.clone()));
+    outcome
+}
 
-    /// What is told where the log has no end of a run to tell.
-    pub(crate) fn outcome_of_no_run(&self, end: RunStatus, error: Option<Arc<str>>) -> RunOutcome {
-        let Spent { usage, cost, .. } = self.fold.spent;
-        let (handed_back, text) = Default::default();
-        RunOutcome {
-            end,
-            error,
-            model_error: None,
-            limit: None,
-            usage,
-            cost,
-            value: None,
-            handed_back,
-            text,
-        }
+/// Builds the outcome of a run whose end is not in the log.
+pub(crate) fn outcome_without_end(
+    session: &Session,
+    end: RunStatus,
+    error: Option<Arc<str>>,
+) -> RunOutcome {
+    let Spent { usage, cost, .. } = session.journal.fold.spent;
+    RunOutcome {
+        end,
+        error,
+        model_error: None,
+        limit: None,
+        usage,
+        cost,
+        value: None,
+        handed_back: Vec::new(),
+        text: String::new(),
     }
+}
 
-    async fn put_in_order(&mut self, end: RunStatus) -> Result<(), StepError> {
-        self.cancel.cancel();
-        self.flush().await?;
-        self.hear_all().await?;
-        self.stage_heard_out();
-        if let Some(partial) = self.partial.take() {
-            let stop =
-                if end == RunStatus::Aborted { StopReason::Aborted } else { StopReason::Error };
-            if let Some(message) = self.close_reply(partial, stop, Usage::default()) {
-                self.stage(LogEntry::Replied { message, cost: None });
-            }
-        }
-        self.flush().await?;
-        if end != RunStatus::AwaitingAction {
-            let (status, why, answer) = match end {
-                RunStatus::Aborted => (
-                    ResultStatus::Aborted,
-                    "the user aborted",
-                    "Aborted by the user before it started.",
-                ),
-                _ => (
-                    ResultStatus::Skipped,
-                    "the run ended",
-                    "Skipped: the run ended before it started.",
-                ),
-            };
-            self.cancel_running(true, why);
-            while self.any_running() {
-                match self.next_happening(false).await {
-                    Err(StepError::Panicked(_)) => {} // of a hook: the call's result says so, and the others go on
-                    other => drop(other?),
-                }
-            }
-            self.finish_unstarted(status, answer).await?;
-        }
-        self.deliver_own_input().await
+async fn close_open_work(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
+    session.cancel.cancel();
+    session.receive_all().await?;
+    let Session { reply, journal, .. } = session;
+    reply.stage_pending(journal);
+    let stop = if status == RunStatus::Aborted { StopReason::Aborted } else { StopReason::Error };
+    if let Some((message, _)) = reply.close(journal, stop, Usage::default()) {
+        journal.stage(LogEntry::Replied { message, cost: None });
     }
+    journal.flush().await?;
+    if status != RunStatus::AwaitingAction {
+        close_batch(session, status).await?;
+    }
+    deliver_own_request(session).await
+}
 
-    /// An input that its run did not get to is in the conversation all the same: left in the queue
-    /// it would start the run again that was aborted or has failed.
-    async fn deliver_own_input(&mut self) -> Result<(), StepError> {
-        let Some(RunCause::UserRequest(input) | RunCause::Continue(Some(input))) =
-            self.fold.cause.clone()
-        else {
-            return Ok(());
-        };
-        if self.fold.batch.is_none()
-            && self.fold.queue.lane(QueueKind::Request).any(|w| w.input == input)
-        {
-            self.commit(LogEntry::Delivered { input }).await?;
+/// Cancels running tools and gives every open call its result.
+async fn close_batch(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
+    let (result, cause, why) = if status == RunStatus::Aborted {
+        (ResultStatus::Aborted, "the user aborted", "Aborted by the user before it started.")
+    } else {
+        (ResultStatus::Skipped, "the run ended", "Skipped: the run ended before it started.")
+    };
+    session.executor.cancel(true, cause);
+    batch::wait_for_running(session).await?;
+    batch::finish_unstarted(session, result, why).await
+}
+
+/// Delivers a request that its run did not get to: left in the queue it would start the run again
+/// that was aborted or has failed.
+async fn deliver_own_request(session: &mut Session) -> Result<(), MemoryError> {
+    let fold = &session.journal.fold;
+    match &fold.undelivered {
+        Some(request) if fold.batch.is_none() => {
+            let input = request.input.clone();
+            session.journal.commit(LogEntry::Delivered { input }).await
         }
-        Ok(())
+        _ => Ok(()),
     }
 }

@@ -1,290 +1,323 @@
-//! Compaction at work: what the policy plans is summarised, written, and stands in the requests to
-//! come.
+//! Compaction: what the policy plans is summarised, logged, and stands in later requests.
 
 use std::sync::Arc;
 
 use crate::error::{InputError, StepError};
 use crate::log::compaction::{
-    Compaction, CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy, Replacement,
-    SummaryRequest, check_range, tokens_of, tool_tokens,
+    Compaction, CompactionCause, CompactionContext, CompactionPolicy, Replacement, SummaryRequest,
+    check_range, tokens_of, tool_tokens,
 };
 use crate::log::entry::LogEntry;
 use crate::log::input::QueueKind;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
-use crate::session::detached::Said;
-use crate::session::{Receipt, Session, Wish};
+use crate::session::Session;
+use crate::session::budget;
+use crate::session::detached::{self, DetachedReply};
+use crate::tool::ToolList;
 
-/// When a conversation may be compacted.
-pub(crate) struct Occasion<'a> {
-    pub(crate) why: CompactionCause,
-    /// The model of the coming request, if it is not the agent's own.
+/// Owns the state of compactions between requests.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    /// The result of the compaction that the current run was started for.
+    pub(crate) result: Option<Result<Vec<Arc<Compaction>>, InputError>>,
+    /// The estimated tokens of these tools and the system prompt.
+    overhead: Option<(Arc<ToolList>, u64)>,
+    /// The size of the conversation when an optional summary of it was paid for and failed.
+    failed_at: Option<u64>,
+}
+
+/// Why and for which request the conversation is compacted.
+pub(crate) struct Trigger<'a> {
+    pub(crate) cause: CompactionCause,
+    /// The model of the next request, if it is not the agent's own.
     pub(crate) model: Option<&'a str>,
-    /// Tokens that this request shows besides the conversation.
+    /// The tokens that the request adds to the conversation.
     pub(crate) also: u64,
 }
 
-/// How a compaction went.
+impl Trigger<'_> {
+    fn asked(instructions: Option<Arc<str>>) -> Self {
+        Trigger { cause: CompactionCause::Asked { instructions }, model: None, also: 0 }
+    }
+}
+
+/// How a compaction ended.
 pub(crate) enum Compacted {
-    /// This was replaced; nothing where nothing had to be, or could be.
+    /// These messages were replaced; none if it was not necessary or not possible.
     Done(Vec<Arc<Compaction>>),
-    /// A steer cut it off after this had been replaced.
+    /// A steer interrupted it after these messages had been replaced.
     Interrupted(Vec<Arc<Compaction>>),
-    /// There is no summary, and nothing was replaced: it was asked for, or the request fits as it
-    /// is.
+    /// There is no summary and nothing was replaced: it was asked for, or the request fits as it is.
     Failed(StepError),
 }
 
-/// What came of asking for a summary.
-enum Summary {
-    Made(LogEntry, MessageId, String),
-    Interrupted(LogEntry),
-    Failed(Option<LogEntry>, StepError),
-}
-
 impl Compacted {
-    /// What whoever asked for it is told.
-    fn told(self) -> Result<Vec<Arc<Compaction>>, InputError> {
+    /// Returns the answer for the caller who asked for the compaction.
+    fn answer(self) -> Result<Vec<Arc<Compaction>>, InputError> {
         match self {
-            Compacted::Interrupted(made) if made.is_empty() => {
+            Compacted::Interrupted(done) if done.is_empty() => {
                 Err(InputError::NotCompacted("a steer interrupted it".into()))
             }
-            Compacted::Done(made) | Compacted::Interrupted(made) => Ok(made),
+            Compacted::Done(done) | Compacted::Interrupted(done) => Ok(done),
             Compacted::Failed(error) => Err(InputError::NotCompacted(error.to_string())),
         }
     }
 }
 
-impl Session {
-    /// Before a request to this model, which shows so many tokens besides the conversation: what
-    /// was asked for, and what the policy finds necessary. Says whether a summary may have been
-    /// paid for.
-    pub(crate) async fn make_room(
-        &mut self,
-        model: Option<&str>,
-        also: u64,
-    ) -> Result<bool, StepError> {
-        if self.config.compaction.is_none() {
-            return Ok(false);
+/// The outcome of the request for a summary.
+enum Summary {
+    Text { entry: LogEntry, message: MessageId, text: String },
+    Interrupted(LogEntry),
+    Failed { entry: Option<LogEntry>, error: StepError },
+}
+
+/// What is known of the summary when the replacement is written.
+#[derive(Default)]
+struct SummaryRecord {
+    text: Option<String>,
+    message: Option<MessageId>,
+    error: Option<Arc<str>>,
+}
+
+/// Compacts before a request to this model, which adds `also` tokens: what callers asked for, and
+/// what the policy finds necessary. Returns whether a summary may have been paid for.
+pub(crate) async fn compact_if_needed(
+    session: &mut Session,
+    model: Option<&str>,
+    also: u64,
+) -> Result<bool, StepError> {
+    if session.config.compaction.is_none() {
+        return Ok(false);
+    }
+    let was_asked = !session.intake.compactions.is_empty();
+    while let Some(request) = session.intake.compactions.front() {
+        let cause = CompactionCause::Asked { instructions: request.instructions.clone() };
+        // If the future is dropped here, the request is still queued.
+        let done = compact(session, &Trigger { cause, model, also }).await?;
+        let is_interrupted = matches!(done, Compacted::Interrupted(_));
+        answer_next(session, done.answer());
+        if is_interrupted {
+            return Ok(true);
         }
-        let asked = !self.compacting.wishes.is_empty();
-        while let Some(wish) = self.compacting.wishes.front() {
-            let why = CompactionCause::Asked { instructions: wish.instructions.clone() };
-            // Dropped here, the wish is still there.
-            let done = self.compact(&Occasion { why, model, also }).await?;
-            let interrupted = matches!(done, Compacted::Interrupted(_));
-            if let Some(wish) = self.compacting.wishes.pop_front() {
-                self.answer(wish, done.told());
-            }
-            if interrupted {
-                return Ok(true);
-            }
-        }
-        let done = self.compact(&Occasion { why: CompactionCause::Threshold, model, also }).await?;
-        Ok(asked || !matches!(done, Compacted::Done(made) if made.is_empty()))
     }
+    let trigger = Trigger { cause: CompactionCause::Threshold, model, also };
+    let done = compact(session, &trigger).await?;
+    Ok(was_asked || !matches!(done, Compacted::Done(done) if done.is_empty()))
+}
 
-    /// Answers one who asked for a compaction.
-    pub(crate) fn answer(&self, wish: Wish, told: Result<Vec<Arc<Compaction>>, InputError>) {
-        let receipt = |compacted| Receipt { compacted, ..Receipt::of(self.fold.make_input_id()) };
-        let _ = wish.ack.send(told.map(receipt));
-    }
-
-    /// The whole of a run that somebody asked for. False if somebody has said something since it
-    /// began, which the pattern has to answer.
-    pub(crate) async fn compact_run(
-        &mut self,
-        instructions: Option<Arc<str>>,
-    ) -> Result<bool, StepError> {
-        if self.fold.turn.number > 0 {
-            return Ok(false); // the pattern has begun to answer, perhaps before a crash
-        }
-        let is_done =
-            self.fold.standing.as_ref().is_some_and(|standing| standing.run == self.fold.run);
-        if !is_done {
-            let done = self.compact(&Occasion::asked(instructions)).await?;
-            let failed =
-                if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
-            self.compacting.told = Some(done.told());
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
-        let run_at = self.fold.run_at;
-        Ok(!self.fold.queue.iter().any(|w| w.at > run_at && w.lane != QueueKind::Request))
-    }
-
-    /// Whether the policy would replace anything if it were asked now.
-    pub(crate) fn can_compact(&mut self, instructions: Option<Arc<str>>) -> bool {
-        self.look(&Occasion::asked(instructions), |policy, context| policy.plan(context))
-            .flatten()
-            .is_some()
-    }
-
-    /// Replaces what the policy says, as often as it says.
-    pub(crate) async fn compact(&mut self, at: &Occasion<'_>) -> Result<Compacted, StepError> {
-        let mut made = Vec::new();
-        while let Some(plan) = self.look(at, |policy, context| policy.plan(context)).flatten() {
-            let CompactionPlan { replaces, summary, more, fits } = &plan;
-            let illegal = |why| {
-                StepError::Pattern(format!("the compaction policy made an illegal plan: {why}"))
-            };
-            check_range(&self.fold.context, replaces).map_err(illegal)?;
-            let (first, last) =
-                (self.fold.context[replaces.start].id, self.fold.context[replaces.end - 1].id);
-            let can_wait = *fits && matches!(at.why, CompactionCause::Threshold);
-            let (mut text, mut detached, mut error) = (None, None, None);
-            if let Some(request) = summary {
-                if can_wait && !self.has_grown() {
-                    break;
-                }
-                match self.summarise(request, at).await? {
-                    Summary::Made(item, id, said) => {
-                        (text, detached) = (Some(said), Some(id));
-                        self.stage(item);
-                    }
-                    Summary::Interrupted(item) => {
-                        self.commit(item).await?;
-                        return Ok(Compacted::Interrupted(made));
-                    }
-                    Summary::Failed(item, failure) => {
-                        tracing::warn!(session = &*self.id, error = %failure, why = ?at.why, "there is no summary");
-                        if can_wait && item.is_some() {
-                            self.compacting.unsummarised = Some(self.fold.load.messages);
-                        }
-                        item.into_iter().for_each(|item| self.stage(item));
-                        if can_wait || matches!(at.why, CompactionCause::Asked { .. }) {
-                            self.flush().await?;
-                            return Ok(if made.is_empty() {
-                                Compacted::Failed(failure)
-                            } else {
-                                Compacted::Done(made)
-                            });
-                        }
-                        error = Some(failure.to_string().into());
-                    }
-                }
-            }
-            let finished =
-                self.look(at, |policy, context| policy.finish(context, &plan, text.as_deref()));
-            let Some(Replacement { message, details }) = finished else {
-                break;
-            };
-            let (message, details, why) =
-                (self.message(message), Arc::new(details), at.why.clone());
-            self.stage(LogEntry::Compacted {
-                first,
-                last,
-                message,
-                details,
-                summary: detached,
-                error,
-                why,
-            });
-            self.flush().await?;
-            let Some(standing) = &self.fold.standing else {
-                break;
-            };
-            let told = standing.told.clone();
-            let shrinks = told.tokens_after < told.tokens_before;
-            made.push(told);
-            if !more || !shrinks {
-                break;
-            }
-        }
-        Ok(Compacted::Done(made))
-    }
-
-    /// Whether the conversation is another than when there was no summary of it: grown by a
-    /// sixteenth, or made smaller.
-    fn has_grown(&self) -> bool {
-        let now = self.fold.load.messages;
-        self.compacting.unsummarised.is_none_or(|then| now < then || now > then + then / 16)
-    }
-
-    async fn summarise(
-        &mut self,
-        request: &SummaryRequest,
-        at: &Occasion<'_>,
-    ) -> Result<Summary, StepError> {
-        let model = match self.config.model(request.model.as_deref().or(at.model)) {
-            Ok(model) => model.clone(),
-            Err(error) => return Ok(Summary::Failed(None, error)),
-        };
-        // The last turn that is left is for the request itself, where there is one.
-        let more = u32::from(!matches!(at.why, CompactionCause::Asked { .. }));
-        if let Err(error) = self.check_limits(&*model, more) {
-            return Ok(Summary::Failed(None, error));
-        }
-        let message = Message::new(Default::default(), request.message.clone());
-        let can_say =
-            model.info().max_output.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX);
-        let request = ChatRequest {
-            system: request.system.clone(),
-            messages: Arc::new(vec![Arc::new(message)]),
-            max_tokens: request.max_tokens.map(|most| most.min(can_say)),
-            session: self.id.clone(),
-            ..ChatRequest::default()
-        };
-        let Said { item, message, error } = self.say_aside(&*model, request).await?;
-        Ok(match (message, error) {
-            (_, Some(error)) => Summary::Failed(Some(item), error.into()),
-            (None, None) => Summary::Interrupted(item),
-            (Some(message), None) if message.text().trim().is_empty() => Summary::Failed(
-                Some(item),
-                StepError::Pattern("the model answered without a summary".into()),
-            ),
-            (Some(message), None) => {
-                let is_cut =
-                    message.as_assistant().is_some_and(|reply| reply.stop == StopReason::Length);
-                Summary::Made(item, message.id, message.text() + if is_cut { " […]" } else { "" })
-            }
-        })
-    }
-
-    /// What each request has besides messages. Counted anew only where the tools are others.
-    fn overhead(&mut self) -> u64 {
-        let tools = self.tools.list();
-        if !self.compacting.overhead.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, tools)) {
-            let tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>()
-                + tokens_of(self.config.system.len());
-            self.compacting.overhead = Some((tools.clone(), tokens));
-        }
-        self.compacting.overhead.as_ref().map_or(0, |(_, tokens)| *tokens)
-    }
-
-    /// Lets the policy look at the conversation, if there is a policy.
-    fn look<T>(
-        &mut self,
-        at: &Occasion<'_>,
-        look: impl FnOnce(&dyn CompactionPolicy, &CompactionContext<'_>) -> T,
-    ) -> Option<T> {
-        let policy = self.config.compaction.clone()?;
-        let overhead = self.overhead();
-        let info = |name: Option<&str>| {
-            self.config.model(name.or(at.model)).ok().map(|model| model.info())
-        };
-        let windows = |name: Option<&str>| info(name)?.context_window;
-        let asked = self.config.max_tokens.map(u64::from);
-        let context = CompactionContext {
-            messages: &self.fold.context,
-            tokens: self.fold.load.tokens(overhead) + at.also,
-            overhead: overhead + at.also,
-            max_output: asked.or_else(|| info(None)?.max_output),
-            why: &at.why,
-            last: self
-                .fold
-                .standing
-                .as_ref()
-                .map(|standing| (standing.told.message.id, &*standing.details)),
-            windows: &windows,
-        };
-        Some(look(&*policy, &context))
+/// Answers the caller who asked first.
+pub(crate) fn answer_next(session: &mut Session, answer: Result<Vec<Arc<Compaction>>, InputError>) {
+    if let Some(request) = session.intake.compactions.pop_front() {
+        request.answer(session.journal.fold.make_input_id(), answer);
     }
 }
 
-impl Occasion<'_> {
-    fn asked(instructions: Option<Arc<str>>) -> Self {
-        Occasion { why: CompactionCause::Asked { instructions }, model: None, also: 0 }
+/// Runs the compaction that a run was started for. Returns false if a message has come since the
+/// run began, which the pattern has to answer.
+pub(crate) async fn compact_for_run(
+    session: &mut Session,
+    instructions: Option<Arc<str>>,
+) -> Result<bool, StepError> {
+    if session.journal.fold.turn.number > 0 {
+        return Ok(false); // the pattern has begun to answer, perhaps before a crash
     }
+    let fold = &session.journal.fold;
+    let is_done = fold.active_summary.as_ref().is_some_and(|summary| summary.run == fold.run);
+    if !is_done {
+        let done = compact(session, &Trigger::asked(instructions)).await?;
+        let error = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
+        session.compactor.result = Some(done.answer());
+        if let Some(error) = error {
+            return Err(error);
+        }
+    }
+    let fold = &session.journal.fold;
+    let is_new = |at: u64| at > fold.run_at;
+    Ok(!fold.queue.iter().any(|w| is_new(w.at) && w.kind != QueueKind::Request))
+}
+
+/// Returns whether the policy would replace anything now.
+pub(crate) fn can_compact(session: &mut Session, instructions: Option<Arc<str>>) -> bool {
+    with_policy(session, &Trigger::asked(instructions), |policy, cx| policy.plan(cx))
+        .flatten()
+        .is_some()
+}
+
+/// Replaces what the policy plans, until it plans nothing more.
+pub(crate) async fn compact(
+    session: &mut Session,
+    trigger: &Trigger<'_>,
+) -> Result<Compacted, StepError> {
+    let mut done = Vec::new();
+    while let Some(plan) = with_policy(session, trigger, |policy, cx| policy.plan(cx)).flatten() {
+        let range = &plan.replaces;
+        let context = &session.journal.fold.context;
+        check_range(context, range).map_err(StepError::CompactionPlan)?;
+        let first = context[range.start].id;
+        let last = context[range.end - 1].id;
+        let record = match &plan.summary {
+            None => SummaryRecord::default(),
+            Some(request) => match obtain_summary(session, request, trigger, plan.fits).await? {
+                Obtained::Record(record) => record,
+                Obtained::Postponed => break,
+                Obtained::Interrupted => return Ok(Compacted::Interrupted(done)),
+                Obtained::Failed(_) if !done.is_empty() => return Ok(Compacted::Done(done)),
+                Obtained::Failed(error) => return Ok(Compacted::Failed(error)),
+            },
+        };
+        let text = record.text.as_deref();
+        let replacement =
+            with_policy(session, trigger, |policy, cx| policy.finish(cx, &plan, text));
+        let Some(Replacement { message, details }) = replacement else { break };
+        let message = session.journal.message(message);
+        let SummaryRecord { message: summary, error, .. } = record;
+        let details = Arc::new(details);
+        let why = trigger.cause.clone();
+        let entry = LogEntry::Compacted { first, last, message, details, summary, error, why };
+        session.journal.commit(entry).await?;
+        let Some(summary) = &session.journal.fold.active_summary else { break };
+        let compaction = summary.compaction.clone();
+        let shrinks = compaction.tokens_after < compaction.tokens_before;
+        done.push(compaction);
+        if !plan.more || !shrinks {
+            break;
+        }
+    }
+    Ok(Compacted::Done(done))
+}
+
+/// What [`compact`] does after it asked for a summary.
+enum Obtained {
+    /// The messages are replaced: by a summary, or left out because there is none.
+    Record(SummaryRecord),
+    /// The request fits, and the last summary of nearly the same conversation failed.
+    Postponed,
+    Interrupted,
+    /// There is no summary, and the messages stay.
+    Failed(StepError),
+}
+
+/// Asks for a summary and stages its entry.
+async fn obtain_summary(
+    session: &mut Session,
+    request: &SummaryRequest,
+    trigger: &Trigger<'_>,
+    fits: bool,
+) -> Result<Obtained, StepError> {
+    let is_optional = fits && matches!(trigger.cause, CompactionCause::Threshold);
+    if is_optional && !has_changed_since_failure(session) {
+        return Ok(Obtained::Postponed);
+    }
+    match summarise(session, request, trigger).await? {
+        Summary::Text { entry, message, text } => {
+            session.journal.stage(entry);
+            let (text, message) = (Some(text), Some(message));
+            Ok(Obtained::Record(SummaryRecord { text, message, error: None }))
+        }
+        Summary::Interrupted(entry) => {
+            session.journal.commit(entry).await?;
+            Ok(Obtained::Interrupted)
+        }
+        Summary::Failed { entry, error } => {
+            let cause = &trigger.cause;
+            tracing::warn!(session = &*session.id, %error, ?cause, "there is no summary");
+            if is_optional && entry.is_some() {
+                session.compactor.failed_at = Some(session.journal.fold.load.messages);
+            }
+            entry.into_iter().for_each(|entry| session.journal.stage(entry));
+            if is_optional || matches!(cause, CompactionCause::Asked { .. }) {
+                session.journal.flush().await?;
+                return Ok(Obtained::Failed(error));
+            }
+            let error = Some(error.to_string().into());
+            Ok(Obtained::Record(SummaryRecord { error, ..SummaryRecord::default() }))
+        }
+    }
+}
+
+/// Returns whether the conversation has grown by a sixteenth, or shrunk, since a summary failed.
+fn has_changed_since_failure(session: &Session) -> bool {
+    let now = session.journal.fold.load.messages;
+    let then = session.compactor.failed_at;
+    then.is_none_or(|then| now < then || now > then + then / 16)
+}
+
+async fn summarise(
+    session: &mut Session,
+    request: &SummaryRequest,
+    trigger: &Trigger<'_>,
+) -> Result<Summary, StepError> {
+    let model = match session.config.model(request.model.as_deref().or(trigger.model)) {
+        Ok(model) => model.clone(),
+        Err(error) => return Ok(Summary::Failed { entry: None, error }),
+    };
+    // The last turn is reserved for the request itself, if there is one.
+    let more = u32::from(!matches!(trigger.cause, CompactionCause::Asked { .. }));
+    if let Err(error) = budget::check(session, &*model, more) {
+        return Ok(Summary::Failed { entry: None, error });
+    }
+    let message = Message::new(Default::default(), request.message.clone());
+    let max_output = model.info().max_output.and_then(|max| u32::try_from(max).ok());
+    let request = ChatRequest {
+        system: request.system.clone(),
+        messages: Arc::new(vec![Arc::new(message)]),
+        max_tokens: request.max_tokens.map(|max| max.min(max_output.unwrap_or(u32::MAX))),
+        session: session.id.clone(),
+        ..ChatRequest::default()
+    };
+    let DetachedReply { entry, message, error } = detached::send(session, &*model, request).await?;
+    if let Some(error) = error {
+        return Ok(Summary::Failed { entry: Some(entry), error: error.into() });
+    }
+    let Some(message) = message else { return Ok(Summary::Interrupted(entry)) };
+    let text = message.text();
+    if text.trim().is_empty() {
+        return Ok(Summary::Failed { entry: Some(entry), error: StepError::EmptySummary });
+    }
+    let is_cut = message.as_assistant().is_some_and(|reply| reply.stop == StopReason::Length);
+    let text = text + if is_cut { " […]" } else { "" };
+    Ok(Summary::Text { entry, message: message.id, text })
+}
+
+/// Returns the estimated tokens that each request has besides messages. Counted again only for
+/// another list of tools.
+fn overhead(session: &mut Session) -> u64 {
+    let Session { compactor, executor, config, .. } = session;
+    let tools = executor.tools.list();
+    match &compactor.overhead {
+        Some((counted, tokens)) if Arc::ptr_eq(counted, tools) => *tokens,
+        _ => {
+            let tool_tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>();
+            let tokens = tool_tokens + tokens_of(config.system.len());
+            compactor.overhead = Some((tools.clone(), tokens));
+            tokens
+        }
+    }
+}
+
+/// Calls the policy, if there is one, with the conversation.
+fn with_policy<T>(
+    session: &mut Session,
+    trigger: &Trigger<'_>,
+    call: impl FnOnce(&dyn CompactionPolicy, &CompactionContext<'_>) -> T,
+) -> Option<T> {
+    let policy = session.config.compaction.clone()?;
+    let overhead = overhead(session);
+    let Session { journal, config, .. } = session;
+    let fold = &journal.fold;
+    let info =
+        |name: Option<&str>| config.model(name.or(trigger.model)).ok().map(|model| model.info());
+    let windows = |name: Option<&str>| info(name)?.context_window;
+    let last = fold.active_summary.as_ref();
+    let context = CompactionContext {
+        messages: &fold.context,
+        tokens: fold.load.tokens(overhead) + trigger.also,
+        overhead: overhead + trigger.also,
+        max_output: config.max_tokens.map(u64::from).or_else(|| info(None)?.max_output),
+        why: &trigger.cause,
+        last: last.map(|summary| (summary.compaction.message.id, &*summary.details)),
+        windows: &windows,
+    };
+    Some(call(&*policy, &context))
 }

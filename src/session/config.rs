@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::log::compaction::CompactionPolicy;
 use crate::log::input::{QueueMode, Urgency};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
-use crate::session::hooks::Hooks;
+use crate::session::layers::HookLayers;
 use crate::tool::ToolSource;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 
@@ -26,7 +26,7 @@ pub(crate) struct Config {
     /// With the prefix of their tools' names.
     pub(crate) sources: Vec<(String, Arc<dyn ToolSource>)>,
     pub(crate) auto: AutoRules,
-    pub(crate) hooks: Hooks,
+    pub(crate) hooks: HookLayers,
     pub(crate) limits: Limits,
     pub(crate) compaction: Option<Arc<dyn CompactionPolicy>>,
     pub(crate) steering_mode: QueueMode,
@@ -43,11 +43,9 @@ impl Config {
         let Some(name) = name else {
             return Ok(&self.model);
         };
-        self.models.get(name).ok_or_else(|| {
-            let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
-            let why =
-                format!("no model is named `{name}`; the agent was given: {}", known.join(", "));
-            StepError::Pattern(why)
+        self.models.get(name).ok_or_else(|| StepError::UnknownModel {
+            name: name.to_owned(),
+            known: self.models.keys().cloned().collect(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! [`AgentHandle`]: what the outside does with a session.
+//! [`AgentHandle`]: how the host talks to a session.
 
 use std::sync::Arc;
 
@@ -10,140 +10,167 @@ use crate::log::event::{ExternalAction, RunOutcome};
 use crate::log::input::{ActionResult, Decision, InputEvent, Prompt};
 use crate::message::{CallId, InputId};
 use crate::session::hub::{EventStream, Subscriber};
+use crate::session::intake::{Ack, Caller, Command, Input, Receipt};
 use crate::session::state::AgentState;
-use crate::session::{Ack, Input, Mail, Receipt};
 
-/// What a handle says to the session's task. One channel, so that what one caller says is heard in
-/// the order in which it was said.
-pub(crate) enum Control {
-    Mail(Mail),
-    /// A request or `Continue` whose caller waits for the outcome; refused while a run goes on.
-    Run {
-        input: Box<Input>,
-        outcome: Ack<RunOutcome>,
-        stream: Option<Subscriber>,
-    },
-    Idle(Ack<()>),
-}
-
-/// Speaks to a running session. Clones speak to the same one; when the last is dropped the session
-/// ends after the run that goes on.
+/// Sends inputs to a running session and reads its state.
 ///
-/// Methods that change something resolve when the change is durable.
+/// Clones refer to the same session. When the last one is dropped, the session ends after the run
+/// in progress.
+///
+/// # Contract
+///
+/// Inputs of one handle are handled in the order in which the methods were called. A method that
+/// changes something resolves when the change is durable; if it fails, nothing has changed. If its
+/// future is dropped, the input is sent all the same, and only its receipt is lost. After the
+/// session has ended, methods fail with [`InputError::Gone`].
+///
+/// ```
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, RunContext};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Once;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for Once {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         step.ask().await?.finish()
+/// #     }
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new([Script::text("Good morning.")]);
+/// let agent = GenericAgent::builder(model, Once).build()?;
+/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// let outcome = handle.prompt("Hello").await?;
+/// assert_eq!(outcome.text, "Good morning.");
+/// assert_eq!(handle.state().await?.messages.len(), 2);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct AgentHandle {
-    pub(crate) control: mpsc::UnboundedSender<Control>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
 }
 
 impl AgentHandle {
-    /// The events from here on. Dropping the stream unsubscribes.
+    /// Subscribes to the events from here on. Dropping the stream unsubscribes.
     pub fn subscribe(&self) -> EventStream {
         let (subscriber, stream) = Subscriber::new(false);
-        let _ = self.control.send(Control::Mail(Mail::Subscribe(subscriber)));
+        let _ = self.commands.send(Command::Subscribe(subscriber));
         stream
     }
 
-    /// The events from here on, for a reader that has missed the earlier ones: first what is of no
-    /// item yet, merged (the reply that streams from its `message_start`, what running tools have
-    /// let know). The number is the length of the session's log at this moment: its items tell the
-    /// rest, by [`SessionLog::events_after`](crate::log::SessionLog::events_after), and nothing is
-    /// told twice or left out between them.
+    /// Subscribes a reader that has missed earlier events.
+    ///
+    /// The stream begins with what is not in the log yet, merged: the reply in progress from its
+    /// `message_start`, and the output of running tools. The number is the length of the session's
+    /// log at this moment. Its entries give the earlier events
+    /// ([`SessionLog::events_after`](crate::log::SessionLog::events_after)), without a gap and
+    /// without an overlap.
     pub async fn join(&self) -> Result<(u64, EventStream), InputError> {
         let (subscriber, stream) = Subscriber::new(false);
-        let (ack, told) = oneshot::channel();
-        let _ = self.control.send(Control::Mail(Mail::Join(subscriber, ack)));
-        Ok((told.await.map_err(|_| InputError::Gone)?, stream))
+        let (ack, joined) = oneshot::channel();
+        let _ = self.commands.send(Command::Join(subscriber, ack));
+        Ok((joined.await.map_err(|_| InputError::Gone)?, stream))
     }
 
-    /// Sends a request and waits until its run has ended.
+    /// Sends a request and waits until its run has ended. A run that ends in an error is `Ok`: its
+    /// outcome contains the error.
     ///
-    /// Fails with [`InputError::Busy`] while a run goes on. A run that ends in an error is `Ok`:
-    /// its outcome says so.
+    /// # Errors
+    ///
+    /// Fails with [`InputError::Busy`] while a run is in progress.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<RunOutcome, InputError> {
-        self.run(InputEvent::UserRequest(prompt.into()), None).await
+        self.run(InputEvent::UserRequest(prompt.into())).await
     }
 
-    /// Sends a request and gives the events of its run, the last of which is `agent_end`.
+    /// Sends a request and returns the events of its run, of which `agent_end` is the last.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InputError::Busy`] while a run is in progress.
     pub async fn prompt_stream(
         &self,
         prompt: impl Into<Prompt>,
     ) -> Result<EventStream, InputError> {
         let (subscriber, stream) = Subscriber::new(true);
-        let (receipt, _) = self.start(InputEvent::UserRequest(prompt.into()), Some(subscriber));
+        let event = InputEvent::UserRequest(prompt.into());
+        let (receipt, _outcome) = self.start(event, Some(subscriber));
         receipt.await.unwrap_or(Err(InputError::Gone))?;
         Ok(stream)
     }
 
-    /// Goes on from where the conversation stands: after an error, an interruption, or with what
-    /// waits in the queues. Waits until the run has ended.
+    /// Continues from the end of the conversation: after an error, an interruption, or with queued
+    /// messages. Waits until the run has ended.
     pub async fn continue_run(&self) -> Result<RunOutcome, InputError> {
-        self.run(InputEvent::Continue(None), None).await
+        self.run(InputEvent::Continue(None)).await
     }
 
-    /// Sends any input event and gives its id. A request that is sent during a run waits its turn;
-    /// at most 32 do.
+    /// Sends any input event and returns its id. A request that is sent during a run is queued; at
+    /// most 32 are. `Compact` resolves when the compaction is done.
     ///
-    /// What is no input of the log has no id that lasts: `ClearQueues`, `CompactionPolicy`,
-    /// `Continue` without a message, and an abort or a reset at rest are given one that a later
-    /// input may get too. `CompactionPolicy` resolves when it is done.
+    /// Inputs that are not in the log have no lasting id: `ClearQueues`, `Compact`, `Continue`
+    /// without a message, and an abort or a reset while idle get one that a later input may get
+    /// too.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
         Ok(self.input(event).await?.id)
     }
 
-    /// Sends a message that should change the run that is going on; at rest it waits for the next
+    /// Sends a message that is to change the run in progress. While idle it is queued for the next
     /// run.
     pub async fn steer(&self, prompt: impl Into<Prompt>) -> Result<InputId, InputError> {
         self.send(InputEvent::Steer(prompt.into())).await
     }
 
-    /// Sends a message that waits until the agent would otherwise stop.
+    /// Sends a message that is delivered when the agent would otherwise stop.
     pub async fn follow_up(&self, prompt: impl Into<Prompt>) -> Result<InputId, InputError> {
         self.send(InputEvent::FollowUp(prompt.into())).await
     }
 
-    /// Stops the run that goes on; queued messages are handed back in `agent_end`. At rest it
-    /// answers open calls "aborted". Resolves when the wish is durable;
-    /// [`AgentHandle::wait_for_idle`] waits for the end.
+    /// Stops the run in progress. Queued messages are returned in `agent_end`. While idle, open
+    /// calls get the result "aborted". Resolves when the abort is durable;
+    /// [`AgentHandle::wait_for_idle`] waits for the end of the run.
     pub async fn abort(&self) -> Result<(), InputError> {
         self.input(InputEvent::Abort).await.map(drop)
     }
 
-    /// Aborts and begins the conversation anew. Gives the texts of what waited: requests, steers
-    /// and follow-ups.
+    /// Aborts, and starts the conversation over. Returns the texts of queued requests, steers and
+    /// follow-ups.
     pub async fn reset(&self) -> Result<Vec<String>, InputError> {
-        Ok(self.input(InputEvent::Reset).await?.taken_back)
+        Ok(self.input(InputEvent::Reset).await?.withdrawn)
     }
 
-    /// Takes back what waits in the steering and follow-up queues, and gives the texts.
+    /// Withdraws queued steers and follow-ups, and returns their texts.
     pub async fn clear_queues(&self) -> Result<Vec<String>, InputError> {
-        Ok(self.input(InputEvent::ClearQueues).await?.taken_back)
+        Ok(self.input(InputEvent::ClearQueues).await?.withdrawn)
     }
 
-    /// Has older messages replaced by a summary that minds these instructions, and gives what was
-    /// replaced: nothing where there is nothing to replace.
+    /// Replaces older messages by a summary that follows these instructions, and returns what was
+    /// replaced: an empty list if there is nothing to replace.
     ///
-    /// At rest that is a run of its own, without a reply, for which the counters of the limits
-    /// begin anew; while a run goes on it is done before its next request, or right after it.
-    /// Resolves when it is done, so a tool or a hook of the same session that awaits it waits for
-    /// itself.
+    /// While idle this is a run of its own, without a reply, for which the counters of the limits
+    /// start over. During a run it happens before the next request, or right after the run. A tool
+    /// or a hook of the same session that awaits it waits for itself.
     ///
-    /// What is too much for one summary may be replaced piece by piece: where a later piece fails,
-    /// or a steer interrupts it, the earlier ones stay replaced and are given, and the rest is left
-    /// as it is. What a policy plans to leave out without a summary (with `Compacting`, a turn too
-    /// large for one) is left out: [`Compaction::summarised`] says so.
+    /// Messages that are too long for one summary can be replaced in parts. If a later part fails
+    /// or is interrupted, the earlier ones stay replaced and are returned. What a policy plans to
+    /// leave out without a summary is left out: see [`Compaction::summarised`].
     ///
-    /// Fails with [`InputError::NoCompaction`] where the agent has no
+    /// # Errors
+    ///
+    /// Fails with [`InputError::NoCompaction`] if the agent has no
     /// [policy](crate::AgentBuilder::compaction), and with [`InputError::NotCompacted`] while calls
-    /// wait for an answer, or where the first summary fails or is interrupted: then nothing has
+    /// wait for a decision, or if the first summary fails or is interrupted. Then nothing has
     /// changed.
     pub async fn compact(
         &self,
         instructions: Option<&str>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
-        Ok(self.input(InputEvent::Compact(instructions.map(str::to_owned))).await?.compacted)
+        let event = InputEvent::Compact(instructions.map(str::to_owned));
+        Ok(self.input(event).await?.compacted)
     }
 
-    /// The calls that wait for an answer from outside.
+    /// Returns the pending actions.
     pub async fn pending(&self) -> Result<Vec<ExternalAction>, InputError> {
         Ok(self.state().await?.pending_actions)
     }
@@ -163,41 +190,43 @@ impl AgentHandle {
         digest: impl Into<Arc<str>>,
         decision: Decision,
     ) -> Result<InputId, InputError> {
-        self.send(InputEvent::ExternalActionResult(ActionResult::new(call, digest, decision))).await
+        let result = ActionResult::new(call, digest, decision);
+        self.send(InputEvent::ExternalActionResult(result)).await
     }
 
-    /// Resolves when no run goes on and none is about to start, after all that this handle has sent
-    /// before.
+    /// Resolves when no run is in progress and none is about to start, after everything that this
+    /// handle has sent before.
     pub async fn wait_for_idle(&self) {
-        let (ack, told) = oneshot::channel();
-        let _ = self.control.send(Control::Idle(ack));
-        let _ = told.await;
+        let (ack, idle) = oneshot::channel();
+        let _ = self.commands.send(Command::Idle(ack));
+        let _ = idle.await;
     }
 
-    /// A snapshot of the session.
+    /// Returns a snapshot of the session.
     pub async fn state(&self) -> Result<AgentState, InputError> {
-        let (ack, told) = oneshot::channel();
-        let _ = self.control.send(Control::Mail(Mail::State(ack)));
-        told.await.map_err(|_| InputError::Gone)
+        let (ack, state) = oneshot::channel();
+        let _ = self.commands.send(Command::State(ack));
+        state.await.map_err(|_| InputError::Gone)
     }
 
-    /// Says it at once; whoever wants its receipt waits for it.
-    pub(crate) fn say(&self, event: InputEvent) -> oneshot::Receiver<Result<Receipt, InputError>> {
-        let (ack, told) = oneshot::channel();
-        let _ = self.control.send(Control::Mail(Mail::Input(Box::new(Input { event, ack }))));
-        told
+    /// Sends an input at once; its receipt can be awaited.
+    pub(crate) fn post(
+        &self,
+        event: InputEvent,
+        caller: Option<Caller>,
+    ) -> oneshot::Receiver<Result<Receipt, InputError>> {
+        let (ack, receipt) = oneshot::channel();
+        let input = Box::new(Input { event, ack, caller });
+        let _ = self.commands.send(Command::Input(input));
+        receipt
     }
 
     async fn input(&self, event: InputEvent) -> Result<Receipt, InputError> {
-        self.say(event).await.unwrap_or(Err(InputError::Gone))
+        self.post(event, None).await.unwrap_or(Err(InputError::Gone))
     }
 
-    async fn run(
-        &self,
-        event: InputEvent,
-        stream: Option<Subscriber>,
-    ) -> Result<RunOutcome, InputError> {
-        let (receipt, outcome) = self.start(event, stream);
+    async fn run(&self, event: InputEvent) -> Result<RunOutcome, InputError> {
+        let (receipt, outcome) = self.start(event, None);
         receipt.await.unwrap_or(Err(InputError::Gone))?;
         outcome.await.map_err(|_| InputError::Gone)
     }
@@ -207,12 +236,8 @@ impl AgentHandle {
         event: InputEvent,
         stream: Option<Subscriber>,
     ) -> (oneshot::Receiver<Result<Receipt, InputError>>, oneshot::Receiver<RunOutcome>) {
-        let ((ack, receipt), (outcome, told)) = (oneshot::channel(), oneshot::channel());
-        let _ = self.control.send(Control::Run {
-            input: Box::new(Input { event, ack }),
-            outcome,
-            stream,
-        });
-        (receipt, told)
+        let (ack, outcome): (Ack<RunOutcome>, _) = oneshot::channel();
+        let caller = Caller { outcome: ack, stream };
+        (self.post(event, Some(caller)), outcome)
     }
 }

@@ -1,62 +1,181 @@
-//! Hooks: places where an agent's behaviour can be changed without a pattern of its own.
+//! Hooks: functions that see and change what an agent does, without a pattern of their own.
 
 use std::future::Future;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::extensions::Extensions;
+use crate::log::event::ExternalAction;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
 use crate::tool::ToolSpec;
 
-/// Sees each text part as it streams, before anybody else does.
-pub type FnHandleStepTextPart = Arc<dyn Fn(TextPart<'_>) -> TextAction + Send + Sync>;
-/// Sees each complete reply, before it is decided whether the loop goes on. An interrupt does not
-/// cut it.
-pub type FnHandleBeforeEnd = Arc<dyn Fn(EndCheck) -> BoxFuture<'static, BeforeEnd> + Send + Sync>;
-/// Sees each validated call before it runs or is put to the user, in source order. An interrupt
-/// does not cut it.
-pub type FnBeforeToolCall =
-    Arc<dyn Fn(ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync>;
-/// Sees the result of each call that ran, and may change it.
-pub type FnAfterToolCall =
-    Arc<dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync>;
-/// Makes the conversation of a request out of the history: prunes, injects. It costs a copy of the
-/// list of messages (not of the messages) at each request.
-///
-/// Some models refuse a thought of theirs once what came before it has changed; the documentation
-/// of a provider's format says which. For these, what a hook once made of the past it should make
-/// of it each time, or take the thoughts out.
-pub type FnTransformContext =
-    Arc<dyn Fn(Vec<Arc<Message>>) -> BoxFuture<'static, Vec<Arc<Message>>> + Send + Sync>;
-/// Turns messages into what a model is shown, after `transform_context`, at the same cost.
-pub type FnConvertToLlm = Arc<dyn Fn(Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync>;
-/// Whether the next request offers a tool.
-pub type FnPrepareTools = Arc<dyn Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync>;
+pub use crate::log::conversation::Conversation;
 
-/// A piece of text that a model streams.
+/// Observes and changes the behaviour of an agent at fixed points of its loop.
+///
+/// Each method has a default that changes nothing, so an implementation only writes those it
+/// needs. An agent has any number of hooks, which form layers: they run in the order in which
+/// [`AgentBuilder::hook`](crate::AgentBuilder::hook) added them, then those of the request
+/// ([`Ask::hook`](crate::Ask::hook)). What one layer rewrites is what the next one sees. The first
+/// layer that answers [`BeforeToolCall::Block`] or [`BeforeEnd::End`] decides, and later layers are
+/// not asked. Adding a hook never removes another one.
+///
+/// # Contract
+///
+/// One value serves every session of the agent, also at the same time, so a hook must not keep the
+/// state of a session in `self`. A method may be called again for the same reply, call or request
+/// after a restart. An interrupting steer does not cancel a hook; an abort, a limit and the end of
+/// the session drop its future at an await. A panic ends the run with
+/// [`StepError::Panicked`](crate::StepError::Panicked).
+///
+/// ```
+/// use async_trait::async_trait;
+/// use loopwright_core::hooks::{BeforeToolCall, Hooks, ToolCallInfo};
+///
+/// /// Blocks every call of one tool.
+/// struct Forbid(&'static str);
+///
+/// #[async_trait]
+/// impl Hooks for Forbid {
+///     async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+///         if &*call.tool.name == self.0 {
+///             return BeforeToolCall::Block(format!("{} is not allowed here.", self.0));
+///         }
+///         BeforeToolCall::Proceed
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # use loopwright_core::testing::{Harness, Script, TestTool};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Once;
+/// # #[async_trait]
+/// # impl BehaviorPattern for Once {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         let reply = step.ask().await?;
+/// #         step.call_tools(&reply).await?;
+/// #         Ok(StepEnd::Done)
+/// #     }
+/// # }
+/// let rm = TestTool::new("rm");
+/// let call = Script::calls([("c1", "rm", serde_json::json!({}))]);
+/// let options = |agent: loopwright_core::AgentBuilder| {
+///     agent.tool(rm.clone()).auto_all().hook(Forbid("rm"))
+/// };
+/// let harness = Harness::new(Once, [call], options).await;
+/// harness.handle.prompt("Clean up.").await.unwrap();
+/// assert_eq!(rm.ran(), 0);
+/// # }
+/// ```
+#[async_trait]
+pub trait Hooks: Send + Sync {
+    /// Decides what becomes of a part of text, as it streams and before any subscriber sees it.
+    fn on_text_part(&self, part: TextPart<'_>) -> TextAction {
+        let _ = part;
+        TextAction::Show
+    }
+
+    /// Decides whether the loop continues after a complete reply. Replies that failed or were
+    /// interrupted are not shown to hooks.
+    async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
+        let _ = check;
+        BeforeEnd::Default
+    }
+
+    /// Decides whether a validated call proceeds, before it runs or is put to the user. Calls of a
+    /// batch come one after the other, in source order.
+    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+        let _ = call;
+        BeforeToolCall::Proceed
+    }
+
+    /// Returns the result of a call that ran, changed or not. It runs in the task of the call.
+    async fn after_tool_call(&self, call: &ToolCallInfo, result: ToolResult) -> ToolResult {
+        let _ = call;
+        result
+    }
+
+    /// Builds the conversation of a request from the history, to prune or to inject; `None` leaves
+    /// it as it is.
+    ///
+    /// In a conversation that was compacted, the summary stands in place of the messages that it
+    /// replaces; custom messages are always included. Some models refuse a thinking block of theirs
+    /// once the messages before it have changed (the documentation of the provider's format says
+    /// which): what a hook changes in the past, it must change in the same way every time, or
+    /// remove the thinking.
+    async fn transform_context(
+        &self,
+        cx: &HookContext,
+        messages: &Conversation,
+    ) -> Option<Vec<Arc<Message>>> {
+        let _ = (cx, messages);
+        None
+    }
+
+    /// Converts messages into what a model is shown, after every
+    /// [`transform_context`](Hooks::transform_context); `None` leaves them as they are. If no
+    /// layer converts, custom messages and replies without content for a model are left out.
+    fn convert_to_llm(
+        &self,
+        cx: &HookContext,
+        messages: &Conversation,
+    ) -> Option<Vec<Arc<Message>>> {
+        let _ = (cx, messages);
+        None
+    }
+
+    /// Returns whether a request offers the tool. A tool is offered if every layer agrees.
+    fn prepare_tools(&self, request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
+        let _ = (request, tool);
+        true
+    }
+
+    /// Announces an action that now waits for a decision, after it is in the log.
+    async fn on_action(&self, cx: &HookContext, action: &Arc<ExternalAction>) {
+        let _ = (cx, action);
+    }
+}
+
+/// Identifies the session that a hook is called for, and carries the host's values.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HookContext {
+    /// The session.
+    pub session_id: Arc<str>,
+    /// The host's values.
+    pub extensions: Extensions,
+}
+
+/// Describes a part of text that a model streams.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct TextPart<'a> {
-    /// What was held back so far, and what has come now.
+    /// The session.
+    pub session_id: &'a str,
+    /// The host's values.
+    pub extensions: &'a Extensions,
+    /// The text that the hook has held back so far, followed by the new text.
     pub text: &'a str,
-    /// The text block ends with this piece; it comes once more, perhaps with nothing new.
+    /// Whether the text block ends with this part. The last part may add no text.
     pub last: bool,
 }
 
-/// What becomes of a [`TextPart`].
+/// Says what becomes of a [`TextPart`].
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum TextAction {
-    /// It is text of the reply.
+    /// The text is part of the reply.
     #[default]
     Show,
-    /// This is text of the reply instead; nothing swallows it.
+    /// This text is part of the reply instead. An empty text drops the part.
     Replace(String),
-    /// It comes again with the next piece in front. At the end of the block it is shown.
+    /// The text comes again in front of the next part. At the end of the block it is shown.
     Hold,
-    /// It is tool calls, with what is left as text.
+    /// The text is tool calls, and the rest of it is text.
     Calls {
         /// Text to show.
         text: String,
@@ -65,91 +184,209 @@ pub enum TextAction {
     },
 }
 
-/// A complete reply.
+/// Describes a complete reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndCheck {
     /// The session.
     pub session_id: Arc<str>,
-    /// The reply: its whole text, its calls.
-    pub reply: Arc<Message>,
     /// The host's values.
     pub extensions: Extensions,
+    /// The reply: its whole text, its calls.
+    pub reply: Arc<Message>,
 }
 
-/// Whether the loop goes on after a reply.
+/// Says whether the loop continues after a reply.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum BeforeEnd {
-    /// As the pattern does it.
+    /// The pattern decides.
     #[default]
     Default,
-    /// The loop goes on: this message is delivered after the reply's calls, like a steer that waits
-    /// for the turn.
+    /// The loop continues: this message is delivered after the reply's calls, like a steer with
+    /// [`Urgency::AfterTurn`](crate::event::Urgency::AfterTurn).
     Continue(UserMessage),
-    /// The run ends. Calls of the reply are answered "skipped", and what is queued stays queued.
+    /// The run ends. Calls of the reply get the result "skipped"; queued messages stay queued.
     End,
 }
 
-/// A validated call.
+/// Describes a validated call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCallInfo {
     /// The session.
     pub session_id: Arc<str>,
-    /// The call.
-    pub call: CallId,
-    /// What the tool is.
-    pub tool: Arc<ToolSpec>,
-    /// The arguments after coercion.
-    pub arguments: Arc<Value>,
     /// The host's values.
     pub extensions: Extensions,
+    /// The call.
+    pub call: CallId,
+    /// The tool's description.
+    pub tool: Arc<ToolSpec>,
+    /// The arguments after coercion and after the rewrites of earlier hooks.
+    pub arguments: Arc<Value>,
 }
 
-/// What becomes of a call.
+/// Says whether a call proceeds.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum BeforeToolCall {
-    /// It goes on.
+    /// It proceeds.
     #[default]
     Proceed,
-    /// It goes on with these arguments, which are validated again.
+    /// It proceeds with these arguments, which are validated again.
     Rewrite(Value),
-    /// It does not run; the model is told why.
+    /// It does not run. The text tells the model why.
     Block(String),
 }
 
-/// What `prepare_tools` is told of the request.
+/// Describes the request that tools are chosen for.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PrepareTools<'a> {
+    /// The session.
+    pub session_id: &'a str,
+    /// The host's values.
+    pub extensions: &'a Extensions,
     /// The turn that the request belongs to.
     pub turn: u32,
     /// The conversation.
     pub messages: &'a [Arc<Message>],
-    /// The host's values.
-    pub extensions: &'a Extensions,
 }
 
-/// The hooks of an agent.
-#[derive(Clone, Default)]
-pub(crate) struct Hooks {
-    pub(crate) text_part: Option<FnHandleStepTextPart>,
-    pub(crate) before_end: Option<FnHandleBeforeEnd>,
-    pub(crate) before_tool_call: Option<FnBeforeToolCall>,
-    pub(crate) after_tool_call: Option<FnAfterToolCall>,
-    pub(crate) transform_context: Option<FnTransformContext>,
-    pub(crate) convert_to_llm: Option<FnConvertToLlm>,
-    pub(crate) prepare_tools: Option<FnPrepareTools>,
+/// Adapts a closure to [`Hooks`], under a name of its own.
+macro_rules! closure_hook {
+    ($(#[$doc:meta])* $name:ident($f:ty), $new:item, $($method:item)+) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name(Arc<$f>);
+
+        impl $name {
+            $new
+        }
+
+        #[async_trait]
+        impl Hooks for $name {
+            $($method)+
+        }
+    };
 }
 
-/// A hook of an async function of one value.
-pub(crate) fn boxed<A, R, Fut>(
-    f: impl Fn(A) -> Fut + Send + Sync + 'static,
-) -> Arc<dyn Fn(A) -> BoxFuture<'static, R> + Send + Sync>
-where
-    Fut: Future<Output = R> + Send + 'static,
-{
-    Arc::new(move |a| Box::pin(f(a)))
+closure_hook! {
+    /// Adapts a closure to [`Hooks::on_text_part`].
+    FnHandleStepTextPart(dyn Fn(TextPart<'_>) -> TextAction + Send + Sync),
+    /// Wraps the closure.
+    pub fn new(f: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static) -> Self {
+        Self(Arc::new(f))
+    },
+    fn on_text_part(&self, part: TextPart<'_>) -> TextAction {
+        (self.0)(part)
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::before_end`].
+    FnHandleBeforeEnd(dyn Fn(EndCheck) -> BoxFuture<'static, BeforeEnd> + Send + Sync),
+    /// Wraps the closure.
+    pub fn new<Fut>(f: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = BeforeEnd> + Send + 'static,
+    {
+        Self(Arc::new(move |check| Box::pin(f(check))))
+    },
+    async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
+        (self.0)(check.clone()).await
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::before_tool_call`].
+    FnBeforeToolCall(dyn Fn(ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync),
+    /// Wraps the closure.
+    pub fn new<Fut>(f: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = BeforeToolCall> + Send + 'static,
+    {
+        Self(Arc::new(move |call| Box::pin(f(call))))
+    },
+    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+        (self.0)(call.clone()).await
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::after_tool_call`].
+    FnAfterToolCall(
+        dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync
+    ),
+    /// Wraps the closure.
+    pub fn new<Fut>(f: impl Fn(ToolCallInfo, ToolResult) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = ToolResult> + Send + 'static,
+    {
+        Self(Arc::new(move |call, result| Box::pin(f(call, result))))
+    },
+    async fn after_tool_call(&self, call: &ToolCallInfo, result: ToolResult) -> ToolResult {
+        (self.0)(call.clone(), result).await
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::transform_context`]. It gets a copy of the list of messages
+    /// (not of the messages) for each request.
+    FnTransformContext(
+        dyn Fn(HookContext, Vec<Arc<Message>>) -> BoxFuture<'static, Vec<Arc<Message>>>
+            + Send
+            + Sync
+    ),
+    /// Wraps the closure.
+    pub fn new<Fut>(
+        f: impl Fn(HookContext, Vec<Arc<Message>>) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Vec<Arc<Message>>> + Send + 'static,
+    {
+        Self(Arc::new(move |cx, messages| Box::pin(f(cx, messages))))
+    },
+    async fn transform_context(
+        &self,
+        cx: &HookContext,
+        messages: &Conversation,
+    ) -> Option<Vec<Arc<Message>>> {
+        Some((self.0)(cx.clone(), messages.to_vec()).await)
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::convert_to_llm`]. It gets a copy of the list of messages (not
+    /// of the messages) for each request.
+    FnConvertToLlm(
+        dyn Fn(&HookContext, Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync
+    ),
+    /// Wraps the closure.
+    pub fn new(
+        f: impl Fn(&HookContext, Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(f))
+    },
+    fn convert_to_llm(
+        &self,
+        cx: &HookContext,
+        messages: &Conversation,
+    ) -> Option<Vec<Arc<Message>>> {
+        Some((self.0)(cx, messages.to_vec()))
+    }
+}
+
+closure_hook! {
+    /// Adapts a closure to [`Hooks::prepare_tools`].
+    FnPrepareTools(dyn Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync),
+    /// Wraps the closure.
+    pub fn new(
+        f: impl Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(f))
+    },
+    fn prepare_tools(&self, request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
+        (self.0)(request, tool)
+    }
 }

@@ -140,8 +140,8 @@ impl Hub {
     }
 
     /// Takes in one who comes late: what is told to this one alone is the overlay so far.
-    pub(crate) fn join(&mut self, subscriber: Subscriber, overlay: Vec<AgentEvent>) {
-        for event in overlay {
+    pub(crate) fn join(&mut self, subscriber: Subscriber, transient: Vec<AgentEvent>) {
+        for event in transient {
             push(&subscriber.shared, &self.envelope(event));
         }
         self.subscribe(subscriber);
@@ -153,18 +153,18 @@ impl Hub {
     }
 
     /// An event that tells of an item of the log.
-    pub(crate) fn tell(&mut self, event: AgentEvent) {
+    pub(crate) fn emit(&mut self, event: AgentEvent) {
         self.seq += 1;
-        self.overlay(event);
+        self.emit_transient(event);
     }
 
     /// An event that was told before the session was opened.
-    pub(crate) fn pass_over(&mut self) {
+    pub(crate) fn skip_seq(&mut self) {
         self.seq += 1;
     }
 
     /// An event that tells of no item: it carries the last number.
-    pub(crate) fn overlay(&mut self, event: AgentEvent) {
+    pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
         if self.subscribers.is_empty() {
             return;
         }
@@ -306,7 +306,7 @@ mod tests {
     fn a_full_queue_merges_deltas_and_loses_no_word() {
         let (mut hub, mut stream) = hub();
         for i in 0..100_000 {
-            hub.overlay(delta(i % 2, "x"));
+            hub.emit_transient(delta(i % 2, "x"));
         }
         assert_eq!(stream.peak(), CAPACITY);
         let mut text = 0;
@@ -324,7 +324,7 @@ mod tests {
     fn a_reader_that_never_reads_is_cut_off_and_told() {
         let (mut hub, mut stream) = hub();
         for _ in 0..LAG_LIMIT + 1 {
-            hub.tell(AgentEvent::Reset);
+            hub.emit(AgentEvent::Reset);
         }
         assert!(stream.lagged());
         assert!(hub.subscribers.is_empty());
@@ -339,9 +339,9 @@ mod tests {
     fn a_dropped_subscriber_is_forgotten_and_seq_counts_on() {
         let (mut hub, stream) = hub();
         drop(stream);
-        hub.tell(AgentEvent::Reset);
+        hub.emit(AgentEvent::Reset);
         assert!(hub.subscribers.is_empty());
-        hub.tell(AgentEvent::Reset);
+        hub.emit(AgentEvent::Reset);
         assert_eq!(hub.seq, 2);
     }
 }

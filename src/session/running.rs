@@ -1,7 +1,6 @@
-//! The tools that run: what the session knows of each, and how its task ended.
+//! Running tools: what the session keeps of each, and how its task ended.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,90 +14,178 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
-use crate::message::{CallId, Content, ResultStatus, ToolResult};
-use crate::session::hooks::{FnAfterToolCall, ToolCallInfo};
-use crate::tool::{Outcome, Progress, Report, ToolOutput, ToolUpdate};
+use crate::message::{Content, ResultStatus, ToolResult};
+use crate::session::hooks::ToolCallInfo;
+use crate::session::layers::HookLayers;
+use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
 
-/// The tools that run, and what is known of calls that do not run yet.
-#[derive(Default)]
-pub(crate) struct Crew {
-    pub(crate) running: BTreeMap<CallId, Running>,
-    /// Validated calls that have neither started nor been put to the user.
-    pub(crate) ready: BTreeMap<CallId, Ready>,
-    pub(crate) reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
-}
+/// How long a cancelled tool may take to return what it has.
+const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
-pub(crate) struct Ready {
-    pub(crate) arguments: Arc<Value>,
-    /// Runs without asking.
-    pub(crate) auto: bool,
-}
+/// How many bytes of a running tool's output are kept for late subscribers. Twice as many may be
+/// held before the older ones are dropped.
+const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
 
+/// A tool that runs.
 pub(crate) struct Running {
     pub(crate) cancel: CancellationToken,
-    pub(crate) _task: Owned,
-    pub(crate) deadline: Instant,
-    /// How long without an update, and until when.
-    pub(crate) idle: Option<(Duration, Instant)>,
-    /// Its result if the deadline comes first, where that is not for want of time.
-    pub(crate) late: Option<(ResultStatus, String)>,
-    /// The time that it has in all.
-    pub(crate) time: Duration,
+    _task: AbortOnDrop,
+    deadline: Instant,
+    /// The limit of the time without an update, and when it expires.
+    idle: Option<(Duration, Instant)>,
+    /// The time limit of the whole call.
+    timeout: Duration,
+    /// The result at the deadline, if the tool was cancelled.
+    cancelled: Option<(ResultStatus, String)>,
     pub(crate) interruptible: bool,
-    pub(crate) told: Told,
+    output: OutputBuffer,
 }
 
-/// What a running tool has let know, merged, for who comes later.
+impl Running {
+    /// Starts the tool in a task of its own, so that a tool that blocks its thread or panics harms
+    /// only itself.
+    pub(crate) fn spawn(
+        tool: Arc<dyn Tool>,
+        cx: ToolContext,
+        info: ToolCallInfo,
+        hooks: HookLayers,
+        timeout: Duration,
+    ) -> Running {
+        let spec = info.tool.clone();
+        let reports: mpsc::Sender<Report> = cx.reports.clone();
+        let cancel = cx.cancel.clone();
+        let task = tokio::spawn(async move {
+            let call = info.call.clone();
+            let arguments: Arc<Value> = info.arguments.clone();
+            let ended = AssertUnwindSafe(tool.call(&arguments, cx)).catch_unwind().await;
+            let outcome = after_tool_call(Outcome::of(ended), info, &hooks).await;
+            let _ = reports.send(Report::End(call, Box::new(outcome))).await;
+        });
+        let now = Instant::now();
+        let timeout = spec.timeout.unwrap_or(timeout);
+        Running {
+            cancel,
+            _task: AbortOnDrop(task.abort_handle()),
+            deadline: now + timeout,
+            idle: spec.idle_timeout.map(|idle| (idle, now + idle)),
+            timeout,
+            cancelled: None,
+            interruptible: spec.interruptible,
+            output: OutputBuffer::default(),
+        }
+    }
+
+    /// Asks the tool to stop. After a grace period the call gets the result "aborted".
+    pub(crate) fn cancel(&mut self, why: &str) {
+        self.cancel.cancel();
+        self.deadline = self.deadline.min(Instant::now() + CANCEL_GRACE);
+        let why = format!("Aborted after it had started, since {why}; it may have had effects.");
+        self.cancelled = Some((ResultStatus::Aborted, why));
+    }
+
+    /// Returns when the call is given up unless something happens.
+    pub(crate) fn expires(&self) -> Instant {
+        self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
+    }
+
+    /// Returns the result of a call that is given up at [`Running::expires`].
+    pub(crate) fn give_up(self) -> (ResultStatus, String) {
+        self.cancel.cancel();
+        let timed_out = |time: Duration, what: &str| {
+            let why =
+                format!("It was given up after {time:?} without {what}; it may have had effects.");
+            (ResultStatus::Error, why)
+        };
+        match self.idle {
+            Some((idle, until)) if until < self.deadline => timed_out(idle, "an update"),
+            _ => self.cancelled.unwrap_or_else(|| timed_out(self.timeout, "an end")),
+        }
+    }
+
+    /// Returns the result of a call whose tool stopped because it was cancelled, if it was.
+    pub(crate) fn cancelled(self) -> Option<(ResultStatus, String)> {
+        self.cancelled
+    }
+
+    /// Takes note of an update.
+    pub(crate) fn update(&mut self, update: &ToolUpdate) {
+        if let Some((idle, until)) = &mut self.idle {
+            *until = Instant::now() + *idle;
+        }
+        self.output.add(update);
+    }
+
+    /// Returns the updates so far, merged.
+    pub(crate) fn updates_so_far(&self) -> impl Iterator<Item = ToolUpdate> {
+        self.output.updates()
+    }
+}
+
+/// Passes a result through the hooks, unless the tool suspended or stopped itself.
+async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayers) -> Outcome {
+    let Outcome::Result(status, output) = outcome else { return outcome };
+    if hooks.is_empty() {
+        return Outcome::Result(status, output);
+    }
+    let result = ToolResult {
+        call: info.call.clone(),
+        name: info.tool.name.clone(),
+        status,
+        content: output.content,
+        details: output.details.map(Arc::new),
+        terminate: output.terminate,
+    };
+    match hooks.after_tool_call(&info, result).await {
+        Ok(ToolResult { status, content, details, terminate, .. }) => {
+            let details = details.map(Arc::unwrap_or_clone);
+            Outcome::Result(status, ToolOutput { content, details, terminate })
+        }
+        Err(panic) => Outcome::HookPanicked(panic),
+    }
+}
+
+/// The updates of a running tool, merged for late subscribers.
 #[derive(Default)]
-pub(crate) struct Told {
-    output: String,
+struct OutputBuffer {
+    text: String,
     progress: Option<Box<Progress>>,
 }
 
-/// So many bytes of a running tool's output are kept at least; the older ones go.
-const TOLD: usize = 64 * 1024;
-
-impl Told {
-    pub(crate) fn add(&mut self, update: &ToolUpdate) {
+impl OutputBuffer {
+    fn add(&mut self, update: &ToolUpdate) {
         match update {
             ToolUpdate::Output(more) => {
-                self.output.push_str(more);
-                if self.output.len() > 2 * TOLD {
-                    let from = self.output.ceil_char_boundary(self.output.len() - TOLD);
-                    self.output.drain(..from);
+                self.text.push_str(more);
+                if self.text.len() > 2 * KEPT_OUTPUT_BYTES {
+                    let from = self.text.ceil_char_boundary(self.text.len() - KEPT_OUTPUT_BYTES);
+                    self.text.drain(..from);
                 }
             }
             ToolUpdate::Progress(progress) => self.progress = Some(progress.clone()),
         }
     }
 
-    pub(crate) fn updates(&self) -> impl Iterator<Item = ToolUpdate> {
-        let output = (!self.output.is_empty()).then(|| ToolUpdate::Output(self.output.clone()));
-        output.into_iter().chain(self.progress.clone().map(ToolUpdate::Progress))
+    fn updates(&self) -> impl Iterator<Item = ToolUpdate> {
+        let text = (!self.text.is_empty()).then(|| ToolUpdate::Output(self.text.clone()));
+        text.into_iter().chain(self.progress.clone().map(ToolUpdate::Progress))
     }
 }
 
-/// A task that ends with whoever holds this: when its call is settled, or the session gone.
-pub(crate) struct Owned(pub(crate) AbortHandle);
+/// A task that is aborted when this is dropped: when its call is closed, or the session ends.
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Owned {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Running {
-    pub(crate) fn due(&self) -> Instant {
-        self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
-    }
-}
-
 impl Outcome {
-    pub(crate) fn of(ended: std::thread::Result<Result<ToolOutput, ToolError>>) -> Self {
+    fn of(ended: std::thread::Result<Result<ToolOutput, ToolError>>) -> Self {
         match ended {
             Ok(Ok(output)) => Outcome::Result(ResultStatus::Ok, output),
             Ok(Err(ToolError::Cancelled)) => Outcome::Cancelled,
-            Ok(Err(ToolError::Suspend(need))) => Outcome::Suspended(need),
+            Ok(Err(ToolError::Suspend(request))) => Outcome::Suspended(request),
             Ok(Err(ToolError::Failed(why))) => {
                 Outcome::Result(ResultStatus::Error, ToolOutput::text(why))
             }
@@ -111,57 +198,39 @@ impl Outcome {
             }
         }
     }
-
-    pub(crate) async fn after(self, info: ToolCallInfo, hook: FnAfterToolCall) -> Self {
-        let Outcome::Result(status, ToolOutput { content, details, terminate }) = self else {
-            return self;
-        };
-        let (call, name, details) =
-            (info.call.clone(), info.tool.name.clone(), details.map(Arc::new));
-        let result = ToolResult { call, name, status, content, details, terminate };
-        match AssertUnwindSafe(async { hook(info, result).await }).catch_unwind().await {
-            Ok(ToolResult { status, content, details, terminate, .. }) => {
-                let details = details.map(Arc::unwrap_or_clone);
-                Outcome::Result(status, ToolOutput { content, details, terminate })
-            }
-            Err(panic) => Outcome::HookPanicked(panic_text(&*panic)),
-        }
-    }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("without a text").to_owned()
 }
 
-/// Text over the limit loses its middle, and says so.
-pub(crate) fn shortened(content: Vec<Content>, most: usize) -> Vec<Content> {
-    let shorten = |piece| match piece {
-        Content::Text { text } if text.len() > most => {
-            let head = text.floor_char_boundary(most / 2);
-            let tail = text.ceil_char_boundary(text.len() - most / 2);
+/// Cuts the middle out of texts that are longer than `max_bytes`, and says so in the text.
+pub(crate) fn shortened(content: Vec<Content>, max_bytes: usize) -> Vec<Content> {
+    let shorten = |part| match part {
+        Content::Text { text } if text.len() > max_bytes => {
+            let head = text.floor_char_boundary(max_bytes / 2);
+            let tail = text.ceil_char_boundary(text.len() - max_bytes / 2);
             let left_out = tail - head;
+            let total = text.len();
             let (head, tail) = (&text[..head], &text[tail..]);
             Content::text(format!(
-                "{head}\n[… truncated: {left_out} of {} bytes are left out here …]\n{tail}",
-                text.len()
+                "{head}\n[… truncated: {left_out} of {total} bytes are left out here …]\n{tail}"
             ))
         }
-        piece => piece,
+        part => part,
     };
     content.into_iter().map(shorten).collect()
 }
 
-/// Lets what has been woken run first. Unlike `yield_now` it does not go to the driver, which costs
-/// a system call.
-pub(crate) async fn step_back() {
-    let mut stepped_back = false;
+/// Yields to tasks that have been woken. Unlike `yield_now` it does not go to the driver, which
+/// costs a system call.
+pub(crate) async fn yield_once() {
+    let mut has_yielded = false;
     std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut stepped_back, true) {
+        if std::mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();

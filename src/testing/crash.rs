@@ -47,7 +47,7 @@ impl Scenario {
     /// A session in which the model gives these replies, asides included, in turn. After a crash an
     /// agent may ask once more than without; then the model says "…".
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
-        let answer = |action: &ExternalAction| match action.need {
+        let answer = |action: &ExternalAction| match action.request {
             None => Decision::Approve,
             Some(_) => Decision::Provide(Provided::Input(Value::Null)),
         };
@@ -477,7 +477,7 @@ impl Memory for Desk {
         if let Some(handle) = handle
             && let Some(Act { event, .. }) = self.next(due)
         {
-            drop(handle.say(event));
+            drop(handle.post(event, None));
             tokio::task::yield_now().await; // the session's task hears it before the pattern goes on
         }
         Ok(())

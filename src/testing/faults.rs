@@ -195,7 +195,7 @@ impl Tool for TestTool {
 
     async fn call(&self, _: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         let done = || ToolOutput::text(format!("{} done", self.spec.name));
-        match (&self.act, cx.answer()) {
+        match (&self.act, cx.decision()) {
             (Act::Suspend(need), None) => return Err(ToolError::Suspend(need.clone())),
             (Act::Suspend(_), Some(answer)) => {
                 self.ran.fetch_add(1, Ordering::SeqCst);

@@ -190,8 +190,8 @@ async fn a_hook_that_panics_ends_the_run_with_an_error() {
         |a| a.before_end(|_| async { panic!("hook") }),
         |a| a.before_tool_call(|_| async { panic!("hook") }),
         |a| a.after_tool_call(|_, _| async { panic!("hook") }),
-        |a| a.transform_context(|_| async { panic!("hook") }),
-        |a| a.convert_to_llm(|_| panic!("hook")),
+        |a| a.transform_context(|_, _| async { panic!("hook") }),
+        |a| a.convert_to_llm(|_, _| panic!("hook")),
     ];
     for (i, options) in hooks.into_iter().enumerate() {
         let mut harness = pi_with(

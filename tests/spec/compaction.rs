@@ -192,7 +192,7 @@ async fn hooks_get_the_compacted_history() {
         })
     });
     let harness = Harness::new(pattern, script, |agent| {
-        agent.compaction(KEEP).transform_context(move |messages| {
+        agent.compaction(KEEP).transform_context(move |_, messages| {
             record.lock().unwrap().push(
                 messages
                     .iter()

@@ -215,7 +215,7 @@ async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     check_events(&events).unwrap();
     let mut harness = harness.restart().await;
     let open = harness.pending().await;
-    assert_eq!(open[0].need.as_ref().unwrap().kind, "password");
+    assert_eq!(open[0].request.as_ref().unwrap().kind, "password");
     harness
         .handle
         .resolve("a", open[0].digest.clone(), Decision::Provide(Provided::Input(json!("hunter2"))))

@@ -89,7 +89,7 @@ async fn what_goes_wrong_after_a_crash_is_found() {
         "three and the summary"
     );
 
-    let forgets = |messages: Vec<Arc<Message>>| {
+    let forgets = |_: &HookContext, messages: Vec<Arc<Message>>| {
         messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect()
     };
     let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);

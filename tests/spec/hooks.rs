@@ -237,7 +237,7 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
         })
     });
     let harness = Harness::new(noting, [Script::text("ok")], |a| {
-        a.transform_context(async |mut messages| {
+        a.transform_context(async |_, mut messages| {
             messages.insert(
                 0,
                 Arc::new(Message::new(MessageId(0), UserMessage::from("It is Monday."))),
@@ -362,4 +362,112 @@ async fn predicates_and_hooks_read_the_hosts_values() {
         seen.lock().unwrap().iter().all(|(_, user)| *user == "session"),
         "the input's values end with its run"
     );
+}
+
+/// A guard that blocks one tool and counts the calls that it sees.
+#[derive(Clone, Default)]
+struct Guard {
+    blocks: &'static str,
+    seen: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+#[async_trait::async_trait]
+impl Hooks for Guard {
+    async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
+        let tool = call.tool.name.to_string();
+        self.seen.lock().unwrap().push((call.session_id.to_string(), tool.clone()));
+        match tool == self.blocks {
+            true => BeforeToolCall::Block(format!("guard against {tool}")),
+            false => BeforeToolCall::Proceed,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_guards_the_first_that_blocks_decides_and_the_tool_does_not_run() {
+    let tools = [TestTool::new("x"), TestTool::new("y")];
+    let first = Guard { blocks: "x", ..Guard::default() };
+    let second = Guard { blocks: "none", ..Guard::default() };
+    let (a, b) = (first.clone(), second.clone());
+    let replies = [calls(&["x", "y"]), Script::text("ok")];
+    let mut harness = pi_with(replies, &tools, |agent| agent.hook(a).hook(b)).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    assert_eq!((tools[0].ran(), tools[1].ran()), (0, 1));
+    assert!(result_of(&harness, "a").await.contains("guard against x"));
+    let call = |tool: &str| ("s".to_owned(), tool.to_owned());
+    assert_eq!(*first.seen.lock().unwrap(), [call("x"), call("y")]);
+    assert_eq!(*second.seen.lock().unwrap(), [call("y")], "a blocked call goes no further");
+    harness.check().await;
+}
+
+fn add_one(info: &ToolCallInfo) -> BeforeToolCall {
+    BeforeToolCall::Rewrite(json!({"n": info.arguments["n"].as_i64().unwrap() + 1}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn closures_add_layers_too_and_rewrites_chain() {
+    let tool = TestTool::new("x");
+    let replies = [Script::calls([("a", "x", json!({"n": 1}))]), Script::text("ok")];
+    let mut harness = pi_with(replies, std::slice::from_ref(&tool), |agent| {
+        agent
+            .before_tool_call(async |info| add_one(&info))
+            .before_tool_call(async |info| add_one(&info))
+            .on_text_part(|part| TextAction::Replace(format!("{}!", part.text)))
+            .on_text_part(|part| TextAction::Replace(format!("<{}>", part.text)))
+            .after_tool_call(async |_, result| ToolResult { status: ResultStatus::Error, ..result })
+            .after_tool_call(async |_, result| {
+                assert_eq!(result.status, ResultStatus::Error);
+                result
+            })
+    })
+    .await;
+    send(&harness, "go").await;
+    let events = harness.run_end().await;
+    let started = events.iter().find_map(|e| match &e.event {
+        AgentEvent::ToolExecutionStart { arguments, .. } => Some(arguments["n"].clone()),
+        _ => None,
+    });
+    assert_eq!(started, Some(json!(3)));
+    assert!(harness.transcript().await.last().unwrap().starts_with("A:<ok!>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_layer_that_ends_the_run_decides_and_messages_of_others_are_not_sent() {
+    let replies = [Script::text("1"), Script::text("2")];
+    let mut harness = pi_with(replies, &[], |agent| {
+        agent
+            .before_end(async |_| BeforeEnd::Continue("more".into()))
+            .before_end(async |_| BeforeEnd::End)
+    })
+    .await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop"]);
+}
+
+/// Collects the actions that are announced.
+#[derive(Clone, Default)]
+struct Announced(Arc<Mutex<Vec<String>>>);
+
+#[async_trait::async_trait]
+impl Hooks for Announced {
+    async fn on_action(&self, cx: &HookContext, action: &Arc<ExternalAction>) {
+        self.0.lock().unwrap().push(format!("{}/{}", cx.session_id, action.call));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_is_told_once_of_each_action_that_waits() {
+    let tools = ["x", "y"].map(|name| TestTool::new(name).effect(Effect::AtMostOnce));
+    let announced = Announced::default();
+    let hook = announced.clone();
+    let replies = [calls(&["x", "y"]), Script::text("ok")];
+    let mut harness = pi_with(replies, &tools, |agent| agent.hook(hook)).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    assert_eq!(*announced.0.lock().unwrap(), ["s/a", "s/b"]);
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    harness.run_end().await;
+    assert_eq!(announced.0.lock().unwrap().len(), 2, "what was announced is not announced again");
 }

@@ -22,6 +22,7 @@ mod examples;
 mod first_call;
 mod hooks;
 mod kit;
+mod patterns;
 mod recorded;
 mod reentry;
 mod rejoin;

@@ -261,7 +261,7 @@ async fn what_differs_is_shown_at_the_first_request() {
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     replay.run(&like().build().unwrap()).await.unwrap();
 
-    let prunes = like().transform_context(async |messages| match messages.len() {
+    let prunes = like().transform_context(async |_, messages| match messages.len() {
         0..5 => messages,
         _ => messages[5..].to_vec(),
     });
@@ -276,7 +276,7 @@ async fn what_differs_is_shown_at_the_first_request() {
     let found = replay.run(&fewer.build().unwrap()).await.unwrap_err();
     assert_eq!(
         found.to_string(),
-        "request 1: what it offers of the tools differs: it was `all`, now it is `[x, y]`",
+        "request 2: what it offers of the tools differs: it was `all`, now it is `[x]`",
     );
 
     let found = replay.run(&like().max_turns(1).build().unwrap()).await.unwrap_err();

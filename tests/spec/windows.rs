@@ -142,7 +142,7 @@ async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_transform_context_stops_the_request() {
     let mut harness = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
-        a.transform_context(|messages| async {
+        a.transform_context(|_, messages| async {
             sleep(ms(100)).await;
             messages
         })

@@ -16,7 +16,7 @@ a             run it, and from now on this tool without asking";
 impl Chat {
     /// Puts a call to the user, unless its tool was allowed a moment ago.
     pub(super) async fn put(&mut self, action: ExternalAction) -> Done {
-        if action.need.is_none() && self.allowed.has(&action.name) {
+        if action.request.is_none() && self.allowed.has(&action.name) {
             return self.decide(action, Decision::Approve).await;
         }
         print::show(&format!("? {}", print::call(&action)));

@@ -42,7 +42,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
     vec![
         LogEntry::Queued {
             input: input.clone(),
-            lane: QueueKind::Request,
+            kind: QueueKind::Request,
             urgency: Urgency::default(),
             message: message(number * 10, UserMessage::from(text)),
             output: None,
@@ -95,7 +95,7 @@ pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
         name: tool.into(),
         arguments,
         digest,
-        need: None,
+        request: None,
         time,
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn every_item() -> Vec<LogEntry> {
         },
         LogEntry::Queued {
             input: ODD.into(),
-            lane: QueueKind::Steering,
+            kind: QueueKind::Steering,
             urgency: Urgency::Interrupt,
             message: message(
                 u64::MAX,
@@ -230,7 +230,7 @@ pub(super) fn every_item() -> Vec<LogEntry> {
             name: "tool".into(),
             arguments: odd_json(),
             digest: "".into(),
-            need: Some(Arc::new(need)),
+            request: Some(Arc::new(need)),
             time: u64::MAX,
         },
         LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },

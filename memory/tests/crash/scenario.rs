@@ -305,7 +305,7 @@ impl Tool for Work {
     }
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        if self.suspends && cx.answer().is_none() {
+        if self.suspends && cx.decision().is_none() {
             return Err(ToolError::Suspend(ActionRequest {
                 kind: "login".into(),
                 data: json!("who?"),
@@ -318,7 +318,7 @@ impl Tool for Work {
             () = tokio::time::sleep(self.takes) => {}
         }
         self.note("end", arguments, &cx);
-        let answer = cx.answer().map(|answer| answer.data.to_string()).unwrap_or_default();
+        let answer = cx.decision().map(|answer| answer.data.to_string()).unwrap_or_default();
         Ok(format!("{} {arguments} {answer}", self.spec.name).into())
     }
 }

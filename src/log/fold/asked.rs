@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Fold;
 use crate::log::calls::{Call, Phase};
 use crate::log::event::ExternalAction;
-use crate::log::queue::Waiting;
+use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, InputId, Message, MessageKind};
 
 /// What a model could say next.
@@ -45,13 +45,19 @@ impl Fold {
 
     /// Whether the message came after the question that is open: only then can it be meant instead
     /// of an answer.
-    pub(crate) fn is_after_question(&self, waiting: &Waiting) -> bool {
-        self.batch.as_ref().is_some_and(|batch| waiting.at > batch.asked_at)
+    pub(crate) fn is_after_question(&self, message: &QueuedMessage) -> bool {
+        self.batch.as_ref().is_some_and(|batch| message.at > batch.asked_at)
     }
 
     /// Whether a call of the open batch was put to the outside.
-    pub(crate) fn was_asked(&self) -> bool {
+    pub(crate) fn has_asked(&self) -> bool {
         self.batch.as_ref().is_some_and(|batch| batch.asked_at > 0)
+    }
+
+    /// Returns every message that is not in the conversation yet: the request of the current run
+    /// first, then the queue.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &QueuedMessage> {
+        self.undelivered.iter().chain(self.queue.iter())
     }
 
     pub(crate) fn calls(&self) -> &[Call] {

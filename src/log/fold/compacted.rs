@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::Fold;
 use crate::log::compaction::{Compaction, check_range};
+use crate::log::conversation::Conversation;
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::message::{Message, MessageId, MessageKind, RunId};
 
 /// What was compacted last.
-pub(crate) struct Standing {
-    pub(crate) told: Arc<Compaction>,
+pub(crate) struct ActiveSummary {
+    pub(crate) compaction: Arc<Compaction>,
     pub(crate) details: Arc<Value>,
     /// The run in which it was.
     pub(crate) run: Option<RunId>,
@@ -31,8 +32,8 @@ impl Fold {
         check_range(&self.context, &range).ok().map(|()| range)
     }
 
-    pub(super) fn compact(&mut self, item: &LogEntry, tell: &mut dyn FnMut(AgentEvent)) {
-        let LogEntry::Compacted { first, last, message, details, summary, error, why } = item
+    pub(super) fn compact(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
+        let LogEntry::Compacted { first, last, message, details, summary, error, why } = entry
         else {
             return;
         };
@@ -44,12 +45,12 @@ impl Fold {
         let old = self.context[range.clone()].iter().map(|m| m.tokens()).sum();
         self.load.replace(old, message.tokens());
         Arc::make_mut(&mut self.context).splice(range, [message.clone()]);
-        let before = self.standing.take();
+        let before = self.active_summary.take();
         let (mut stand_ins, covered) = before.map(|s| (s.stand_ins, s.covered)).unwrap_or_default();
         let end = self.history.iter().rposition(|m| m.id == *last).map_or(0, |at| at + 1);
         stand_ins.push(message.id);
         stand_ins.retain(|id| self.context.iter().any(|m| m.id == *id));
-        let told = Arc::new(Compaction {
+        let compaction = Arc::new(Compaction {
             why: why.clone(),
             first: *first,
             last: *last,
@@ -61,27 +62,45 @@ impl Fold {
             tokens_after: self.load.messages,
         });
         let (details, run, covered) = (details.clone(), self.run, covered.max(end));
-        self.standing = Some(Standing { told: told.clone(), details, run, stand_ins, covered });
-        tell(AgentEvent::Compaction(told));
+        self.active_summary = Some(ActiveSummary {
+            compaction: compaction.clone(),
+            details,
+            run,
+            stand_ins,
+            covered,
+        });
+        emit(AgentEvent::Compaction(compaction));
     }
 
-    /// The history as hooks get it: what was compacted is the message that stands for it, and
-    /// custom messages are where they were, those among the replaced ones behind it.
-    pub(crate) fn history_for_hooks(&self) -> Vec<Arc<Message>> {
-        let Some(Standing { stand_ins, covered, .. }) = &self.standing else {
-            return self.history.to_vec();
+    /// Returns the history as hooks get it: a summary stands in place of the messages that it
+    /// replaces, and custom messages stay, those among the replaced ones after the summary.
+    pub(crate) fn conversation(&self) -> Conversation {
+        let history = self.history.clone();
+        let Some(ActiveSummary { stand_ins, covered, .. }) = &self.active_summary else {
+            return Conversation::new(move || history.to_vec());
         };
-        let mut seen = Vec::new();
-        let mut context = self.context.iter().peekable();
-        for (at, message) in self.history.iter().enumerate() {
-            seen.extend(std::iter::from_fn(|| {
-                context.next_if(|m| stand_ins.contains(&m.id)).cloned()
-            }));
-            let shown = context.next_if(|m| m.id == message.id).is_some();
-            if shown || at >= *covered || matches!(message.body, MessageKind::Custom(_)) {
-                seen.push(message.clone());
-            }
-        }
-        seen
+        let context = self.context.clone();
+        let stand_ins = stand_ins.clone();
+        let covered = *covered;
+        Conversation::new(move || merge(&history, &context, &stand_ins, covered))
     }
+}
+
+fn merge(
+    history: &[Arc<Message>],
+    context: &[Arc<Message>],
+    stand_ins: &[MessageId],
+    covered: usize,
+) -> Vec<Arc<Message>> {
+    let mut merged = Vec::new();
+    let mut context = context.iter().peekable();
+    for (at, message) in history.iter().enumerate() {
+        let next_stand_in = || context.next_if(|m| stand_ins.contains(&m.id)).cloned();
+        merged.extend(std::iter::from_fn(next_stand_in));
+        let in_context = context.next_if(|m| m.id == message.id).is_some();
+        if in_context || at >= covered || matches!(message.body, MessageKind::Custom(_)) {
+            merged.push(message.clone());
+        }
+    }
+    merged
 }

@@ -19,7 +19,7 @@ use crate::message::{
     AssistantMessage, ContentPart, Message, ResultStatus, StopReason, ToolResult,
 };
 use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
-use crate::session::batch::STOPPED_ITSELF;
+use crate::session::executor::STOPPED_ITSELF;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// A model that says what the log has.
@@ -223,7 +223,7 @@ fn lost(log: &[LogEntry], at: usize) -> Lines {
         matches!(
             item,
             LogEntry::Queued {
-                lane: crate::event::QueueKind::Steering,
+                kind: crate::event::QueueKind::Steering,
                 urgency: crate::event::Urgency::Interrupt,
                 ..
             }
@@ -322,7 +322,7 @@ impl StandIn {
         let (from, to) = (*state.started.get(call)? + 1, self.stage.lives[state.life].end);
         self.stage.log[from..to].iter().enumerate().find_map(|(n, item)| {
             let outcome = match item {
-                LogEntry::CallAwaiting { call: waits, need: Some(need), .. }
+                LogEntry::CallAwaiting { call: waits, request: Some(need), .. }
                     if **waits == *call =>
                 {
                     Err((**need).clone())

@@ -100,7 +100,7 @@ fn say(body: &MessageKind) -> String {
                     ContentPart::Text { text, .. } => out.push_str(text),
                     ContentPart::Thinking { text, .. } => drop(write!(out, "<{text}>")),
                     ContentPart::ToolCall(call) => {
-                        drop(write!(out, "[{} {}({})]", call.id, call.name, call.arguments))
+                        let _ = write!(out, "[{} {}({})]", call.id, call.name, call.arguments);
                     }
                 }
             }

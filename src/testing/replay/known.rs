@@ -47,7 +47,7 @@ pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
                     batch.names.insert(call.name.clone());
                 }
             }
-            LogEntry::CallAwaiting { call, name, arguments, need, .. } => {
+            LogEntry::CallAwaiting { call, name, arguments, request: need, .. } => {
                 let tool = known.entry(name.clone()).or_default();
                 tool.exists = true;
                 (batch.waited, batch.running) =

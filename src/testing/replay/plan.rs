@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::compaction::{self, Step};
+use crate::error::StepError;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::event::{RunCause, RunStatus};
@@ -88,7 +89,7 @@ pub(super) fn lives(log: &[LogEntry]) -> Vec<Life> {
                 // An abort has no error, and nobody but a fork takes a request back.
                 LogEntry::RunEnded { end: RunStatus::Aborted, error: Some(_), .. } => true,
                 LogEntry::Withdrawn { inputs } => {
-                    let mut waiting = fold.queue.lane(QueueKind::Request);
+                    let mut waiting = fold.waiting().filter(|w| w.kind == QueueKind::Request);
                     waiting.any(|w| inputs.contains(&w.input))
                 }
                 _ => false,
@@ -213,7 +214,7 @@ impl Plan<'_> {
     /// How a run that a crash had interrupted went on.
     fn taken_up(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<InputEvent>)> {
         let waits = |item: &LogEntry| {
-            matches!(item, LogEntry::Queued { lane, .. } if *lane != QueueKind::Request)
+            matches!(item, LogEntry::Queued { kind, .. } if *kind != QueueKind::Request)
                 || is_silent(item)
         };
         let first = (self.start..self.end).find(|at| !waits(&self.log[*at]))?;
@@ -224,7 +225,7 @@ impl Plan<'_> {
             // A new request settles the run, and an answer goes on with it.
             (LogEntry::Decided { .. }, _) => None,
             (_, Some(LogEntry::RunEnded { error: Some(error), .. }))
-                if **error == *crate::agent::task::INTERRUPTED =>
+                if **error == *StepError::Interrupted.to_string() =>
             {
                 None
             }
@@ -239,13 +240,13 @@ impl Plan<'_> {
     /// anything else is heard.
     fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(InputEvent, bool)> {
         Some(match &self.log[at] {
-            LogEntry::Queued { input, lane, urgency, message, output } => {
+            LogEntry::Queued { input, kind, urgency, message, output } => {
                 let MessageKind::User(said) = &message.body else {
                     return None;
                 };
                 let mut prompt = Prompt::from(said.clone()).id(input.clone());
                 prompt.output = output.clone();
-                match lane {
+                match kind {
                     QueueKind::Steering => (InputEvent::Steer(prompt.urgency(*urgency)), false),
                     QueueKind::FollowUp => (InputEvent::FollowUp(prompt), false),
                     QueueKind::Request => {

@@ -258,7 +258,7 @@ impl Stage {
         event: InputEvent,
         at: Option<usize>,
     ) {
-        let (told, stage, over) = (handle.say(event), self.clone(), state.over.clone());
+        let (told, stage, over) = (handle.post(event, None), self.clone(), state.over.clone());
         tokio::spawn(async move {
             if let Ok(Err(why)) = told.await
                 && let Some(at) = at.filter(|_| !over.is_cancelled())

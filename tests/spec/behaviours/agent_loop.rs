@@ -45,7 +45,7 @@ async fn a_message_that_the_hook_leaves_out_is_kept_and_not_sent() {
     let count = asked.clone();
     let replies = [calls(&["x"]), Script::text("ok")];
     let harness = Harness::new(Notes, replies, |a| {
-        a.tool(TestTool::new("x")).convert_to_llm(move |messages| {
+        a.tool(TestTool::new("x")).convert_to_llm(move |_, messages| {
             *count.lock().unwrap() += 1;
             messages.into_iter().filter(|m| !matches!(m.body, MessageKind::Custom(_))).collect()
         })
@@ -69,11 +69,13 @@ async fn the_transform_hook_comes_before_the_convert_hook() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     let harness = pi_with([Script::text("1"), Script::text("2")], &[], |a| {
-        a.transform_context(async |messages| messages[messages.len().saturating_sub(2)..].to_vec())
-            .convert_to_llm(move |messages| {
-                log.lock().unwrap().push(messages.iter().map(|m| m.text()).collect::<Vec<_>>());
-                messages
-            })
+        a.transform_context(async |_, messages| {
+            messages[messages.len().saturating_sub(2)..].to_vec()
+        })
+        .convert_to_llm(move |_, messages| {
+            log.lock().unwrap().push(messages.iter().map(|m| m.text()).collect::<Vec<_>>());
+            messages
+        })
     })
     .await;
     harness.handle.prompt("a").await.unwrap();
@@ -219,7 +221,7 @@ async fn continue_after_a_custom_message_needs_a_hook_that_converts_it() {
         _ => m,
     };
     let harness = Harness::new(NotesLast, replies(), |a| {
-        a.convert_to_llm(move |all| all.into_iter().map(as_user).collect())
+        a.convert_to_llm(move |_, all| all.into_iter().map(as_user).collect())
     })
     .await;
     harness.handle.prompt("go").await.unwrap();

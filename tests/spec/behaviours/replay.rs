@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures::StreamExt;
 use loopwright_providers::openai_chat::{Decoder, Settings, encode};
-use loopwright_providers::{Decode, OpenAiChat, Endpoint, Progress, Retry};
+use loopwright_providers::{Decode, Endpoint, OpenAiChat, Progress, Retry};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

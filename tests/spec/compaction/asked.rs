@@ -102,7 +102,7 @@ async fn a_compaction_can_be_asked_for_in_a_run() {
     harness.handle.prompt("p4").await.unwrap();
     let refused = harness.handle.compact(None).await;
     assert!(
-        matches!(&refused, Err(InputError::NotCompacted(why)) if why.contains("answer them first")),
+        matches!(&refused, Err(InputError::NotCompacted(why)) if why.contains("resolve them first")),
         "{refused:?}"
     );
     harness.handle.abort().await.unwrap();
@@ -266,7 +266,7 @@ async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash()
         assert_eq!(harness.transcript().await.last().unwrap(), "A:{}/Stop", "cut at {cut}");
         let steered = log[..cut]
             .iter()
-            .filter(|i| matches!(i, LogEntry::Queued { lane: QueueKind::Steering, .. }))
+            .filter(|i| matches!(i, LogEntry::Queued { kind: QueueKind::Steering, .. }))
             .count();
         assert_eq!(
             harness.transcript().await.iter().filter(|line| *line == "U:wait").count(),

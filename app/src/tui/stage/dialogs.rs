@@ -21,7 +21,7 @@ async fn asked(
         name: name.into(),
         arguments: Arc::new(arguments),
         digest: "d".into(),
-        need,
+        request: need,
     };
     stage.state.dialog.open(&action, BEGIN, false);
     (stage, action)

@@ -126,7 +126,7 @@ impl Dialog {
 
     /// Asks about the first that waits.
     fn put(&mut self, now: u64) -> Vec<Effect> {
-        let suspended = self.current().is_some_and(|action| action.need.is_some());
+        let suspended = self.current().is_some_and(|action| action.request.is_some());
         self.mode = if suspended { Mode::Answer(Prompt::default()) } else { Mode::Choose };
         (self.problem, self.sent, self.preview) = (None, false, None);
         self.revision += 1;
@@ -351,7 +351,7 @@ impl Dialog {
             return Vec::new();
         };
         let same =
-            self.actions.iter().filter(|action| action.name == name && action.need.is_none());
+            self.actions.iter().filter(|action| action.name == name && action.request.is_none());
         let run = same.map(|action| approve(action, self.as_shown(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;
@@ -398,7 +398,7 @@ fn scroll(key: KeyCode) -> Vec<Effect> {
 
 /// What is to be found out before it is asked about: the diff of an edit.
 fn preview(action: &ExternalAction) -> Vec<Effect> {
-    let edits = action.need.is_none() && matches!(&*action.name, "edit_file" | "write_file");
+    let edits = action.request.is_none() && matches!(&*action.name, "edit_file" | "write_file");
     if edits { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
 }
 

@@ -52,7 +52,7 @@ fn action(call: &str, name: &str) -> ExternalAction {
         name: name.into(),
         arguments: Arc::new(json!({ "command": "ls" })),
         digest: "d".into(),
-        need: None,
+        request: None,
     }
 }
 
@@ -192,7 +192,7 @@ fn what_a_suspended_tool_needs_is_asked_for() {
         kind: "login".into(),
         data: json!("Enter the code."),
     };
-    asked(&mut state, &[ExternalAction { need: Some(Arc::new(need)), ..action("c1", "mail") }]);
+    asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
     types(&mut state, "1234");
     assert_eq!(
         decided(&key(&mut state, KeyCode::Enter)[0]),

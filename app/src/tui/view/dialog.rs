@@ -165,7 +165,7 @@ fn writing(dialog: &Dialog) -> Option<&Prompt> {
 }
 
 fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'static> {
-    let what = match &action.need {
+    let what = match &action.request {
         None if dialog.is_changed(&action.call) => {
             format!("Run {} with your changes?", action.name)
         }
@@ -184,7 +184,7 @@ fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'stati
 /// What is asked about: the diff of an edit, otherwise the arguments by name, texts as they are.
 fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    if let Some(need) = &action.need {
+    if let Some(need) = &action.request {
         lines.extend(value(&need.data, width, theme));
         let all = arguments(&action.name, &action.arguments, width, theme);
         if !lines.is_empty() && !all.is_empty() {

@@ -47,7 +47,7 @@ async fn quirk_36_no_call_is_sent_without_its_result_and_no_result_without_its_c
     // A hook that prunes the conversation cannot break it either.
     let replies = [chat(&call_f("a", "{}"), "tool_calls"), chat(r#"{"content":"ok"}"#, "stop")];
     let forgets = |agent: AgentBuilder| {
-        agent.convert_to_llm(|messages| {
+        agent.convert_to_llm(|_, messages| {
             messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect()
         })
     };

@@ -81,7 +81,7 @@ fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
 fn what_a_tool_needs_is_not_answered_by_an_early_enter() {
     let mut state = working();
     let need = ActionRequest { kind: "login".into(), data: json!(null) };
-    asked(&mut state, &[ExternalAction { need: Some(Arc::new(need)), ..action("c1", "mail") }]);
+    asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);
     assert_eq!(after(&mut state, 300, KeyCode::Char('7')), []);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);

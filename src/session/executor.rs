@@ -1,0 +1,225 @@
+//! The executor of a session: its tools, the calls that are ready, and those that run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{ActionRequest, StepError};
+use crate::limits::Limits;
+use crate::log::calls::{Call, Phase};
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::message::{CallId, ResultStatus, ToolResult};
+use crate::session::hooks::ToolCallInfo;
+use crate::session::journal::Journal;
+use crate::session::layers::HookLayers;
+use crate::session::running::{Running, shortened};
+use crate::tool::toolbox::digest;
+use crate::tool::{Outcome, Report, ToolContext, ToolOutput, Toolbox};
+
+/// The result of a call whose tool stopped without being cancelled.
+pub(crate) const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
+
+/// How many reports of tools are buffered before a tool waits.
+const REPORT_CAPACITY: usize = 16;
+
+/// A validated call that has not started.
+pub(crate) struct Ready {
+    pub(crate) arguments: Arc<Value>,
+    /// Whether it runs without approval.
+    pub(crate) auto: bool,
+}
+
+/// What happens next to a running tool.
+pub(crate) enum ToolEvent {
+    Report(Report),
+    /// The time limit of the call has expired.
+    Expired(CallId),
+}
+
+/// Owns the tools of the current run and their calls.
+pub(crate) struct Executor {
+    pub(crate) tools: Toolbox,
+    /// Calls that have neither started nor been put to the user.
+    pub(crate) ready: BTreeMap<CallId, Ready>,
+    running: BTreeMap<CallId, Running>,
+    reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
+}
+
+impl Executor {
+    pub(crate) fn new(tools: Toolbox) -> Self {
+        Executor { tools, ready: BTreeMap::new(), running: BTreeMap::new(), reports: None }
+    }
+
+    pub(crate) fn running_calls(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(crate) fn is_running(&self, call: &CallId) -> bool {
+        self.running.contains_key(call)
+    }
+
+    /// Returns the events of running tools so far, merged.
+    pub(crate) fn updates_so_far(&self) -> impl Iterator<Item = AgentEvent> {
+        self.running.iter().flat_map(|(call, running)| {
+            let event = |update| AgentEvent::ToolExecutionUpdate { call: call.clone(), update };
+            running.updates_so_far().map(event)
+        })
+    }
+
+    /// Starts a call whose start is in the log.
+    pub(crate) fn start(
+        &mut self,
+        info: ToolCallInfo,
+        journal: &Journal,
+        hooks: HookLayers,
+        limits: &Limits,
+    ) {
+        let Some(call) = journal.fold.call(&info.call) else { return };
+        let Some(tool) = self.tools.tool(&info.tool.name).cloned() else { return };
+        let (reports, _) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
+        let cx = ToolContext {
+            session: info.session_id.clone(),
+            call: info.call.clone(),
+            cancel: CancellationToken::new(),
+            reports: reports.clone(),
+            extensions: info.extensions.clone(),
+            resolution: call.resolution.clone(),
+        };
+        let id = info.call.clone();
+        let running = Running::spawn(tool, cx, info, hooks, limits.tool_time);
+        self.running.insert(id, running);
+    }
+
+    /// Asks running tools to stop: all, or the interruptible ones.
+    pub(crate) fn cancel(&mut self, all: bool, why: &str) {
+        let cancelled = self.running.values_mut().filter(|r| all || r.interruptible);
+        cancelled.for_each(|running| running.cancel(why));
+    }
+
+    /// Waits for the next event of a running tool. Must not be called without one. Dropping the
+    /// future loses nothing.
+    pub(crate) async fn next_event(&mut self) -> ToolEvent {
+        let (_, reports) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
+        let next = self.running.iter().map(|(id, running)| (running.expires(), id)).min();
+        let Some((expires, call)) = next else { return std::future::pending().await };
+        tokio::select! { biased;
+            Some(report) = reports.recv() => ToolEvent::Report(report),
+            () = tokio::time::sleep_until(expires) => ToolEvent::Expired(call.clone()),
+        }
+    }
+
+    /// Stages what follows from an event of a running tool. Fails if a hook panicked.
+    pub(crate) fn handle(
+        &mut self,
+        event: ToolEvent,
+        journal: &mut Journal,
+        limits: &Limits,
+        time: u64,
+    ) -> Result<(), StepError> {
+        match event {
+            ToolEvent::Expired(id) => {
+                if let Some(running) = self.running.remove(&id) {
+                    let (status, why) = running.give_up();
+                    finish(journal, limits, &id, status, ToolOutput::text(why));
+                }
+            }
+            ToolEvent::Report(Report::Update(call, update)) => {
+                // A late update of a call that has its result is dropped.
+                if let Some(running) = self.running.get_mut(&call) {
+                    running.update(&update);
+                    journal.emit_transient(AgentEvent::ToolExecutionUpdate { call, update });
+                }
+            }
+            ToolEvent::Report(Report::End(id, outcome)) => {
+                if let Some(running) = self.running.remove(&id) {
+                    return end(journal, limits, id, running, *outcome, time);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stages this result for every call that has not started, and for those that await a decision.
+    /// A call that started before a crash gets an unknown outcome.
+    pub(crate) fn finish_unstarted(
+        &mut self,
+        journal: &mut Journal,
+        limits: &Limits,
+        status: ResultStatus,
+        why: &str,
+    ) {
+        let is_open = |c: &&Call| c.result.is_none() && !self.running.contains_key(&c.call.id);
+        let open = journal.fold.calls().iter().filter(is_open);
+        let open: Vec<_> =
+            open.map(|c| (c.call.id.clone(), matches!(c.phase, Phase::Started { .. }))).collect();
+        for (id, has_started) in open {
+            self.ready.remove(&id);
+            let (status, why) = if has_started {
+                let why = format!("The outcome is unknown: it may have run. {why}");
+                (ResultStatus::OutcomeUnknown, why)
+            } else {
+                (status, why.to_owned())
+            };
+            finish(journal, limits, &id, status, ToolOutput::text(why));
+        }
+    }
+}
+
+/// Stages what follows from the end of a tool's task.
+fn end(
+    journal: &mut Journal,
+    limits: &Limits,
+    id: CallId,
+    running: Running,
+    outcome: Outcome,
+    time: u64,
+) -> Result<(), StepError> {
+    match outcome {
+        Outcome::Result(status, output) => finish(journal, limits, &id, status, output),
+        Outcome::Cancelled => {
+            let own = || (ResultStatus::Aborted, STOPPED_ITSELF.into());
+            let (status, why) = running.cancelled().unwrap_or_else(own);
+            finish(journal, limits, &id, status, ToolOutput::text(why));
+        }
+        Outcome::Suspended(request) => suspend(journal, id, request, time),
+        Outcome::HookPanicked(panic) => {
+            let why = "It ran, but a hook that handles results panicked; the result is lost.";
+            finish(journal, limits, &id, ResultStatus::Error, ToolOutput::text(why));
+            return Err(StepError::Panicked(panic));
+        }
+    }
+    Ok(())
+}
+
+/// Stages the pending action of a tool that suspended.
+fn suspend(journal: &mut Journal, call: CallId, request: ActionRequest, time: u64) {
+    let Some(open) = journal.fold.call(&call) else { return };
+    let Phase::Started { arguments } = &open.phase else { return };
+    let name = open.call.name.clone();
+    let arguments = arguments.clone();
+    let digest = digest(&name, &arguments, Some(&request));
+    let request = Some(Arc::new(request));
+    journal.stage(LogEntry::CallAwaiting { call, name, arguments, digest, request, time });
+}
+
+/// Stages the result of a call.
+pub(crate) fn finish(
+    journal: &mut Journal,
+    limits: &Limits,
+    call: &CallId,
+    status: ResultStatus,
+    output: ToolOutput,
+) {
+    let Some(open) = journal.fold.call(call) else { return };
+    let name = open.call.name.clone();
+    let ToolOutput { content, details, terminate } = output;
+    let content = shortened(content, limits.tool_result_bytes);
+    let details = details.map(Arc::new);
+    let call = call.clone();
+    let result = journal.message(ToolResult { call, name, status, content, details, terminate });
+    journal.stage(LogEntry::CallFinished { result });
+}

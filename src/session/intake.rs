@@ -1,0 +1,323 @@
+//! The intake of a session: what a handle sends, and how inputs become entries of the log.
+//!
+//! An input takes the same path whether the session is idle or a run is in progress:
+//! [`Intake::accept`] checks it and stages its entry, and its receipt goes out when that is durable.
+//! Inputs that start or stop a run (`Continue`, `Abort`, `Reset`) are separated before, by
+//! [`Command::sort`].
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::InputError;
+use crate::extensions::Extensions;
+use crate::log::calls::Phase;
+use crate::log::compaction::Compaction;
+use crate::log::entry::LogEntry;
+use crate::log::event::RunOutcome;
+use crate::log::input::{ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, Urgency};
+use crate::message::InputId;
+use crate::session::config::Config;
+use crate::session::hub::Subscriber;
+use crate::session::journal::Journal;
+use crate::session::state::AgentState;
+use crate::tool::Toolbox;
+use crate::tool::schema::Schema;
+
+/// How many requests can wait for a run.
+pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
+
+pub(crate) type Ack<T> = oneshot::Sender<T>;
+
+/// What a handle sends to its session. There is one channel, so that what one caller sends is
+/// handled in the order in which it was sent.
+pub(crate) enum Command {
+    Input(Box<Input>),
+    State(Ack<AgentState>),
+    Subscribe(Subscriber),
+    /// Subscribes late: the subscriber gets what is streaming from its start, and the caller the
+    /// length of the log.
+    Join(Subscriber, Ack<u64>),
+    /// Answered when the session is idle.
+    Idle(Ack<()>),
+}
+
+/// An input event, and who waits for what becomes of it.
+pub(crate) struct Input {
+    pub(crate) event: InputEvent,
+    pub(crate) ack: Ack<Result<Receipt, InputError>>,
+    /// Set if the caller waits for the outcome of the run that the input starts.
+    pub(crate) caller: Option<Caller>,
+}
+
+/// Waits for the outcome of a run.
+pub(crate) struct Caller {
+    pub(crate) outcome: Ack<RunOutcome>,
+    /// Gets the events of the run, from its start.
+    pub(crate) stream: Option<Subscriber>,
+}
+
+/// Confirms that an input is durable.
+#[derive(Debug, Clone)]
+pub(crate) struct Receipt {
+    pub(crate) id: InputId,
+    /// The texts of queued messages that the input took back.
+    pub(crate) withdrawn: Vec<String>,
+    /// What was compacted for the input.
+    pub(crate) compacted: Vec<Arc<Compaction>>,
+}
+
+impl Receipt {
+    pub(crate) fn new(id: InputId) -> Self {
+        Receipt { id, withdrawn: Vec::new(), compacted: Vec::new() }
+    }
+}
+
+impl Input {
+    /// Answers the sender that the input changed nothing.
+    pub(crate) fn refuse(self, error: InputError) {
+        let _ = self.ack.send(Err(error));
+    }
+}
+
+/// A command, by who handles it.
+pub(crate) enum Sorted {
+    /// `Abort` or `Reset`: ends the run.
+    Stop(Box<Input>),
+    /// `Continue`: starts a run if the session is idle.
+    Continue(Box<Input>),
+    /// Everything else: handled by the session, idle or not.
+    Other(Command),
+}
+
+impl Command {
+    pub(crate) fn sort(self) -> Sorted {
+        match self {
+            Command::Input(input) => match &input.event {
+                InputEvent::Abort | InputEvent::Reset => Sorted::Stop(input),
+                InputEvent::Continue(_) => Sorted::Continue(input),
+                _ => Sorted::Other(Command::Input(input)),
+            },
+            other => Sorted::Other(other),
+        }
+    }
+}
+
+/// What an input that was accepted means for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// A steer of this urgency is queued.
+    Steer(Urgency),
+    /// A request is queued.
+    Request,
+    /// A pending action is resolved.
+    Decision,
+    /// The run is not affected.
+    Other,
+}
+
+/// What came with a queued request and is not in the log.
+#[derive(Default)]
+pub(crate) struct RequestParts {
+    /// The host's values.
+    pub(crate) extensions: Extensions,
+    pub(crate) caller: Option<Caller>,
+}
+
+/// A request to compact the conversation, and who waits for it.
+pub(crate) struct CompactionRequest {
+    pub(crate) instructions: Option<Arc<str>>,
+    pub(crate) ack: Ack<Result<Receipt, InputError>>,
+}
+
+impl CompactionRequest {
+    /// Answers the caller.
+    pub(crate) fn answer(self, id: InputId, done: Result<Vec<Arc<Compaction>>, InputError>) {
+        let receipt = |compacted| Receipt { compacted, ..Receipt::new(id) };
+        let _ = self.ack.send(done.map(receipt));
+    }
+}
+
+/// Owns what has been sent to the session and has not been acted on.
+pub(crate) struct Intake {
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    /// Answered when the session is idle.
+    pub(crate) idle: Vec<Ack<()>>,
+    pub(crate) compactions: VecDeque<CompactionRequest>,
+    requests: HashMap<InputId, RequestParts>,
+}
+
+impl Intake {
+    pub(crate) fn new(commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        Intake {
+            commands,
+            idle: Vec::new(),
+            compactions: VecDeque::new(),
+            requests: HashMap::new(),
+        }
+    }
+
+    /// Checks an input and stages its entry. The receipt goes out when that is durable; an input
+    /// that was accepted before is acknowledged and changes nothing. Never awaits.
+    pub(crate) fn accept(
+        &mut self,
+        input: Input,
+        journal: &mut Journal,
+        config: &Config,
+        tools: &Toolbox,
+    ) -> Accepted {
+        let Input { event, ack, caller } = input;
+        let staged = match event {
+            InputEvent::UserRequest(prompt) => self.request(prompt, caller, journal),
+            InputEvent::Steer(prompt) => {
+                let urgency = prompt.urgency.unwrap_or(config.urgency);
+                let is_new = !prompt.id.as_ref().is_some_and(|id| journal.fold.has_seen(id));
+                let accepted = if is_new { Accepted::Steer(urgency) } else { Accepted::Other };
+                queue(journal, prompt, QueueKind::Steering, urgency).map(|r| (r, accepted))
+            }
+            InputEvent::FollowUp(prompt) => {
+                queue(journal, prompt, QueueKind::FollowUp, Urgency::default())
+                    .map(|receipt| (receipt, Accepted::Other))
+            }
+            InputEvent::ExternalActionResult(result) => resolve(journal, tools, result),
+            InputEvent::ClearQueues => Ok((clear_queues(journal), Accepted::Other)),
+            InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
+            InputEvent::Compact(instructions) => {
+                // Answered when it is done: before the next request, or after the run.
+                let instructions = instructions.map(Into::into);
+                self.compactions.push_back(CompactionRequest { instructions, ack });
+                return Accepted::Other;
+            }
+            // `Command::sort` has separated these.
+            InputEvent::Continue(_) | InputEvent::Abort | InputEvent::Reset => {
+                Err(InputError::Busy)
+            }
+        };
+        match staged {
+            Ok((receipt, accepted)) => {
+                journal.when_written(move |written| {
+                    let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
+                });
+                accepted
+            }
+            Err(error) => {
+                let _ = ack.send(Err(error));
+                Accepted::Other
+            }
+        }
+    }
+
+    fn request(
+        &mut self,
+        prompt: Prompt,
+        caller: Option<Caller>,
+        journal: &mut Journal,
+    ) -> Result<(Receipt, Accepted), InputError> {
+        if let Some(id) = prompt.id.as_ref().filter(|id| journal.fold.has_seen(id)) {
+            return match caller {
+                Some(_) => Err(InputError::Known(id.clone())),
+                None => Ok((Receipt::new(id.clone()), Accepted::Other)),
+            };
+        }
+        let extensions = prompt.extensions.clone();
+        let receipt = queue(journal, prompt, QueueKind::Request, Urgency::default())?;
+        self.requests.insert(receipt.id.clone(), RequestParts { extensions, caller });
+        Ok((receipt, Accepted::Request))
+    }
+
+    /// Takes what came with a request whose run begins.
+    pub(crate) fn take_request(&mut self, input: &InputId) -> RequestParts {
+        self.requests.remove(input).unwrap_or_default()
+    }
+
+    /// Removes the requests that a reset has dropped, and returns who waits for them.
+    pub(crate) fn take_dropped(&mut self, journal: &Journal) -> Vec<Caller> {
+        let is_dropped = |input: &InputId| journal.fold.waiting().all(|w| w.input != *input);
+        let dropped = self.requests.extract_if(|input, _| is_dropped(input));
+        dropped.filter_map(|(_, request)| request.caller).collect()
+    }
+}
+
+/// Stages a message for a queue. One that was queued before changes nothing.
+pub(crate) fn queue(
+    journal: &mut Journal,
+    prompt: Prompt,
+    kind: QueueKind,
+    urgency: Urgency,
+) -> Result<Receipt, InputError> {
+    let input = prompt.id.unwrap_or_else(|| journal.fold.make_input_id());
+    let receipt = Receipt::new(input.clone());
+    if journal.fold.has_seen(&input) {
+        return Ok(receipt);
+    }
+    let queued = || journal.fold.queue.of(QueueKind::Request).count();
+    if kind == QueueKind::Request && queued() >= MAX_QUEUED_REQUESTS {
+        return Err(InputError::Full(MAX_QUEUED_REQUESTS));
+    }
+    if let Some(output) = &prompt.output {
+        Schema::compile(&output.schema).map_err(InputError::OutputSchema)?;
+    }
+    let message = journal.message(prompt.message);
+    journal.stage(LogEntry::Queued { input, kind, urgency, message, output: prompt.output });
+    Ok(receipt)
+}
+
+/// Stages the withdrawal of both queues of messages.
+fn clear_queues(journal: &mut Journal) -> Receipt {
+    let messages = journal.fold.queue.iter().filter(|w| w.kind != QueueKind::Request);
+    let (inputs, withdrawn): (Vec<InputId>, Vec<String>) =
+        messages.map(|w| (w.input.clone(), w.message.text())).unzip();
+    if !inputs.is_empty() {
+        journal.stage(LogEntry::Withdrawn { inputs });
+    }
+    Receipt { withdrawn, ..Receipt::new(journal.fold.make_input_id()) }
+}
+
+/// Checks a decision and stages it.
+fn resolve(
+    journal: &mut Journal,
+    tools: &Toolbox,
+    result: ActionResult,
+) -> Result<(Receipt, Accepted), InputError> {
+    let input = result.id.clone().unwrap_or_else(|| journal.fold.make_input_id());
+    let receipt = Receipt::new(input.clone());
+    if journal.fold.has_seen(&input) {
+        return Ok((receipt, Accepted::Other));
+    }
+    let decision = Arc::new(check_decision(journal, tools, &result)?);
+    let ActionResult { call, by, .. } = result;
+    journal.stage(LogEntry::Decided { input, call, decision, by });
+    Ok((receipt, Accepted::Decision))
+}
+
+/// Returns the decision as it will be carried out.
+fn check_decision(
+    journal: &Journal,
+    tools: &Toolbox,
+    result: &ActionResult,
+) -> Result<Decision, InputError> {
+    let call = journal.fold.call(&result.call);
+    let Some(Phase::Awaiting(action)) = call.map(|c| &c.phase) else {
+        return Err(InputError::NotPending(result.call.clone()));
+    };
+    if action.digest != result.digest {
+        return Err(InputError::DigestDiffers(result.call.clone()));
+    }
+    let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
+    match (&result.decision, &action.request) {
+        (Decision::ApproveWith(edited), None) => {
+            let valid = tools.validate_value(&action.name, edited.clone());
+            valid.map(Decision::ApproveWith).map_err(InputError::BadArguments)
+        }
+        (Decision::ApproveWith(_), Some(_)) => refuse(
+            "the tool is suspended and has its arguments already: \
+             provide the input that it asks for, or deny the call",
+        ),
+        (Decision::Provide(Provided::Input(_)), None) => refuse(
+            "the call waits for an approval, not for input: \
+             approve it, deny it, or provide its result",
+        ),
+        (decision, _) => Ok(decision.clone()),
+    }
+}

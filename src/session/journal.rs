@@ -1,0 +1,169 @@
+//! The journal of a session: its log, the fold of the log, and the events that it produces.
+//!
+//! Every change of a session takes one way. An entry is *staged* without awaiting, *flushed* in one
+//! append (the append itself is kept here, so that dropping the pattern cannot drop it half-way),
+//! and then *applied*: folded into the state, with the events that follow from it emitted.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::error::MemoryError;
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::log::fold::Fold;
+use crate::log::memory::Memory;
+use crate::message::{Message, MessageId, MessageKind};
+use crate::session::hub::Hub;
+
+type WriteCallback = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;
+
+/// An append in progress.
+struct Write {
+    entries: Arc<[LogEntry]>,
+    callbacks: Vec<WriteCallback>,
+    append: BoxFuture<'static, Result<(), MemoryError>>,
+}
+
+/// Owns the log of a session and all that follows from it.
+pub(crate) struct Journal {
+    // The memory is declared first: it is released before the hub closes the event streams.
+    write: Option<Write>,
+    memory: Arc<dyn Memory>,
+    pub(crate) fold: Fold,
+    pub(crate) hub: Hub,
+    last_message: u64,
+    staged: Vec<LogEntry>,
+    callbacks: Vec<WriteCallback>,
+}
+
+impl Journal {
+    pub(crate) fn new(memory: Arc<dyn Memory>, hub: Hub) -> Self {
+        Journal {
+            write: None,
+            memory,
+            fold: Fold::default(),
+            hub,
+            last_message: 0,
+            staged: Vec::new(),
+            callbacks: Vec::new(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<dyn Memory> {
+        &self.memory
+    }
+
+    /// Folds the log and takes ownership of the session, with these settings of the host if they
+    /// are new. `time` is in milliseconds since 1970.
+    pub(crate) async fn open(
+        &mut self,
+        settings: Option<Arc<Value>>,
+        time: u64,
+    ) -> Result<(), MemoryError> {
+        for entry in self.memory.load(0).await? {
+            if let LogEntry::RunStarted { run, .. } = &entry {
+                self.hub.set_run(*run);
+            }
+            let hub = &mut self.hub;
+            self.fold.apply(&entry, &mut |_| hub.skip_seq());
+        }
+        self.stage(LogEntry::Opened { epoch: self.fold.epoch + 1, time });
+        if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
+            self.stage(LogEntry::Settings { settings });
+        }
+        self.flush().await
+    }
+
+    /// Stages an entry for the next append. Between taking an input from a channel and staging it
+    /// there must be no await, so that nothing can be lost.
+    pub(crate) fn stage(&mut self, entry: LogEntry) {
+        self.staged.push(entry);
+    }
+
+    /// Calls back when what has been staged is in the log, or could not be written.
+    pub(crate) fn when_written(
+        &mut self,
+        callback: impl FnOnce(Result<(), MemoryError>) + Send + 'static,
+    ) {
+        self.callbacks.push(Box::new(callback));
+    }
+
+    /// Stages one entry and flushes.
+    pub(crate) async fn commit(&mut self, entry: LogEntry) -> Result<(), MemoryError> {
+        self.stage(entry);
+        self.flush().await
+    }
+
+    /// Writes what is staged, then applies it: log first, then state, then events. If the future is
+    /// dropped, the next call continues.
+    pub(crate) async fn flush(&mut self) -> Result<(), MemoryError> {
+        while self.write.is_some() || !self.staged.is_empty() || !self.callbacks.is_empty() {
+            let result = self.write().await;
+            self.apply_written(result)?;
+        }
+        Ok(())
+    }
+
+    /// Appends all that is staged. It is the first half of a flush; [`Journal::apply_written`] is
+    /// the second.
+    pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
+        let write = self.write.get_or_insert_with(|| {
+            let entries: Arc<[LogEntry]> = std::mem::take(&mut self.staged).into();
+            let memory = self.memory.clone();
+            let at = self.fold.len;
+            let appended = entries.clone();
+            let append = async move {
+                if appended.is_empty() { Ok(()) } else { memory.append(at, appended).await }
+            };
+            // If the memory panicked after its write took place, the next append finds out.
+            let panicked = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
+            let append = AssertUnwindSafe(append)
+                .catch_unwind()
+                .map(move |done| done.unwrap_or_else(panicked));
+            let callbacks = std::mem::take(&mut self.callbacks);
+            Write { entries, callbacks, append: Box::pin(append) }
+        });
+        (&mut write.append).await
+    }
+
+    /// Applies a write that has ended, without awaiting.
+    pub(crate) fn apply_written(
+        &mut self,
+        result: Result<(), MemoryError>,
+    ) -> Result<(), MemoryError> {
+        let Some(write) = self.write.take() else { return Ok(()) };
+        if result.is_ok() {
+            write.entries.iter().for_each(|entry| self.apply(entry));
+        }
+        write.callbacks.into_iter().for_each(|callback| callback(result.clone()));
+        result
+    }
+
+    fn apply(&mut self, entry: &LogEntry) {
+        if let LogEntry::RunStarted { run, .. } = entry {
+            self.hub.set_run(*run);
+        }
+        let hub = &mut self.hub;
+        self.fold.apply(entry, &mut |event| hub.emit(event));
+    }
+
+    /// Emits an event that no log entry produces.
+    pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
+        self.hub.emit_transient(event);
+    }
+
+    /// Returns the id of the next message. An id whose message is never written leaves a gap.
+    pub(crate) fn next_message_id(&mut self) -> MessageId {
+        self.last_message = self.last_message.max(self.fold.messages) + 1;
+        MessageId(self.last_message)
+    }
+
+    /// Builds a message with the next id.
+    pub(crate) fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
+        Arc::new(Message::new(self.next_message_id(), body))
+    }
+}

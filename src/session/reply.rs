@@ -1,0 +1,262 @@
+//! A reply: while it streams ([`StreamingReply`]), and when it is complete ([`Reply`]).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{ModelError, ModelErrorKind};
+use crate::extensions::Extensions;
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
+use crate::model::assemble::Assembler;
+use crate::model::{ModelEvent, ModelInfo, Update};
+use crate::session::hooks::{TextAction, TextPart};
+use crate::session::hub::Hub;
+use crate::session::journal::Journal;
+use crate::session::layers::HookLayers;
+use crate::tool::ToolList;
+
+/// One reply of a model.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub(crate) message: Option<Arc<Message>>,
+    pub(crate) error: Option<ModelError>,
+    pub(crate) ended_by_hook: bool,
+}
+
+impl Reply {
+    /// A reply without a message: the request failed, or was interrupted before any text.
+    pub(crate) fn empty(error: Option<ModelError>) -> Self {
+        Reply { message: None, error, ended_by_hook: false }
+    }
+
+    /// Returns the message, or `None` if the reply was cut off before any text.
+    pub fn message(&self) -> Option<&Arc<Message>> {
+        self.message.as_ref()
+    }
+
+    /// Returns the text of the whole reply.
+    pub fn text(&self) -> String {
+        self.message.as_ref().map(|m| m.text()).unwrap_or_default()
+    }
+
+    /// Returns whether the reply calls tools.
+    pub fn has_calls(&self) -> bool {
+        let message = self.message.as_ref().and_then(|m| m.as_assistant());
+        message.is_some_and(|m| m.calls().next().is_some())
+    }
+
+    /// Returns whether the step must end here: the model failed, or a hook ended the run. Then
+    /// `return reply.finish()` ends the step.
+    pub fn should_stop(&self) -> bool {
+        self.error.is_some() || self.ended_by_hook
+    }
+
+    /// Returns the model's error, if it failed.
+    pub fn error(&self) -> Option<&ModelError> {
+        self.error.as_ref()
+    }
+
+    /// Returns whether a steer interrupted the reply.
+    pub fn interrupted(&self) -> bool {
+        match self.message.as_ref().and_then(|m| m.as_assistant()) {
+            Some(message) => message.stop == StopReason::Interrupted,
+            None => self.error.is_none(),
+        }
+    }
+
+    /// Returns the text read as JSON, or `None` if it does not fit `T`.
+    pub fn output<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(without_fence(&self.text())).ok()
+    }
+}
+
+/// Returns the content of a text that is one fenced block, as many models write JSON.
+pub(crate) fn without_fence(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
+    inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
+}
+
+/// Owns the reply in progress.
+#[derive(Default)]
+pub(crate) struct StreamingReply {
+    partial: Option<Partial>,
+    /// A complete reply that hooks still check: it is written together with their verdict.
+    pending: Option<LogEntry>,
+    /// The tools of the last request, so that the same list is encoded once.
+    pub(crate) offered: Option<Arc<ToolList>>,
+}
+
+/// The text that hooks hold back, by block and layer. What a later layer holds came first.
+type HeldText = BTreeMap<(u32, Reverse<usize>), String>;
+
+/// A reply as far as it has streamed.
+struct Partial {
+    id: MessageId,
+    model: Arc<ModelInfo>,
+    assembler: Assembler,
+    held: HeldText,
+}
+
+impl StreamingReply {
+    /// Starts a reply.
+    pub(crate) fn start(&mut self, id: MessageId, model: Arc<ModelInfo>) {
+        let assembler = Assembler::default();
+        self.partial = Some(Partial { id, model, assembler, held: BTreeMap::new() });
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Returns the message as far as it has streamed.
+    pub(crate) fn message_so_far(&self) -> Option<AssistantMessage> {
+        let partial = self.partial.as_ref()?;
+        Some(partial.assembler.message_so_far(partial.model.id.clone()))
+    }
+
+    /// Returns the updates that have been emitted, merged.
+    pub(crate) fn updates_so_far(&self) -> Option<(MessageId, Vec<Update>)> {
+        let partial = self.partial.as_ref()?;
+        Some((partial.id, partial.assembler.updates_so_far()))
+    }
+
+    /// Folds an event of the model into the reply and emits what it adds.
+    pub(crate) fn take_event(
+        &mut self,
+        event: ModelEvent,
+        hooks: &TextHooks,
+        hub: &mut Hub,
+    ) -> Result<(), ModelError> {
+        let Some(Partial { id, model, assembler, held }) = &mut self.partial else {
+            return Ok(());
+        };
+        let message_id = *id;
+        let mut emit =
+            |update| hub.emit_transient(AgentEvent::MessageUpdate { message_id, update });
+        match &event {
+            ModelEvent::Delta { block, delta } if hooks.exist() && assembler.is_text(*block) => {
+                return hooks.pass(assembler, held, *block, delta, false, &mut emit);
+            }
+            ModelEvent::BlockEnd { block, .. } if hooks.exist() && assembler.is_text(*block) => {
+                hooks.pass(assembler, held, *block, "", true, &mut emit)?;
+            }
+            ModelEvent::Withdrawn => held.clear(),
+            ModelEvent::AnsweredBy(info) => *model = info.clone(),
+            _ => {}
+        }
+        assembler.take(event)?.into_iter().for_each(emit);
+        Ok(())
+    }
+
+    /// Ends the reply in progress, and returns its message with the cost of the request. Without
+    /// any content there is no message, and the reply is withdrawn.
+    pub(crate) fn close(
+        &mut self,
+        journal: &mut Journal,
+        stop: StopReason,
+        usage: Usage,
+    ) -> Option<(Arc<Message>, Option<f64>)> {
+        let Partial { id, model, mut assembler, held } = self.partial.take()?;
+        let emit = |journal: &mut Journal, update| {
+            journal.emit_transient(AgentEvent::MessageUpdate { message_id: id, update });
+        };
+        for ((block, _), text) in held.into_iter().filter(|(_, text)| !text.is_empty()) {
+            if let Ok(update) = assembler.delta(block, text) {
+                emit(journal, update);
+            }
+        }
+        let Some(mut reply) = assembler.finish(stop, model.id.clone(), usage) else {
+            emit(journal, Update::Withdrawn);
+            return None;
+        };
+        let mut taken = Vec::new();
+        for part in &mut reply.parts {
+            if let ContentPart::ToolCall(call) = part {
+                call.id = journal.fold.unique_call_id(&call.id, &taken);
+                taken.push(call.id.clone());
+            }
+        }
+        Some((Arc::new(Message::new(id, reply)), model.cost(&usage)))
+    }
+
+    /// Keeps a complete reply until the hooks' verdict is there, or the run ends.
+    pub(crate) fn hold(&mut self, entry: LogEntry) {
+        self.pending = Some(entry);
+    }
+
+    /// Stages the complete reply, if one is held.
+    pub(crate) fn stage_pending(&mut self, journal: &mut Journal) {
+        if let Some(entry) = self.pending.take() {
+            journal.stage(entry);
+        }
+    }
+}
+
+/// The layers that see text as it streams, and for which session.
+pub(crate) struct TextHooks {
+    pub(crate) layers: HookLayers,
+    pub(crate) session_id: Arc<str>,
+    pub(crate) extensions: Extensions,
+}
+
+impl TextHooks {
+    fn exist(&self) -> bool {
+        !self.layers.is_empty()
+    }
+
+    /// Passes text of a block through the layers, and adds what comes out to the reply.
+    fn pass(
+        &self,
+        assembler: &mut Assembler,
+        held: &mut HeldText,
+        block: u32,
+        text: &str,
+        last: bool,
+        emit: &mut dyn FnMut(Update),
+    ) -> Result<(), ModelError> {
+        let mut text = text.to_owned();
+        let mut found = Vec::new();
+        for (layer, hook) in self.layers.iter().enumerate() {
+            let held = held.entry((block, Reverse(layer))).or_default();
+            held.push_str(&text);
+            let TextHooks { session_id, extensions, .. } = self;
+            let part = TextPart { session_id, extensions, text: held, last };
+            text = match hook.on_text_part(part) {
+                TextAction::Hold if !last => String::new(),
+                TextAction::Show | TextAction::Hold => std::mem::take(held),
+                TextAction::Replace(text) => {
+                    held.clear();
+                    text
+                }
+                TextAction::Calls { text, calls } => {
+                    held.clear();
+                    found.extend(calls);
+                    text
+                }
+            };
+            if text.is_empty() && !last {
+                break;
+            }
+        }
+        if !text.is_empty() {
+            emit(assembler.delta(block, text)?);
+        }
+        for (name, arguments) in found {
+            let (block, started) = assembler.add_call(name.into(), arguments.clone());
+            started.into_iter().for_each(&mut *emit);
+            emit(Update::ToolCall { block, delta: arguments });
+        }
+        Ok(())
+    }
+}
+
+/// The error of a stream that ended early.
+pub(crate) fn unfinished() -> ModelEvent {
+    let why = "the model's stream ended before the reply was complete; send the request again";
+    ModelEvent::Error(ModelError::new(ModelErrorKind::Network, why))
+}

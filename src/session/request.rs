@@ -1,0 +1,249 @@
+//! Model requests: how they are built, sent and put into the conversation.
+
+use std::sync::Arc;
+
+use crate::error::{ModelErrorKind, StepError};
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::event::{AgentEvent, Role};
+use crate::log::fold::Tail;
+use crate::log::input::{Prompt, QueueKind, Urgency};
+use crate::log::queue::QueuedMessage;
+use crate::message::{Message, ResultStatus, StopReason};
+use crate::model::{ChatModel, ChatRequest, OutputSchema};
+use crate::session::Session;
+use crate::session::ask::{Ask, unsaved};
+use crate::session::budget;
+use crate::session::compaction::{self, Compacted, Trigger};
+use crate::session::detached::{self, DetachedReply};
+use crate::session::hooks::{EndCheck, PrepareTools};
+use crate::session::intake;
+use crate::session::layers::EndVerdict;
+use crate::session::reply::{Reply, TextHooks};
+use crate::session::stream::{self, Streamed};
+use crate::tool::{ToolList, ToolSpec};
+
+/// How many times in a row a request that is too large is compacted and sent again.
+const MAX_OVERFLOWS: u32 = 2;
+
+/// Sends a request and puts the reply into the conversation, unless it is detached.
+pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepError> {
+    let before = session.journal.fold.len;
+    session.receive_all().await?;
+    let fold = &session.journal.fold;
+    if fold.batch.is_some() {
+        return Err(StepError::BatchOpen(
+            fold.calls().iter().filter(|c| c.result.is_none()).count(),
+        ));
+    }
+    let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
+    if answers_conversation && session.tail() != Tail::Answerable {
+        return existing_reply(session, &ask);
+    }
+    let model = session.config.model(ask.model.as_deref())?.clone();
+    let compacts = ask.messages.is_none() && !ask.detached;
+    let mut overflows = 0;
+    loop {
+        budget::check(session, &*model, 0)?;
+        if is_interrupted(session, before) {
+            return Ok(Reply::empty(None));
+        }
+        if compacts
+            && compaction::compact_if_needed(session, ask.model.as_deref(), ask.tokens()).await?
+        {
+            budget::check(session, &*model, 0)?;
+        }
+        let request = build(session, &ask).await?;
+        if answers_conversation && session.may_convert_last() && !is_answerable(&request) {
+            return existing_reply(session, &ask);
+        }
+        if is_interrupted(session, before) {
+            return Ok(Reply::empty(None));
+        }
+        if ask.detached {
+            let DetachedReply { entry, message, error } =
+                detached::send(session, &*model, request).await?;
+            session.journal.commit(entry).await?;
+            return Ok(Reply { message, error, ended_by_hook: false });
+        }
+        let reply = stream_reply(session, &ask, &*model, request).await?;
+        let overflow = |kind| kind == ModelErrorKind::ContextOverflow;
+        let is_too_large = reply.error.as_ref().is_some_and(|error| overflow(error.kind));
+        if !compacts || !is_too_large || reply.message.is_some() || overflows == MAX_OVERFLOWS {
+            return Ok(reply);
+        }
+        overflows += 1;
+        let (model, also) = (ask.model.as_deref(), ask.tokens());
+        let trigger = Trigger { cause: CompactionCause::Overflow, model, also };
+        match compaction::compact(session, &trigger).await? {
+            Compacted::Done(done) if done.is_empty() => return Ok(reply),
+            _ => {}
+        }
+    }
+}
+
+/// Returns whether a steer that came after `before` interrupts the request.
+fn is_interrupted(session: &Session, before: u64) -> bool {
+    let interrupts = |w: &QueuedMessage| w.at > before && w.urgency == Urgency::Interrupt;
+    session.journal.fold.queue.of(QueueKind::Steering).any(interrupts)
+}
+
+/// Returns the reply that the conversation ends with: it came before a restart, or before the
+/// pattern was entered again.
+fn existing_reply(session: &Session, ask: &Ask) -> Result<Reply, StepError> {
+    let fold = &session.journal.fold;
+    if ask.detached || fold.tail() != Tail::Replied {
+        return Err(StepError::NothingToAnswer);
+    }
+    Ok(Reply { message: fold.context.last().cloned(), error: None, ended_by_hook: false })
+}
+
+/// Returns whether the request ends with a message that a model can answer.
+fn is_answerable(request: &ChatRequest) -> bool {
+    request.messages.last().is_some_and(|message| message.as_assistant().is_none())
+}
+
+/// Builds the request as the model gets it.
+pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatRequest, StepError> {
+    let hooks = session.config.hooks.and(&ask.hooks);
+    let mut messages = match &ask.messages {
+        Some(given) => Arc::new(given.iter().map(unsaved).collect()),
+        None if hooks.is_empty() => session.journal.fold.context.clone(),
+        None => {
+            let cx = session.hook_context();
+            let conversation = session.journal.fold.conversation();
+            match session.wait_for(hooks.transform(&cx, conversation)).await? {
+                Some(changed) => Arc::new(changed),
+                None => session.journal.fold.context.clone(),
+            }
+        }
+    };
+    if !ask.also.is_empty() {
+        Arc::make_mut(&mut messages).extend(ask.also.iter().map(unsaved));
+    }
+    let tools = offered_tools(session, ask, &messages);
+    let Session { journal, config, id, .. } = session;
+    let fold = &journal.fold;
+    let own_output = || {
+        if ask.detached {
+            None
+        } else {
+            output_schema(fold.output.as_ref(), config.output.as_ref())
+        }
+    };
+    let summary = fold.active_summary.as_ref().filter(|_| ask.messages.is_none());
+    Ok(ChatRequest {
+        system: ask.system.clone().unwrap_or_else(|| config.system.clone()),
+        messages,
+        tools,
+        tool_choice: ask.tool_choice.clone(),
+        thinking: ask.thinking.unwrap_or(config.thinking),
+        output: ask.output.clone().or_else(own_output),
+        max_tokens: config.max_tokens,
+        temperature: config.temperature,
+        session: id.clone(),
+        compacted: summary.map(|summary| summary.compaction.message.id),
+    })
+}
+
+/// Returns the schema that the reply to the user must fit: that of the request, or the agent's.
+pub(crate) fn output_schema(
+    request: Option<&Arc<OutputSchema>>,
+    agent: Option<&Arc<OutputSchema>>,
+) -> Option<Arc<OutputSchema>> {
+    request.or(agent).cloned()
+}
+
+/// Returns the tools that the request offers. A list that equals the last one is the same value, so
+/// that it is encoded once.
+fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
+    let all = session.executor.tools.list();
+    let hooks = session.config.hooks.and(&ask.hooks);
+    if hooks.is_empty() && ask.tools.is_none() {
+        return all.clone();
+    }
+    let turn = &session.journal.fold.turn;
+    let request = PrepareTools {
+        session_id: &session.id,
+        extensions: &session.extensions,
+        turn: turn.number + u32::from(!turn.open),
+        messages,
+    };
+    let is_named =
+        |name: &str| ask.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+    let is_offered = |spec: &&Arc<ToolSpec>| is_named(&spec.name) && hooks.offers(&request, spec);
+    let offered: Vec<_> = all.iter().filter(is_offered).cloned().collect();
+    let is_same = |list: &&Arc<ToolList>| {
+        list.len() == offered.len() && list.iter().zip(&offered).all(|(a, b)| Arc::ptr_eq(a, b))
+    };
+    let known = std::iter::once(all).chain(session.reply.offered.as_ref());
+    let same = known.into_iter().find(is_same).cloned();
+    same.unwrap_or_else(|| Arc::new(ToolList::new(offered)))
+}
+
+/// Sends a request whose reply is streamed to the subscribers and joins the conversation.
+async fn stream_reply(
+    session: &mut Session,
+    ask: &Ask,
+    model: &dyn ChatModel,
+    request: ChatRequest,
+) -> Result<Reply, StepError> {
+    let hooks = session.config.hooks.and(&ask.hooks);
+    start_reply(session, model, &request).await?;
+    let text_hooks = TextHooks {
+        layers: hooks.clone(),
+        session_id: session.id.clone(),
+        extensions: session.extensions.clone(),
+    };
+    let streamed = stream::read(session, model.stream(request), |session, event| {
+        session.reply.take_event(event, &text_hooks, &mut session.journal.hub)
+    });
+    let Streamed { stop, usage, error } = streamed.await?;
+    let Some((message, cost)) = session.reply.close(&mut session.journal, stop, usage) else {
+        return Ok(Reply::empty(error));
+    };
+    session.reply.hold(LogEntry::Replied { message: message.clone(), cost });
+    let mut verdict = EndVerdict::default();
+    if !hooks.is_empty() && error.is_none() && stop != StopReason::Interrupted {
+        let check = EndCheck {
+            session_id: session.id.clone(),
+            extensions: session.extensions.clone(),
+            reply: message.clone(),
+        };
+        // The reply is held in the meantime, so an abort keeps it.
+        verdict = session.wait_for(hooks.before_end(check)).await?;
+    }
+    session.reply.stage_pending(&mut session.journal);
+    for more in verdict.messages {
+        // It has no id and no schema, so it cannot be refused.
+        let prompt = Prompt::from(more);
+        let _ =
+            intake::queue(&mut session.journal, prompt, QueueKind::Steering, Urgency::AfterTurn);
+    }
+    session.journal.flush().await?;
+    if verdict.ends {
+        let Session { executor, journal, config, .. } = session;
+        let why = "Skipped: a hook ended the run.";
+        executor.finish_unstarted(journal, &config.limits, ResultStatus::Skipped, why);
+        journal.flush().await?;
+    }
+    Ok(Reply { message: Some(message), error, ended_by_hook: verdict.ends })
+}
+
+/// Logs the request and starts the reply.
+async fn start_reply(
+    session: &mut Session,
+    model: &dyn ChatModel,
+    request: &ChatRequest,
+) -> Result<(), StepError> {
+    let Session { journal, reply, executor, .. } = session;
+    reply.offered = Some(request.tools.clone());
+    let id = journal.next_message_id();
+    let info = Arc::new(model.info().clone());
+    let is_subset = !Arc::ptr_eq(&request.tools, executor.tools.list());
+    let tools = is_subset.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
+    journal.commit(LogEntry::RequestStarted { message: id, model: info.id.clone(), tools }).await?;
+    reply.start(id, info);
+    journal.emit_transient(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
+    Ok(())
+}
