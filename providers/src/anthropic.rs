@@ -45,17 +45,11 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Answers, Profile, Thinks};
-
-/// What a body needs besides the request.
-pub type Settings = crate::codec::Settings<Profile>;
-
-/// Marks the signature of a block of thinking that is redacted: what follows is all there is of it.
-const REDACTED: &str = "redacted:";
+pub use profile::{Answers, Profile, Settings, Thinks};
 
 /// The Anthropic Messages format.
 #[derive(Debug, Clone, Copy)]

@@ -9,13 +9,16 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use crate::anthropic::Messages;
 use crate::catalogue::ModelFacts;
 use crate::codec::{KeyHeader, Settings, WireFormat};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
+use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
 use crate::key::{KeyCallback, KeySource, key_callback};
 use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
+use crate::openai_responses::Responses;
 
 /// Says how a [`Model`] is reached. Only the model's name is needed.
 #[derive(Clone)]
@@ -32,6 +35,25 @@ pub struct ModelBuilder<F: WireFormat> {
     http: Http,
     facts: ModelFacts,
     format: PhantomData<F>,
+}
+
+/// Configures how an [`OpenAiChat`] is reached.
+pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
+
+/// Configures how an [`OpenAiResponses`] model is reached.
+pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
+
+/// Configures how an [`Anthropic`] model is reached.
+pub type AnthropicBuilder = ModelBuilder<Messages>;
+
+/// Configures how a [`Gemini`] model is reached.
+pub type GeminiBuilder = ModelBuilder<GenerateContent>;
+
+impl<F: WireFormat> Model<F> {
+    /// Begins with the model's name, as the server knows it.
+    pub fn builder(model: impl Into<String>) -> ModelBuilder<F> {
+        ModelBuilder::new(model.into())
+    }
 }
 
 #[derive(Clone)]
@@ -295,14 +317,15 @@ impl<F: WireFormat> fmt::Debug for ModelBuilder<F> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Anthropic, OpenAiChat, OpenAiChatBuilder};
+    use super::*;
+    use crate::model::{Anthropic, OpenAiChat};
     use crate::openai_chat::Profile;
 
     #[test]
     fn the_endpoint_is_derived_from_any_base_url() {
         for base in ["http://h:1/v1", "http://h:1/v1/", " http://h:1/v1/chat/completions "] {
             let model = OpenAiChat::builder("m").base_url(base).build().unwrap();
-            assert_eq!(model.target.url.as_str(), "http://h:1/v1/chat/completions");
+            assert_eq!(model.target.address.url.as_str(), "http://h:1/v1/chat/completions");
             assert_eq!(model.target.endpoint.to_string(), "openai at h:1");
         }
         let error = OpenAiChat::builder("m").base_url("localhost:8080").build().unwrap_err();
@@ -346,7 +369,7 @@ mod tests {
         assert_eq!(headers("http://localhost/v1"), [Some("Bearer key".into()), None]);
         assert_eq!(headers("https://me.openai.azure.com/openai/v1"), [None, Some("key".into())]);
         let model = Anthropic::builder("m").api_key("key").build().unwrap();
-        assert_eq!(model.target.url.as_str(), "https://api.anthropic.com/v1/messages");
+        assert_eq!(model.target.address.url.as_str(), "https://api.anthropic.com/v1/messages");
         assert_eq!(
             (&model.target.headers["x-api-key"], model.target.headers.get("authorization")),
             (&"key".parse().unwrap(), None)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loopwright_core::model::{ChatRequest, ModelEvent};
 use serde_json::{Map, Value};
 
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// A wire format: where its requests go, what they carry, how they are written and how replies are
 /// read.
@@ -110,11 +110,6 @@ pub trait Decode: Send {
     /// The stream has ended: appends the event that ends the reply, unless it was there already.
     fn finish(&mut self, out: &mut VecDeque<ModelEvent>);
 }
-
-/// So many calls, items or blocks may one reply have; more are a
-/// [`ModelErrorKind::Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each piece
-/// is looked for among those there are, and no model writes nearly as many.
-pub(crate) const MAX_PARTS: usize = 1024;
 
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::anthropic::Messages;
 use crate::builder::ModelBuilder;
 use crate::catalogue::{Catalogue, ModelFacts, Wire};
 use crate::codec::WireFormat;
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
 use crate::openai_chat::ChatCompletions;

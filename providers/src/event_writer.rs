@@ -1,59 +1,151 @@
-//! What every decoder tells of a reply: blocks with numbers, and one end.
+//! What all decoders share: the payloads of events, numbered blocks, and one last event.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 
-/// What has been told of a reply so far.
-#[derive(Debug, Default)]
+use crate::codec::Progress;
+use crate::endpoint::Endpoint;
+use crate::failure::Failure;
+
+/// The maximum number of calls, items or blocks in one reply; more are a
+/// [`Protocol`](loopwright_core::model::ModelErrorKind::Protocol) error. Each fragment is searched
+/// for among those there are, and no model writes nearly as many.
+pub(crate) const MAX_PARTS: usize = 1024;
+
+pub(crate) type Events = VecDeque<ModelEvent>;
+
+/// The payload of one event of a stream.
+pub(crate) enum Payload<'a> {
+    /// Empty, or a comment that was sent as data.
+    KeepAlive,
+    /// `[DONE]`, which most formats end with, and gateways add to others.
+    EndMark,
+    Data(&'a str),
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn of(data: &'a str) -> Self {
+        let data = data.trim_ascii();
+        match data.as_bytes() {
+            [] | [b':', ..] => Payload::KeepAlive,
+            b"[DONE]" => Payload::EndMark,
+            _ => Payload::Data(data),
+        }
+    }
+}
+
+/// Writes the events of one reply: numbers its blocks and ends it once.
+#[derive(Debug)]
 pub(crate) struct EventWriter {
-    /// How many blocks have begun.
+    endpoint: Arc<Endpoint>,
+    /// The number of blocks that have started.
     pub(crate) blocks: u32,
-    /// The last event is out: `Done` or `Error`.
+    /// The last event, `Done` or `Error`, is written.
     pub(crate) ended: bool,
-    /// The open block of text or thinking, in formats that do not say where one begins.
+    /// The open block of text or thinking, in formats that do not say where one starts.
     prose: Option<(u32, BlockKind)>,
 }
 
 impl EventWriter {
-    /// A block begins; gives its number.
-    pub(crate) fn start(&mut self, kind: BlockKind, out: &mut VecDeque<ModelEvent>) -> u32 {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        EventWriter { endpoint, blocks: 0, ended: false, prose: None }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Returns how far the reply has come; `complete` says that only extras may follow.
+    pub(crate) fn progress(&self, complete: bool) -> Progress {
+        match (self.ended, complete) {
+            (true, _) => Progress::Ended,
+            (false, true) => Progress::Complete,
+            (false, false) => Progress::Open,
+        }
+    }
+
+    /// Starts a block and returns its number.
+    pub(crate) fn start(&mut self, kind: BlockKind, out: &mut Events) -> u32 {
         let block = self.blocks;
         self.blocks += 1;
         out.push_back(ModelEvent::BlockStart { block, kind });
         block
     }
 
-    /// The open block of text or thinking, if it is of this kind.
+    /// Returns the open block of text or thinking, if it is of this kind.
     pub(crate) fn prose(&self, kind: &BlockKind) -> Option<u32> {
         self.prose.as_ref().filter(|(_, open)| open == kind).map(|(block, _)| *block)
     }
 
-    /// A block of text or thinking begins. The one before it has been [taken](EventWriter::take_prose).
-    pub(crate) fn start_prose(&mut self, kind: BlockKind, out: &mut VecDeque<ModelEvent>) -> u32 {
+    /// Starts a block of text or thinking, after the one before it has been
+    /// [taken](EventWriter::take_prose).
+    pub(crate) fn start_prose(&mut self, kind: BlockKind, out: &mut Events) -> u32 {
         let block = self.start(kind.clone(), out);
         self.prose = Some((block, kind));
         block
     }
 
-    /// The open block of text or thinking, which ends.
+    /// Takes the open block of text or thinking, which the caller ends.
     pub(crate) fn take_prose(&mut self) -> Option<(u32, BlockKind)> {
         self.prose.take()
     }
 
-    /// The reply is complete.
-    pub(crate) fn done(&mut self, stop: StopReason, usage: Usage, out: &mut VecDeque<ModelEvent>) {
+    /// Ends the reply as complete.
+    pub(crate) fn done(&mut self, stop: StopReason, usage: Usage, out: &mut Events) {
         self.end(ModelEvent::Done { stop, usage }, out);
     }
 
-    /// The reply failed.
-    pub(crate) fn fail(&mut self, error: ModelError, out: &mut VecDeque<ModelEvent>) {
+    /// Ends the reply with an error.
+    pub(crate) fn fail(&mut self, error: ModelError, out: &mut Events) {
         self.end(ModelEvent::Error(error), out);
     }
 
-    /// Only the first end counts.
-    fn end(&mut self, last: ModelEvent, out: &mut VecDeque<ModelEvent>) {
+    /// Ends the reply with a failure of the provider.
+    pub(crate) fn fail_with(&mut self, failure: Failure, out: &mut Events) {
+        self.fail(self.endpoint.error(failure), out);
+    }
+
+    /// Ends the reply with the error that a payload describes.
+    pub(crate) fn fail_with_payload(&mut self, data: &str, out: &mut Events) {
+        self.fail_with(Failure::read(None, data.as_bytes()), out);
+    }
+
+    /// Ends the reply at a payload that cannot be read; `problem` says what it is not.
+    pub(crate) fn fail_unreadable(
+        &mut self,
+        problem: &str,
+        data: &str,
+        error: &serde_json::Error,
+        out: &mut Events,
+    ) {
+        self.fail(self.endpoint.unreadable(problem, data, error), out);
+    }
+
+    /// Ends the reply at the end of a stream that came too early.
+    pub(crate) fn fail_cut_short(&mut self, out: &mut Events) {
+        self.fail(self.endpoint.cut_short(), out);
+    }
+
+    /// Ends a reply in which there is nothing.
+    pub(crate) fn fail_empty(&mut self, out: &mut Events) {
+        self.fail_unusable("ended the stream without a reply", out);
+    }
+
+    /// Ends a reply of more than [`MAX_PARTS`] calls, items or blocks.
+    pub(crate) fn fail_too_many(&mut self, parts: &str, out: &mut Events) {
+        self.fail_unusable(&format!("sent a reply of more than {MAX_PARTS} {parts}"), out);
+    }
+
+    /// Ends a reply that cannot be used.
+    pub(crate) fn fail_unusable(&mut self, problem: &str, out: &mut Events) {
+        self.fail(self.endpoint.unusable(problem), out);
+    }
+
+    /// Writes the last event; a second one is dropped.
+    fn end(&mut self, last: ModelEvent, out: &mut Events) {
         if !self.ended {
             self.ended = true;
             out.push_back(last);

@@ -11,7 +11,7 @@ use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
 use crate::emitted::Emitted;
-use crate::error::cut_short;
+use crate::endpoint::cut_short;
 
 /// A failure of one model that need not be one of another: of the server, the line, the key or the
 /// account.

@@ -11,17 +11,11 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Profile, Thinks};
-
-/// What a body needs besides the request.
-pub type Settings = crate::codec::Settings<Profile>;
-
-/// Begins the id of a call that came without one. The server never sees it.
-const SYNTHETIC_ID: &str = "gemini-call-";
+pub use profile::{Profile, Settings, Thinks};
 
 /// The Gemini format.
 #[derive(Debug, Clone, Copy)]

@@ -1,38 +1,38 @@
-//! The transport: one POST, answered by an event stream that a decoder reads.
+//! HTTP as models use it: one POST with a key, answered by an event stream or an error.
 
-use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
-use hyper::{Method, Response, StatusCode, Uri};
+use hyper::{Method, Response, StatusCode};
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
-use crate::client::{Body, Client, TransportError, TransportErrorKind};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::key::{KeySource, Secret, hide};
+use crate::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
 
-/// As much of an error body as is read.
+/// How much of an error body is read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long an error body may take.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a request may be without progress. Keep-alives are no progress.
+/// Limits how long a request may be without progress. Keep-alives are no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// Limits the time until the connection is established.
     pub connect: Duration,
-    /// From then until the first event of the reply.
+    /// Limits the time from then until the first event of the reply.
     pub first_event: Duration,
-    /// Between two events.
+    /// Limits the time between two events.
     pub between_events: Duration,
 }
 
 impl Default for Timeouts {
-    /// 10 s, 300 s, 120 s.
+    /// Returns 10 s, 300 s and 120 s.
     fn default() -> Self {
         Timeouts {
             connect: Duration::from_secs(10),
@@ -42,105 +42,91 @@ impl Default for Timeouts {
     }
 }
 
-/// Connections to model servers. Clones share them, so make one and give it to every model.
+/// Holds the connections to model servers. Clones share them, so build one and give it to every
+/// model.
 ///
-/// A client is made when it is first needed, and one for plain `http://` reads no certificates.
-#[derive(Clone, Default)]
+/// A client is built when it is first needed, and the one for plain `http://` reads no
+/// certificates. Addresses with `https://` need one of the crate's TLS features.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use loopwright_providers::{Anthropic, Http, OpenAiChat, Timeouts};
+///
+/// let between_events = Duration::from_secs(30);
+/// let http = Http::with_timeouts(Timeouts { between_events, ..Timeouts::default() });
+/// let writer = Anthropic::builder("claude-sonnet-4-5").http(http.clone()).build()?;
+/// let critic = OpenAiChat::builder("gpt-4o").http(http).build()?;
+/// # Ok::<(), loopwright_core::model::ModelError>(())
+/// ```
+#[derive(Clone)]
 pub struct Http {
     timeouts: Timeouts,
-    proxy: Option<Proxy>,
-    clients: Arc<[OnceLock<Client>; 3]>,
+    transport: Transport,
 }
 
-/// The three ways to reach a server; each has a client of its own.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Route {
-    /// `http://` on this machine: no certificates, no proxy.
-    Local,
-    /// `http://` elsewhere: no certificates.
-    Plain,
-    /// `https://`.
-    Tls,
-}
-
-impl Route {
-    fn to(url: &Url) -> Route {
-        let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
-        let local = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        match (url.scheme(), local) {
-            ("https", _) => Route::Tls,
-            (_, true) => Route::Local,
-            (_, false) => Route::Plain,
-        }
+impl Default for Http {
+    fn default() -> Self {
+        Http::new()
     }
 }
 
 impl Http {
-    /// No connections yet, with the default timeouts.
+    /// Returns a value without connections, with the default timeouts.
     pub fn new() -> Self {
-        Self::default()
+        Http::with_timeouts(Timeouts::default())
     }
 
-    /// No connections yet, with these timeouts.
+    /// Returns a value without connections, with these timeouts.
     pub fn with_timeouts(timeouts: Timeouts) -> Self {
-        Http { timeouts, ..Self::default() }
+        Http { timeouts, transport: Transport::new(timeouts.connect) }
     }
 
-    /// Goes to servers that are not on this machine through this proxy, `http://HOST:PORT` or
-    /// `http://USER:PASSWORD@HOST:PORT`, with connections of its own. Without one, the proxies that
-    /// the environment names count (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    /// Sends requests to other machines through this proxy, `http://HOST:PORT` or
+    /// `http://USER:PASSWORD@HOST:PORT`, over new connections. Without this call, the proxies in
+    /// the environment apply (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if that is no address.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if `url` is not a valid address.
     pub fn proxy(self, url: &str) -> Result<Self, ModelError> {
-        let wrong = |_| {
+        let invalid = |_| {
             let why = "The proxy's address is not valid. Give one such as `http://127.0.0.1:3128`.";
             ModelError::new(ModelErrorKind::InvalidRequest, why)
         };
         let proxy = Proxy::all(url)
-            .map_err(wrong)?
+            .map_err(invalid)?
             .no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
-        Ok(Http { proxy: Some(proxy), clients: Arc::default(), ..self })
+        Ok(Http { transport: self.transport.with_proxy(proxy), ..self })
     }
 
-    /// The timeouts.
+    /// Returns the timeouts.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
 
-    /// The client for this way, made when it is first asked for.
-    fn client(&self, route: Route) -> Result<&Client, TransportError> {
-        let slot = &self.clients[route as usize];
-        match slot.get() {
-            Some(client) => Ok(client),
-            None => {
-                let client = Client::new(route, self.timeouts.connect, self.proxy.clone())?;
-                Ok(slot.get_or_init(|| client))
-            }
-        }
-    }
-
-    /// Sends `body` and gives the answer, whatever its status.
+    /// Posts `body` and returns the response, whatever its status.
+    ///
+    /// A response to a request whose key came from a callback carries it as [`Secret`].
     pub(crate) async fn send(
         &self,
         target: &Target,
         body: Bytes,
-    ) -> Result<Response<Body>, ModelError> {
-        let client = self.client(target.route).map_err(|why| target.broken(&why))?;
+    ) -> Result<Response<ResponseBody>, ModelError> {
+        let mut headers = target.headers.clone();
         let Some(source) = &target.key else {
-            return client
-                .send(Method::POST, target, body)
-                .await
-                .map_err(|why| target.broken(&why));
+            return self.request(Method::POST, target, headers, body).await;
         };
-        let mut keyed = target.clone();
-        let mut secret = source.put(&mut keyed.headers, &target.endpoint).await?;
-        let mut response = keyed.send_keyed(client, body.clone(), &secret).await?;
+        let mut secret = source.put(&mut headers, &target.endpoint).await?;
+        let keyed = async |headers, body, secret: &Secret| {
+            let response = self.request(Method::POST, target, headers, body).await;
+            response.map_err(|error| secret.clean(error))
+        };
+        let mut response = keyed(headers.clone(), body.clone(), &secret).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
-            // It may have expired since the callback saw it; another one is worth another attempt.
-            let fresh = source.put(&mut keyed.headers, &target.endpoint).await?;
+            // The key may have expired since the callback read it; a new one is worth a retry.
+            let fresh = source.put(&mut headers, &target.endpoint).await?;
             if fresh != secret {
-                response = keyed.send_keyed(client, body, &fresh).await?;
+                response = keyed(headers, body, &fresh).await?;
                 secret = fresh;
             }
         }
@@ -148,49 +134,56 @@ impl Http {
         Ok(response)
     }
 
-    /// Gets a small JSON document, within `time`.
-    pub(crate) async fn get(&self, target: &Target, time: Duration) -> Result<Vec<u8>, ModelError> {
-        let client = self.client(target.route).map_err(|why| target.broken(&why))?;
+    /// Gets a small JSON document within `timeout`.
+    pub(crate) async fn get(
+        &self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, ModelError> {
         let answer = async {
-            let response = client
-                .send(Method::GET, target, Bytes::new())
-                .await
-                .map_err(|why| target.broken(&why))?;
+            let headers = target.headers.clone();
+            let response = self.request(Method::GET, target, headers, Bytes::new()).await?;
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
             Ok(read(response, MAX_ERROR_BODY_BYTES).await)
         };
-        tokio::time::timeout(time, answer)
+        tokio::time::timeout(timeout, answer)
             .await
-            .unwrap_or_else(|_| Err(target.too_slow("did not answer", time)))
+            .unwrap_or_else(|_| Err(target.too_slow("did not answer", timeout)))
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, ModelError> {
+        let response = self.transport.send(method, &target.address, headers, body).await;
+        response.map_err(|error| target.transport_error(&error))
     }
 }
 
-impl std::fmt::Debug for Http {
-    /// Without the proxy's address, which may have a password in it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("Http");
-        debug
+impl fmt::Debug for Http {
+    /// Omits the proxy's address, which may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http")
             .field("timeouts", &self.timeouts)
-            .field("has_proxy", &self.proxy.is_some())
+            .field("has_proxy", &self.transport.has_proxy())
             .finish_non_exhaustive()
     }
 }
 
-/// Where requests go, with the headers they carry. Its `Debug` shows no header values.
+/// Where requests go, and the headers they carry. Its `Debug` output has no header values.
 #[derive(Clone)]
 pub(crate) struct Target {
-    pub(crate) url: Url,
-    /// The same, as hyper wants it.
-    pub(crate) uri: Uri,
-    route: Route,
+    pub(crate) address: Address,
     pub(crate) headers: HeaderMap,
     pub(crate) endpoint: Arc<Endpoint>,
-    /// Where each request gets its key, if it is not in `headers`. The answer carries the
-    /// [`Secret`](crate::key::Secret) that was used.
+    /// The source of each request's key, if it is not in `headers`.
     pub(crate) key: Option<KeySource>,
-    /// What must not appear in an error, even if the server repeats it.
+    /// Texts that must not appear in an error, even if the server repeats them.
     pub(crate) secrets: Vec<String>,
 }
 
@@ -203,53 +196,49 @@ impl Target {
     ) -> Result<Target, InvalidUri> {
         let ours = HeaderValue::from_static(concat!("loopwright/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(ours);
-        let (uri, route) = (url.as_str().parse()?, Route::to(&url));
-        Ok(Target { url, uri, route, headers, endpoint: endpoint.into(), key: None, secrets })
+        let address = Address::new(url)?;
+        Ok(Target { address, headers, endpoint: endpoint.into(), key: None, secrets })
     }
 
-    /// Posts `body` with the key `secret`, which is in the headers already.
-    async fn send_keyed(
-        &self,
-        client: &Client,
-        body: Bytes,
-        secret: &Secret,
-    ) -> Result<Response<Body>, ModelError> {
-        let answer = client.send(Method::POST, self, body).await;
-        answer.map_err(|why| secret.clean(self.broken(&why)))
-    }
-
-    /// What a server said instead of an event stream.
-    pub(crate) async fn refused(&self, response: Response<Body>) -> ModelError {
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    /// Reads the body of a response that is no success and returns it as an error.
+    pub(crate) async fn refused(&self, response: Response<ResponseBody>) -> ModelError {
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
         let body = tokio::time::timeout(ERROR_BODY_TIMEOUT, read(response, MAX_ERROR_BODY_BYTES))
             .await
             .unwrap_or_default();
         self.clean(self.endpoint.refused(status, &headers, &body, SystemTime::now()))
     }
 
-    /// The connection failed or broke.
-    pub(crate) fn broken(&self, why: &TransportError) -> ModelError {
+    /// Returns the error of a request without a response, or of a connection that broke.
+    pub(crate) fn transport_error(&self, error: &TransportError) -> ModelError {
         use ModelErrorKind::{InvalidRequest, Network, Timeout};
-        let (kind, what, advice) = match why.kind {
+        let (kind, what, advice) = match error.kind {
             TransportErrorKind::Connect => (
                 Network,
                 "cannot be reached",
                 "Check that the server runs and that the base URL is right.",
             ),
-            TransportErrorKind::Time => {
+            TransportErrorKind::Timeout => {
                 (Timeout, "did not answer in time", "Check the connection, or try again later.")
             }
             TransportErrorKind::Request => {
                 (InvalidRequest, "cannot be asked", "Check the base URL and the headers.")
             }
+            TransportErrorKind::NoTls => (
+                InvalidRequest,
+                "cannot be reached over https",
+                "Enable a TLS feature of loopwright-providers, such as `rustls-ring`; with \
+                 `rustls-no-provider`, install a crypto provider first.",
+            ),
             TransportErrorKind::Stream => (Network, "broke the connection", "Try again."),
         };
-        // An address is in our sentence already, and may hold what is secret.
-        let root = if why.root.contains("://") { "the request failed" } else { &why.root };
+        // The sentence names the address already, and the cause may contain a secret in it.
+        let root = if error.root.contains("://") { "the request failed" } else { &error.root };
         self.clean(ModelError::new(kind, format!("{} {what}: {root}. {advice}", self.endpoint)))
     }
 
-    /// Nothing came for `limit`.
+    /// Returns the error of a server that sent nothing for `limit`.
     pub(crate) fn too_slow(&self, what: &str, limit: Duration) -> ModelError {
         let why = format!(
             "{} {what} for {} s. Try again, or raise the timeout.",
@@ -259,26 +248,27 @@ impl Target {
         ModelError::new(ModelErrorKind::Timeout, why)
     }
 
-    /// `error` without what is secret.
+    /// Returns `error` without secrets.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
         self.secrets.iter().for_each(|secret| hide(&mut error.message, secret));
         error
     }
 }
 
-impl std::fmt::Debug for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.keys().collect();
         f.debug_struct("Target")
-            .field("place", &self.endpoint)
+            .field("endpoint", &self.endpoint)
             .field("headers", &headers)
             .finish_non_exhaustive()
     }
 }
 
-/// The body's first `limit` bytes, or as many as come.
-async fn read(response: Response<Body>, limit: usize) -> Vec<u8> {
-    let (mut bytes, mut body) = (Vec::new(), response.into_body());
+/// Reads the body up to `limit` bytes, or as far as it comes.
+async fn read(response: Response<ResponseBody>, limit: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut body = response.into_body();
     while let Some(Ok(chunk)) = body.chunk().await {
         bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]);
         if bytes.len() == limit {
@@ -292,32 +282,10 @@ async fn read(response: Response<Body>, limit: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn url(text: &str) -> Url {
-        Url::parse(text).unwrap()
-    }
-
-    #[test]
-    fn the_route_is_derived_from_the_address() {
-        assert!(matches!(Route::to(&url("http://127.0.0.1:8080/v1")), Route::Local));
-        assert!(matches!(Route::to(&url("http://[::1]:8080/v1")), Route::Local));
-        assert!(matches!(Route::to(&url("http://box.lan/v1")), Route::Plain));
-        assert!(matches!(Route::to(&url("https://localhost/v1")), Route::Tls));
-    }
-
     #[test]
     fn debug_output_contains_no_proxy_password() {
         let http = Http::new().proxy("http://me:pass-word@127.0.0.1:3128").unwrap();
         let debug = format!("{http:?}");
         assert!(debug.contains("has_proxy: true") && !debug.contains("pass-word"), "{debug}");
-    }
-
-    #[test]
-    fn clients_are_built_on_first_use_and_shared() {
-        let http = Http::new();
-        let other = http.clone();
-        assert!(other.clients.iter().all(|slot| slot.get().is_none()));
-        http.client(Route::Local).unwrap();
-        assert!(other.clients[Route::Local as usize].get().is_some());
-        assert!(other.clients[Route::Tls as usize].get().is_none());
     }
 }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// A key or header value shorter than this may be an everyday word, and is not taken for a secret.
 const MIN_SECRET_BYTES: usize = 8;

@@ -22,13 +22,13 @@ pub mod anthropic;
 mod builder;
 mod call_id;
 mod catalogue;
-mod client;
 mod codec;
 mod detect;
 mod emitted;
-mod error;
+mod endpoint;
 mod event_template;
 mod event_writer;
+mod failure;
 mod fallback;
 pub mod gemini;
 mod http;
@@ -54,20 +54,20 @@ mod sse;
 mod strict;
 mod text_tool_calls;
 mod tool_result_pairing;
+mod transport;
 mod turns;
 
-pub use builder::ModelBuilder;
+pub use builder::{
+    AnthropicBuilder, GeminiBuilder, ModelBuilder, OpenAiChatBuilder, OpenAiResponsesBuilder,
+};
 pub use call_id::CallIds;
 pub use catalogue::{Catalogue, ModelFacts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
-pub use error::Endpoint;
+pub use endpoint::Endpoint;
 pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
-pub use model::{
-    Anthropic, AnthropicBuilder, Gemini, GeminiBuilder, Model, OpenAiChat, OpenAiChatBuilder,
-    OpenAiResponses, OpenAiResponsesBuilder,
-};
+pub use model::{Anthropic, Gemini, Model, OpenAiChat, OpenAiResponses};
 pub use offline::Offline;
 pub use provider::{PROVIDERS, Provider};
 pub use rate_limit::{RateLimit, RateLimiter};

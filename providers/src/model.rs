@@ -8,7 +8,6 @@ use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
 
 use crate::anthropic::Messages;
-use crate::builder::ModelBuilder;
 use crate::codec::{Settings, WireFormat};
 use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
@@ -26,8 +25,6 @@ use crate::reply_stream::ReplyStream;
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type OpenAiChat = Model<ChatCompletions>;
-/// Says how an [`OpenAiChat`] is reached.
-pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
 
 /// A model behind an OpenAI Responses endpoint, which keeps nothing of the conversation.
 ///
@@ -39,8 +36,6 @@ pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type OpenAiResponses = Model<Responses>;
-/// Says how an [`OpenAiResponses`] model is reached.
-pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 
 /// A model behind an Anthropic Messages endpoint.
 ///
@@ -52,8 +47,6 @@ pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type Anthropic = Model<Messages>;
-/// Says how an [`Anthropic`] model is reached.
-pub type AnthropicBuilder = ModelBuilder<Messages>;
 
 /// A model behind a Gemini endpoint.
 ///
@@ -65,8 +58,6 @@ pub type AnthropicBuilder = ModelBuilder<Messages>;
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
 pub type Gemini = Model<GenerateContent>;
-/// Says how a [`Gemini`] model is reached.
-pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 /// A model that is spoken to in the wire format `F`.
 #[derive(Clone)]
@@ -76,13 +67,6 @@ pub struct Model<F: WireFormat> {
     pub(crate) target: Target,
     pub(crate) settings: Settings<F::Profile>,
     pub(crate) format: PhantomData<F>,
-}
-
-impl<F: WireFormat> Model<F> {
-    /// Begins with the model's name, as the server knows it.
-    pub fn builder(model: impl Into<String>) -> ModelBuilder<F> {
-        ModelBuilder::new(model.into())
-    }
 }
 
 impl<F: WireFormat> ChatModel for Model<F> {

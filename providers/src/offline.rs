@@ -10,10 +10,9 @@ use futures::stream::{self, BoxStream, StreamExt};
 use loopwright_core::message::{MessageKind, StopReason, Usage};
 use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent, ModelInfo, Prices, ToolChoice};
 use loopwright_core::{ChatModel, Message};
-use serde_json::Value;
 
 use self::answer::Outcome;
-use self::words::Words;
+use self::words::{Call, Words};
 
 /// Rules in the place of a model: tools are called for what the prompt names, and the answer quotes
 /// what they returned. It needs no network, costs nothing, gives the same reply each time, and says
@@ -25,13 +24,6 @@ use self::words::Words;
 #[derive(Debug, Clone)]
 pub struct Offline {
     info: ModelInfo,
-}
-
-/// A call that the rules want.
-#[derive(Debug, PartialEq)]
-struct Call {
-    tool: Arc<str>,
-    arguments: Value,
 }
 
 impl Offline {
@@ -138,7 +130,7 @@ mod tests {
     };
     use loopwright_core::model::OutputSchema;
     use loopwright_core::tool::{ToolList, ToolSpec};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

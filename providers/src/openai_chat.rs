@@ -11,14 +11,11 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Answers, Asks, Profile, Replay, Temperature};
-
-/// What a body needs besides the request.
-pub type Settings = crate::codec::Settings<Profile>;
+pub use profile::{Answers, Asks, Profile, Replay, Settings, Temperature};
 
 /// The Chat Completions format.
 #[derive(Debug, Clone, Copy)]

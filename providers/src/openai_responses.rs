@@ -10,18 +10,11 @@ use std::sync::Arc;
 use loopwright_core::model::ChatRequest;
 
 use crate::codec::{KeyHeader, WireFormat};
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 pub use decode::Decoder;
 pub use encode::encode;
-pub use profile::{Profile, Reasons};
-
-/// What a body needs besides the request.
-pub type Settings = crate::codec::Settings<Profile>;
-
-/// Marks the signature of a text: what follows is its phase, a comment on the way or the final
-/// answer.
-const PHASE: &str = "phase:";
+pub use profile::{Profile, Reasons, Settings};
 
 /// The OpenAI Responses format.
 #[derive(Debug, Clone, Copy)]

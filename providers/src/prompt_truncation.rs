@@ -3,7 +3,7 @@
 
 use loopwright_core::message::Usage;
 
-use crate::error::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// Prompts shorter than this, in bytes, are not judged.
 const MIN_JUDGED_BYTES: usize = 16 << 10;

@@ -11,10 +11,9 @@ use std::task::{Context, Poll, ready};
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
-use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
+use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 use file::{Exchange, Recording, Tape};
-use request::RecordedRequest;
 
 /// A model whose exchanges are recorded in a file, or played back from one: for tests that run what
 /// a real model said, without a key or a network.
@@ -179,11 +178,6 @@ impl Drop for Take<'_> {
 /// Locks are held while a line is made or written, and never while anybody waits.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// No other attempt can help.
-fn refused(why: String) -> ModelError {
-    ModelError::new(ModelErrorKind::InvalidRequest, why)
 }
 
 #[cfg(test)]

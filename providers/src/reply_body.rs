@@ -110,7 +110,7 @@ mod tests {
     use loopwright_core::model::ModelErrorKind;
 
     use super::*;
-    use crate::error::Endpoint;
+    use crate::endpoint::Endpoint;
     use crate::openai_chat::Decoder;
 
     const CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;

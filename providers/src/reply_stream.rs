@@ -14,12 +14,12 @@ use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-use crate::client::{Body, TransportError};
 use crate::codec::{Decode, Progress};
 use crate::http::{Http, Target};
 use crate::key::Secret;
 use crate::prompt_truncation;
 use crate::reply_body::ReplyBody;
+use crate::transport::{ResponseBody, TransportError};
 
 /// How long extras may come after everything was said.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,11 +47,11 @@ pub(crate) struct ReplyStream<'a, D> {
 }
 
 enum State<'a> {
-    Sending(BoxFuture<'a, Result<Response<Body>, ModelError>>),
+    Sending(BoxFuture<'a, Result<Response<ResponseBody>, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
-    Reading(Body),
+    Reading(ResponseBody),
     /// Everything was said; the body's end is most often in the packet that said it.
-    Closing(Body),
+    Closing(ResponseBody),
     /// The last event is in `ready`, or was given out.
     Over,
 }
@@ -73,7 +73,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
-    fn begin(&mut self, mut response: Response<Body>) {
+    fn begin(&mut self, mut response: Response<ResponseBody>) {
         if self.target.key.is_some() {
             self.secret = response.extensions_mut().remove();
         }
@@ -104,7 +104,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     fn end(&mut self, broken: Option<&TransportError>) {
         match broken {
             Some(why) if !self.clock.complete => {
-                let error = self.target.broken(why);
+                let error = self.target.transport_error(why);
                 self.fail(error);
             }
             _ => match self.body.resume(&self.sent) {

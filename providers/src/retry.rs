@@ -11,7 +11,7 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use tokio::time::Sleep;
 
 use crate::emitted::Emitted;
-use crate::error::cut_short;
+use crate::endpoint::cut_short;
 
 /// A model that is asked again after an error that [may
 /// pass](loopwright_core::model::ModelErrorKind::is_retryable): a limit that was reached for now, a

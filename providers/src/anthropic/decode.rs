@@ -1,23 +1,21 @@
 //! Decoding: the events of a Messages stream, made model events.
 
-use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 
-use super::REDACTED;
 use super::paused_turn::Transcript;
+use super::wire::REDACTED;
 use super::wire::{Block, Delta, Event};
 use crate::answer_tool::is_answer;
-use crate::codec::{Decode, MAX_PARTS, Progress};
-use crate::error::{Endpoint, Failure};
+use crate::codec::{Decode, Progress};
+use crate::endpoint::Endpoint;
 use crate::event_template::EventTemplate;
-use crate::event_writer::EventWriter;
+use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::failure::Failure;
 use crate::json::mended;
-
-type Out = VecDeque<ModelEvent>;
 
 /// Reads one Messages stream.
 ///
@@ -27,7 +25,6 @@ type Out = VecDeque<ModelEvent>;
 /// where nobody does so, it is over.
 #[derive(Debug)]
 pub struct Decoder {
-    endpoint: Arc<Endpoint>,
     writer: EventWriter,
     frame: EventTemplate,
     /// The index of the block in the frame.
@@ -59,30 +56,22 @@ struct OpenBlock {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
-        let data = data.trim_ascii();
-        match data.as_bytes() {
+    fn decode(&mut self, data: &str, out: &mut Events) -> Progress {
+        match Payload::of(data) {
             _ if self.writer.ended => {}
-            [] | [b':', ..] => return Progress::Waiting,
-            b"[DONE]" => {} // a gateway's habit
-            _ if self.add_framed(data, out) => {}
-            _ => match read(data) {
+            Payload::KeepAlive => return Progress::Waiting,
+            Payload::EndMark => {} // a gateway's habit
+            Payload::Data(data) if self.add_framed(data, out) => {}
+            Payload::Data(data) => match read(data) {
                 Ok((event, _)) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok((event, delta)) => self.event(event, delta, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.writer.fail(
-                        self.endpoint.not_understood("no event of a message", data, &why),
-                        out,
-                    ),
+                    None => self.writer.fail_unreadable("no event of a message", data, &why, out),
                 },
             },
         }
-        match (self.writer.ended, self.paused) {
-            (true, _) => Progress::Ended,
-            (false, true) => Progress::Complete,
-            (false, false) => Progress::Open,
-        }
+        self.writer.progress(self.paused)
     }
 
     fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
@@ -95,11 +84,11 @@ impl Decode for Decoder {
         Some(body)
     }
 
-    fn finish(&mut self, out: &mut Out) {
+    fn finish(&mut self, out: &mut Events) {
         if self.paused {
             return self.end(out);
         }
-        self.writer.fail(self.endpoint.cut_short(), out);
+        self.writer.fail_cut_short(out);
     }
 }
 
@@ -114,8 +103,7 @@ impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            endpoint: endpoint.into(),
-            writer: EventWriter::default(),
+            writer: EventWriter::new(endpoint.into()),
             frame: EventTemplate::default(),
             framed: 0,
             open: Vec::new(),
@@ -130,7 +118,7 @@ impl Decoder {
     }
 
     /// Takes an event that differs from an earlier one in its delta only, if it is one.
-    fn add_framed(&mut self, data: &str, out: &mut Out) -> bool {
+    fn add_framed(&mut self, data: &str, out: &mut Events) -> bool {
         let delta: Option<Delta<'_>> = self.frame.read(data);
         if let Some(delta) = &delta {
             self.add(self.framed, delta, out);
@@ -138,12 +126,12 @@ impl Decoder {
         delta.is_some()
     }
 
-    fn add(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
+    fn add(&mut self, index: u64, delta: &Delta<'_>, out: &mut Events) {
         self.transcript.add(index, delta);
         self.delta(index, delta, out);
     }
 
-    fn event(&mut self, event: Event<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
+    fn event(&mut self, event: Event<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Events) {
         let raw = event.delta.filter(|_| event.is_delta());
         let usage = event.usage.map(|usage| *usage).or(event.message.and_then(|start| start.usage));
         match &*event.kind.0 {
@@ -151,7 +139,7 @@ impl Decoder {
             "content_block_start" => {
                 if let Some(block) = event.content_block {
                     if self.transcript.len() == MAX_PARTS {
-                        return self.writer.fail(self.endpoint.too_many("blocks"), out);
+                        return self.writer.fail_too_many("blocks", out);
                     }
                     self.transcript.begin(event.index.0, data);
                     self.start(event.index.0, *block, out);
@@ -181,14 +169,10 @@ impl Decoder {
             }
             "message_stop" => {}
             "error" => {
-                return self
-                    .writer
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+                return self.writer.fail_with_payload(data, out);
             }
             _ if event.error.is_some() => {
-                return self
-                    .writer
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+                return self.writer.fail_with_payload(data, out);
             }
             _ => {}
         }
@@ -203,7 +187,7 @@ impl Decoder {
     }
 
     /// The message begins; what there was of another one is void, unless it goes on.
-    fn begin(&mut self, out: &mut Out) {
+    fn begin(&mut self, out: &mut Events) {
         self.open.clear();
         self.transcript.clear();
         self.stop.clear();
@@ -217,7 +201,7 @@ impl Decoder {
             (0, false, Usage::default(), false);
     }
 
-    fn start(&mut self, index: u64, opening: Block<'_>, out: &mut Out) {
+    fn start(&mut self, index: u64, opening: Block<'_>, out: &mut Events) {
         let kind = match &*opening.kind.0 {
             "text" => BlockKind::Text,
             "tool_use" if is_answer(&opening.name.0) => BlockKind::Text,
@@ -247,7 +231,7 @@ impl Decoder {
         self.open.push(open);
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Out) {
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Events) {
         let Some(open) = self.open.iter_mut().rfind(|open| open.index == index) else {
             return;
         };
@@ -260,28 +244,28 @@ impl Decoder {
         }
     }
 
-    fn close(&mut self, index: u64, out: &mut Out) {
+    fn close(&mut self, index: u64, out: &mut Events) {
         if let Some(at) = self.open.iter().rposition(|open| open.index == index) {
             self.open.remove(at).end(out);
         }
     }
 
     /// The provider rests in the middle of its own tools; what is open is complete.
-    fn pause(&mut self, out: &mut Out) {
+    fn pause(&mut self, out: &mut Events) {
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
         self.paused = true;
     }
 
     /// The reply is complete.
-    fn end(&mut self, out: &mut Out) {
+    fn end(&mut self, out: &mut Events) {
         let stop = match &*self.stop {
             "" if self.writer.blocks == 0 => {
-                return self.writer.fail(self.endpoint.no_reply(), out);
+                return self.writer.fail_empty(out);
             }
             "model_context_window_exceeded" => {
                 let failure =
                     Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.writer.fail(failure.into_error(&self.endpoint), out);
+                return self.writer.fail_with(failure, out);
             }
             "max_tokens" => StopReason::Length,
             "refusal" => StopReason::ContentFilter,
@@ -295,14 +279,14 @@ impl Decoder {
 }
 
 impl OpenBlock {
-    fn end(self, out: &mut Out) {
+    fn end(self, out: &mut Events) {
         push_delta(self.block, self.input.as_deref().unwrap_or(""), out);
         let signature = (!self.signature.is_empty()).then(|| self.signature.into());
         out.push_back(ModelEvent::BlockEnd { block: self.block, signature });
     }
 }
 
-fn push_delta(block: u32, text: &str, out: &mut Out) {
+fn push_delta(block: u32, text: &str, out: &mut Events) {
     if !text.is_empty() {
         out.push_back(ModelEvent::Delta { block, delta: text.to_owned() });
     }
@@ -313,7 +297,7 @@ mod tests {
     use super::*;
 
     fn decode(payloads: &[&str]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
         for payload in payloads {
             decoder.decode(payload, &mut out);
         }
@@ -431,7 +415,7 @@ mod tests {
         assert_eq!(decoder.resume(sent), None);
         assert_eq!(decoder.transcript.pauses, 0, "nothing was made of it");
         for payload in [BEGIN, &finish("pause_turn"), END] {
-            decoder.decode(payload, &mut Out::new());
+            decoder.decode(payload, &mut Events::new());
         }
         assert!(decoder.resume(sent).is_some());
     }
@@ -439,7 +423,7 @@ mod tests {
     #[test]
     fn a_ping_is_no_progress() {
         let mut decoder = Decoder::new(Endpoint::default());
-        assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Out::new()), Progress::Waiting);
-        assert_eq!(decoder.decode(BEGIN, &mut Out::new()), Progress::Open);
+        assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Events::new()), Progress::Waiting);
+        assert_eq!(decoder.decode(BEGIN, &mut Events::new()), Progress::Open);
     }
 }

@@ -11,9 +11,9 @@ use loopwright_core::model::{ChatRequest, ToolChoice};
 use loopwright_core::tool::ToolList;
 use serde_json::{Map, Value, json};
 
+use super::profile::Settings;
 use super::structured_output::Answer;
-use super::thinking::{Thinking, forces_tool};
-use super::{REDACTED, Settings};
+use super::thinking::{Thinking, forces_tool, keeps_thinking, thought};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
@@ -136,22 +136,6 @@ pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
     !settings.profile.binds || plea(request, settings).is_none()
 }
 
-/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools,
-/// which the user's options have in them, leave nothing in a reply, so what was thought after their
-/// results has lost its past; and so has what was thought before the conversation was compacted.
-pub(super) fn keeps_thinking(
-    message: &Message,
-    request: &ChatRequest,
-    settings: &Settings,
-) -> bool {
-    let older = request.compacted.is_some_and(|compacted| message.id < compacted);
-    let lost = settings.profile.binds && (older || settings.options.contains_key("tools"));
-    let own = |reply: &AssistantMessage| {
-        reply.model == settings.id && reply.parts.iter().any(|p| thought(p).is_some())
-    };
-    !lost && message.as_assistant().is_some_and(own)
-}
-
 /// The blocks of one message, separated by commas. Empty for one that says nothing.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
@@ -181,17 +165,6 @@ fn content_block(part: &Content) -> Option<Value> {
 
 fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
-}
-
-/// A block of thinking as it came; none for what was not signed, which is refused.
-pub(super) fn thought(part: &ContentPart) -> Option<Value> {
-    let ContentPart::Thinking { text, signature: Some(signature) } = part else {
-        return None;
-    };
-    Some(match signature.strip_prefix(REDACTED) {
-        Some(data) => json!({"type": "redacted_thinking", "data": data}),
-        None => json!({"type": "thinking", "thinking": text, "signature": &**signature}),
-    })
 }
 
 /// Thinking alone is no message.

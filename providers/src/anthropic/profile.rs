@@ -1,6 +1,9 @@
 //! What models and servers that speak Anthropic Messages do each in its own way: data, not code.
 
-use crate::codec::KeyHeader;
+use crate::codec::{self, KeyHeader};
+
+/// Configures the encoding of a request in this format.
+pub type Settings = codec::Settings<Profile>;
 
 /// What one model does in its own way. The default suits servers other than Anthropic's.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use loopwright_core::model::{ChatRequest, ToolChoice};
 use serde_json::Value;
 
-use super::Settings;
 use super::profile::Answers;
+use super::profile::Settings;
 use crate::answer_tool::{tool, with};
 use crate::schema::closed;
 

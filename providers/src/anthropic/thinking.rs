@@ -1,12 +1,13 @@
 //! How much the model is told to think, as far as the rest of the request allows it.
 
-use loopwright_core::message::MessageKind;
+use loopwright_core::Message;
+use loopwright_core::message::{AssistantMessage, ContentPart, MessageKind};
 use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::encode::{keeps_thinking, thought};
+use super::profile::Settings;
 use super::profile::Thinks;
+use super::wire::REDACTED;
 
 /// The smallest budget that there is.
 const MIN_BUDGET_TOKENS: u32 = 1024;
@@ -94,5 +95,32 @@ fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     first.is_some_and(|message| {
         let begins = message.as_assistant().and_then(|reply| thought(reply.parts.first()?));
         begins.is_none() || !keeps_thinking(message, request, settings)
+    })
+}
+
+/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools,
+/// which the user's options have in them, leave nothing in a reply, so what was thought after their
+/// results has lost its past; and so has what was thought before the conversation was compacted.
+pub(super) fn keeps_thinking(
+    message: &Message,
+    request: &ChatRequest,
+    settings: &Settings,
+) -> bool {
+    let older = request.compacted.is_some_and(|compacted| message.id < compacted);
+    let lost = settings.profile.binds && (older || settings.options.contains_key("tools"));
+    let own = |reply: &AssistantMessage| {
+        reply.model == settings.id && reply.parts.iter().any(|p| thought(p).is_some())
+    };
+    !lost && message.as_assistant().is_some_and(own)
+}
+
+/// A block of thinking as it came; none for what was not signed, which is refused.
+pub(super) fn thought(part: &ContentPart) -> Option<Value> {
+    let ContentPart::Thinking { text, signature: Some(signature) } = part else {
+        return None;
+    };
+    Some(match signature.strip_prefix(REDACTED) {
+        Some(data) => json!({"type": "redacted_thinking", "data": data}),
+        None => json!({"type": "thinking", "thinking": text, "signature": &**signature}),
     })
 }

@@ -6,6 +6,9 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
+/// Marks the signature of a block of thinking that is redacted: what follows is all there is of it.
+pub(super) const REDACTED: &str = "redacted:";
+
 /// One event of the stream, or a whole message.
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {

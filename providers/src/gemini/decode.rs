@@ -1,22 +1,20 @@
 //! Decoding: the chunks of a Gemini stream, made model events.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelError, ModelErrorKind, ModelEvent};
 use serde_json::value::RawValue;
 
-use super::SYNTHETIC_ID;
 use super::arguments::Arguments;
+use super::wire::SYNTHETIC_ID;
 use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
 use crate::answer_tool::is_answer;
 use crate::codec::{Decode, Progress};
-use crate::error::{Endpoint, Failure};
-use crate::event_writer::EventWriter;
+use crate::endpoint::Endpoint;
+use crate::event_writer::{EventWriter, Events, Payload};
+use crate::failure::Failure;
 use crate::json::mended;
-
-type Out = VecDeque<ModelEvent>;
 
 /// Reads one Gemini stream.
 ///
@@ -26,7 +24,6 @@ type Out = VecDeque<ModelEvent>;
 /// tools is decided by the calls.
 #[derive(Debug)]
 pub struct Decoder {
-    endpoint: Arc<Endpoint>,
     writer: EventWriter,
     /// The call whose arguments come piece by piece.
     call: Option<OpenCall>,
@@ -48,30 +45,27 @@ struct OpenCall {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
-        let data = data.trim_ascii();
-        match data.as_bytes() {
+    fn decode(&mut self, data: &str, out: &mut Events) -> Progress {
+        match Payload::of(data) {
             _ if self.writer.ended => {}
-            [] | [b':', ..] => return Progress::Waiting,
-            b"[DONE]" => {} // a gateway's habit
-            [b'[', ..] => match serde_json::from_str::<Vec<&RawValue>>(data) {
-                Ok(list) => list.iter().for_each(|one| self.payload(one.get(), out)),
-                Err(_) => self.payload(data, out),
-            },
-            _ => self.payload(data, out),
+            Payload::KeepAlive => return Progress::Waiting,
+            Payload::EndMark => {} // a gateway's habit
+            Payload::Data(data) if data.starts_with('[') => {
+                match serde_json::from_str::<Vec<&RawValue>>(data) {
+                    Ok(list) => list.iter().for_each(|one| self.payload(one.get(), out)),
+                    Err(_) => self.payload(data, out),
+                }
+            }
+            Payload::Data(data) => self.payload(data, out),
         }
-        match (self.writer.ended, &self.finish) {
-            (true, _) => Progress::Ended,
-            (false, Some(_)) => Progress::Complete,
-            (false, None) => Progress::Open,
-        }
+        self.writer.progress(self.finish.is_some())
     }
 
-    fn finish(&mut self, out: &mut Out) {
+    fn finish(&mut self, out: &mut Events) {
         if self.finish.is_some() {
             return self.end(out);
         }
-        self.writer.fail(self.endpoint.cut_short(), out);
+        self.writer.fail_cut_short(out);
     }
 }
 
@@ -79,8 +73,7 @@ impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            endpoint: endpoint.into(),
-            writer: EventWriter::default(),
+            writer: EventWriter::new(endpoint.into()),
             call: None,
             calls: 0,
             answered: false,
@@ -89,27 +82,23 @@ impl Decoder {
         }
     }
 
-    fn payload(&mut self, data: &str, out: &mut Out) {
+    fn payload(&mut self, data: &str, out: &mut Events) {
         match serde_json::from_str::<Chunk<'_>>(data) {
             _ if self.writer.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
             Err(why) => match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self
-                    .writer
-                    .fail(self.endpoint.not_understood("no chunk of a reply", data, &why), out),
+                None => self.writer.fail_unreadable("no chunk of a reply", data, &why, out),
             },
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Out) {
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Events) {
         if let Some(usage) = chunk.usage_metadata {
             self.usage.update(usage);
         }
         if chunk.error.is_some() {
-            return self
-                .writer
-                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+            return self.writer.fail_with_payload(data, out);
         }
         if let Some(feedback) =
             chunk.prompt_feedback.filter(|feedback| !feedback.block_reason.0.is_empty())
@@ -133,7 +122,7 @@ impl Decoder {
                 let explanation = explanation.trim_end_matches(": ");
                 let why = format!(
                     "{} could not use what the model wrote ({explanation}). Try again.",
-                    self.endpoint
+                    self.writer.endpoint()
                 );
                 self.writer.fail(ModelError::new(ModelErrorKind::Malformed, why), out);
             }
@@ -141,7 +130,7 @@ impl Decoder {
         }
     }
 
-    fn part(&mut self, part: Part<'_>, response: &str, out: &mut Out) {
+    fn part(&mut self, part: Part<'_>, response: &str, out: &mut Events) {
         self.answered |= part.inline_data.is_some();
         let kind = if part.is_thought() { BlockKind::Thinking } else { BlockKind::Text };
         if let Some(call) = part.function_call {
@@ -153,7 +142,7 @@ impl Decoder {
 
     /// Text or thinking: goes on with the open block if it is of this kind. A signature is of all
     /// of its block, and ends it.
-    fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Out) {
+    fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Events) {
         if delta.is_empty() && signature.is_empty() {
             return;
         }
@@ -173,14 +162,20 @@ impl Decoder {
         }
     }
 
-    fn end_prose(&mut self, signature: &str, out: &mut Out) {
+    fn end_prose(&mut self, signature: &str, out: &mut Events) {
         if let Some((block, _)) = self.writer.take_prose() {
             end(block, signature, out);
         }
     }
 
     /// A whole call, or a piece of one: only the first piece has a name.
-    fn call(&mut self, fragment: FunctionCall<'_>, signature: &str, response: &str, out: &mut Out) {
+    fn call(
+        &mut self,
+        fragment: FunctionCall<'_>,
+        signature: &str,
+        response: &str,
+        out: &mut Events,
+    ) {
         self.end_prose("", out);
         let names = !fragment.name.0.is_empty();
         if names {
@@ -213,7 +208,13 @@ impl Decoder {
         }
     }
 
-    fn start_call(&mut self, id: String, name: String, response: &str, out: &mut Out) -> OpenCall {
+    fn start_call(
+        &mut self,
+        id: String,
+        name: String,
+        response: &str,
+        out: &mut Events,
+    ) -> OpenCall {
         let id =
             if id.is_empty() { format!("{SYNTHETIC_ID}{response}-{}", self.calls) } else { id };
         let kind =
@@ -224,7 +225,7 @@ impl Decoder {
         OpenCall { block, whole: None, fragments: Arguments::default(), signature: String::new() }
     }
 
-    fn end_call(&mut self, out: &mut Out) {
+    fn end_call(&mut self, out: &mut Events) {
         let Some(OpenCall { block, whole, fragments, signature }) = self.call.take() else {
             return;
         };
@@ -237,7 +238,7 @@ impl Decoder {
     }
 
     /// The reply is complete.
-    fn end(&mut self, out: &mut Out) {
+    fn end(&mut self, out: &mut Events) {
         if self.writer.ended {
             return;
         }
@@ -254,12 +255,10 @@ impl Decoder {
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION" => StopReason::ContentFilter,
             _ if self.call.is_some() => {
-                return self
-                    .writer
-                    .fail(self.endpoint.not_usable("ended the stream inside a call"), out);
+                return self.writer.fail_unusable("ended the stream inside a call", out);
             }
             _ if self.calls > 0 => StopReason::ToolCalls,
-            _ if !self.answered => return self.writer.fail(self.endpoint.no_reply(), out),
+            _ if !self.answered => return self.writer.fail_empty(out),
             _ => StopReason::Stop,
         };
         self.end_prose("", out);
@@ -268,17 +267,17 @@ impl Decoder {
     }
 
     /// The prompt was not let through.
-    fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Out) {
+    fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Events) {
         let explanation =
             [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);
         let message =
             explanation.into_iter().find(|text| !text.is_empty()).unwrap_or("").to_owned();
         let failure = Failure { message, codes: "content_filter".into(), ..Failure::default() };
-        self.writer.fail(failure.into_error(&self.endpoint), out);
+        self.writer.fail_with(failure, out);
     }
 }
 
-fn end(block: u32, signature: &str, out: &mut Out) {
+fn end(block: u32, signature: &str, out: &mut Events) {
     let signature = (!signature.is_empty()).then(|| signature.into());
     out.push_back(ModelEvent::BlockEnd { block, signature });
 }

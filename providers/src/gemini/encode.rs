@@ -10,8 +10,9 @@ use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
+use super::profile::Settings;
 use super::profile::Thinks;
-use super::{SYNTHETIC_ID, Settings};
+use super::wire::SYNTHETIC_ID;
 use crate::answer_tool::{tool, with};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};

@@ -1,5 +1,10 @@
 //! What the models that speak Gemini do each in its own way: data, not code.
 
+use crate::codec;
+
+/// Configures the encoding of a request in this format.
+pub type Settings = codec::Settings<Profile>;
+
 /// What one model does in its own way. The default suits models that are no Gemini.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
+/// Begins the id of a call that came without one. The server never sees it.
+pub(super) const SYNTHETIC_ID: &str = "gemini-call-";
+
 /// One chunk of the stream.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use loopwright_core::tool::ToolSpec;
 use serde_json::{Value, json};
 
-use super::Call;
-use super::words::Words;
+use super::words::{Call, Words};
 
 type Tools<'t> = &'t [Arc<ToolSpec>];
 type Rule = fn(&Words<'_>, Tools<'_>) -> Vec<Call>;

@@ -1,10 +1,17 @@
 //! What a prompt names: paths, numbers, quoted strings, `key=value` pairs; and arguments made of
 //! them.
 
+use std::sync::Arc;
+
 use loopwright_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
-use super::Call;
+/// A call that the rules want.
+#[derive(Debug, PartialEq)]
+pub(super) struct Call {
+    pub(super) tool: Arc<str>,
+    pub(super) arguments: Value,
+}
 
 /// A prompt, taken apart.
 pub(super) struct Words<'p> {

@@ -1,6 +1,5 @@
 //! Decoding: the chunks of a Chat Completions stream, made model events.
 
-use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -9,13 +8,12 @@ use loopwright_core::model::{BlockKind, ModelEvent};
 
 use super::details::Details;
 use super::wire::{CallDelta, Chunk, Content, Delta, text};
-use crate::codec::{Decode, MAX_PARTS, Progress};
-use crate::error::{Endpoint, Failure};
+use crate::codec::{Decode, Progress};
+use crate::endpoint::Endpoint;
 use crate::event_template::EventTemplate;
-use crate::event_writer::EventWriter;
+use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::failure::Failure;
 use crate::json::{is_object, mended};
-
-type Out = VecDeque<ModelEvent>;
 
 /// Reads one Chat Completions stream.
 ///
@@ -23,7 +21,6 @@ type Out = VecDeque<ModelEvent>;
 /// wants tools is decided by the calls, not by the `finish_reason`; the last usage counts.
 #[derive(Debug)]
 pub struct Decoder {
-    endpoint: Arc<Endpoint>,
     writer: EventWriter,
     frame: EventTemplate,
     /// Reasoning that is signed or sealed, until a block ends that can carry it.
@@ -49,29 +46,24 @@ struct OpenCall {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
-        let data = data.trim_ascii();
-        match data.as_bytes() {
+    fn decode(&mut self, data: &str, out: &mut Events) -> Progress {
+        match Payload::of(data) {
             _ if self.writer.ended => {}
-            [] | [b':', ..] => return Progress::Waiting, // a keep-alive that was sent as data
-            b"[DONE]" => self.end(out),
-            _ => match self.frame.read(data) {
+            Payload::KeepAlive => return Progress::Waiting,
+            Payload::EndMark => self.end(out),
+            Payload::Data(data) => match self.frame.read(data) {
                 Some(delta) => self.delta(delta, out),
                 None => self.payload(data, out),
             },
         }
-        match (self.writer.ended, &self.finish) {
-            (true, _) => Progress::Ended,
-            (false, Some(_)) => Progress::Complete,
-            (false, None) => Progress::Open,
-        }
+        self.writer.progress(self.finish.is_some())
     }
 
-    fn finish(&mut self, out: &mut Out) {
+    fn finish(&mut self, out: &mut Events) {
         if self.finish.is_some() {
             return self.end(out);
         }
-        self.writer.fail(self.endpoint.cut_short(), out);
+        self.writer.fail_cut_short(out);
     }
 }
 
@@ -79,8 +71,7 @@ impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            endpoint: endpoint.into(),
-            writer: EventWriter::default(),
+            writer: EventWriter::new(endpoint.into()),
             frame: EventTemplate::default(),
             details: Details::default(),
             calls: Vec::new(),
@@ -89,19 +80,16 @@ impl Decoder {
         }
     }
 
-    fn payload(&mut self, data: &str, out: &mut Out) {
+    fn payload(&mut self, data: &str, out: &mut Events) {
         if let Err(why) = self.chunk(data, out) {
             match mended(data) {
                 Some(text) => self.payload(&text, out),
-                None => self.writer.fail(
-                    self.endpoint.not_understood("no chat completion chunk", data, &why),
-                    out,
-                ),
+                None => self.writer.fail_unreadable("no chat completion chunk", data, &why, out),
             }
         }
     }
 
-    fn chunk(&mut self, data: &str, out: &mut Out) -> Result<(), serde_json::Error> {
+    fn chunk(&mut self, data: &str, out: &mut Events) -> Result<(), serde_json::Error> {
         let chunk: Chunk<'_> = serde_json::from_str(data)?;
         let raw = chunk.choices.first.as_ref().and_then(|choice| choice.delta);
         let delta = raw.map(|raw| serde_json::from_str(raw.get())).transpose()?;
@@ -112,16 +100,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn apply(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Out) {
+    fn apply(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Events) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
         }
         let bare_error =
             chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());
         if chunk.error.is_some() || bare_error {
-            return self
-                .writer
-                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+            return self.writer.fail_with_payload(data, out);
         }
         let Some(choice) = chunk.choices.first else {
             return;
@@ -135,7 +121,7 @@ impl Decoder {
         }
     }
 
-    fn delta(&mut self, delta: Delta<'_>, out: &mut Out) {
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Events) {
         let content = text(delta.reasoning_content);
         let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
         if let Some(raw) = delta.reasoning_details {
@@ -160,7 +146,7 @@ impl Decoder {
     }
 
     /// Text or thinking: goes on with the open block if it is of this kind.
-    fn prose(&mut self, kind: BlockKind, delta: String, out: &mut Out) {
+    fn prose(&mut self, kind: BlockKind, delta: String, out: &mut Events) {
         if delta.is_empty() {
             return;
         }
@@ -169,7 +155,7 @@ impl Decoder {
             None => {
                 self.end_prose(out);
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
-                    let endpoint = &self.endpoint;
+                    let endpoint = &self.writer.endpoint();
                     tracing::warn!(
                         "{endpoint}: the model writes a call as text. With `calls_in_text` such calls are run."
                     );
@@ -180,7 +166,7 @@ impl Decoder {
         out.push_back(ModelEvent::Delta { block, delta });
     }
 
-    fn end_prose(&mut self, out: &mut Out) {
+    fn end_prose(&mut self, out: &mut Events) {
         if let Some((block, kind)) = self.writer.take_prose() {
             let signature = if kind == BlockKind::Thinking { self.details.take() } else { None };
             out.push_back(ModelEvent::BlockEnd { block, signature });
@@ -188,13 +174,13 @@ impl Decoder {
     }
 
     /// More of a call, or a new one.
-    fn call(&mut self, delta: CallDelta<'_>, out: &mut Out) {
+    fn call(&mut self, delta: CallDelta<'_>, out: &mut Events) {
         self.end_prose(out);
         let function = delta.function.unwrap_or_default();
         let (id, name, arguments) = (&*delta.id.0, &*function.name.0, function.arguments());
         let known = self.known_call(delta.index, id, !name.is_empty());
         if known.is_none() && self.calls.len() == MAX_PARTS {
-            return self.writer.fail(self.endpoint.too_many("calls"), out);
+            return self.writer.fail_too_many("calls", out);
         }
         let at = known.unwrap_or_else(|| {
             self.calls.push(OpenCall {
@@ -237,7 +223,7 @@ impl Decoder {
         (!(named && another)).then_some(at)
     }
 
-    fn start_call(&mut self, at: usize, name: &str, out: &mut Out) {
+    fn start_call(&mut self, at: usize, name: &str, out: &mut Events) {
         let kind = BlockKind::ToolCall { id: self.calls[at].id.clone(), name: name.to_owned() };
         let block = self.writer.start(kind, out);
         let call = &mut self.calls[at];
@@ -247,21 +233,21 @@ impl Decoder {
     }
 
     /// The reply is complete.
-    fn end(&mut self, out: &mut Out) {
+    fn end(&mut self, out: &mut Events) {
         if self.writer.ended {
             return;
         }
         let stop = match self.finish.as_deref().unwrap_or("") {
             "" if self.writer.blocks == 0 && self.calls.is_empty() => {
-                return self.writer.fail(self.endpoint.no_reply(), out);
+                return self.writer.fail_empty(out);
             }
             "model_context_window_exceeded" => {
                 let failure =
                     Failure { codes: "context_window_exceeded".into(), ..Failure::default() };
-                return self.writer.fail(failure.into_error(&self.endpoint), out);
+                return self.writer.fail_with(failure, out);
             }
             "error" | "network_error" => {
-                return self.writer.fail(Failure::default().into_error(&self.endpoint), out);
+                return self.writer.fail_with(Failure::default(), out);
             }
             "length" | "max_tokens" | "model_length" => StopReason::Length,
             "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
@@ -285,14 +271,14 @@ impl Decoder {
 }
 
 impl OpenCall {
-    fn write(&mut self, delta: String, out: &mut Out) {
+    fn write(&mut self, delta: String, out: &mut Events) {
         if let Some(block) = self.block.filter(|_| !delta.is_empty()) {
             self.written = true;
             out.push_back(ModelEvent::Delta { block, delta });
         }
     }
 
-    fn end(&mut self, out: &mut Out) {
+    fn end(&mut self, out: &mut Events) {
         if !self.written {
             self.write("{}".into(), out);
         }
@@ -308,7 +294,7 @@ mod tests {
 
     /// The events of these payloads, in short; `EOF` ends the stream.
     fn decode(payloads: &[&str]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
         for payload in payloads {
             match *payload {
                 "EOF" => decoder.finish(&mut out),
@@ -449,7 +435,7 @@ mod tests {
 
     #[test]
     fn the_last_usage_counts() {
-        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
         let payloads = [
             r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
             r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7}}}"#,

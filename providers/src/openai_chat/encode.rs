@@ -11,8 +11,9 @@ use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
+use super::details;
+use super::profile::Settings;
 use super::profile::{Answers, Asks, Profile, Replay, Temperature};
-use super::{Settings, details};
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};

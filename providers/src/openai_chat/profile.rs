@@ -3,10 +3,13 @@
 use loopwright_core::model::ThinkingLevel;
 
 use crate::call_id::CallIds;
-use crate::codec::KeyHeader;
+use crate::codec::{self, KeyHeader};
 use crate::openai_responses::{self, Reasons};
 use crate::provider::is_below;
 use crate::reasoning_effort::ReasoningEfforts;
+
+/// Configures the encoding of a request in this format.
+pub type Settings = codec::Settings<Profile>;
 
 /// What one server does in its own way. The default suits most servers.
 #[derive(Debug, Clone, PartialEq)]

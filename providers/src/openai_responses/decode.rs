@@ -1,20 +1,18 @@
 //! Decoding: the events of a Responses stream, made model events.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
 use serde_json::value::RawValue;
 
-use super::PHASE;
+use super::wire::PHASE;
 use super::wire::{Event, Item, Response, read_or_default};
-use crate::codec::{Decode, MAX_PARTS, Progress};
-use crate::error::{Endpoint, Failure};
-use crate::event_writer::EventWriter;
+use crate::codec::{Decode, Progress};
+use crate::endpoint::Endpoint;
+use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
+use crate::failure::Failure;
 use crate::json::{json_text, mended};
-
-type Out = VecDeque<ModelEvent>;
 
 /// Reads one Responses stream.
 ///
@@ -28,7 +26,6 @@ type Out = VecDeque<ModelEvent>;
 /// thought cannot be without it.
 #[derive(Debug)]
 pub struct Decoder {
-    endpoint: Arc<Endpoint>,
     writer: EventWriter,
     /// All items, in the order in which they began.
     items: Vec<OpenItem>,
@@ -72,31 +69,27 @@ enum Stage {
 }
 
 impl Decode for Decoder {
-    fn decode(&mut self, data: &str, out: &mut Out) -> Progress {
-        let data = data.trim_ascii();
-        match data.as_bytes() {
+    fn decode(&mut self, data: &str, out: &mut Events) -> Progress {
+        match Payload::of(data) {
             _ if self.writer.ended => {}
-            [] | [b':', ..] => return Progress::Waiting,
-            b"[DONE]" => {} // a gateway's habit
-            _ => match serde_json::from_str::<Event<'_>>(data) {
+            Payload::KeepAlive => return Progress::Waiting,
+            Payload::EndMark => {} // a gateway's habit
+            Payload::Data(data) => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => {
                     return Progress::Waiting;
                 }
                 Ok(event) => self.event(&event, data, out),
                 Err(why) => match mended(data) {
                     Some(text) => return self.decode(&text, out),
-                    None => self.writer.fail(
-                        self.endpoint.not_understood("no event of a response", data, &why),
-                        out,
-                    ),
+                    None => self.writer.fail_unreadable("no event of a response", data, &why, out),
                 },
             },
         }
-        if self.writer.ended { Progress::Ended } else { Progress::Open }
+        self.writer.progress(false)
     }
 
-    fn finish(&mut self, out: &mut Out) {
-        self.writer.fail(self.endpoint.cut_short(), out);
+    fn finish(&mut self, out: &mut Events) {
+        self.writer.fail_cut_short(out);
     }
 }
 
@@ -104,21 +97,17 @@ impl Decoder {
     /// A decoder of a reply from this place.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
-            endpoint: endpoint.into(),
-            writer: EventWriter::default(),
+            writer: EventWriter::new(endpoint.into()),
             items: Vec::new(),
             usage: Usage::default(),
         }
     }
 
-    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Out) {
+    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Events) {
         match &*event.kind.0 {
-            "error" => self
-                .writer
-                .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out),
+            "error" => self.writer.fail_with_payload(data, out),
             _ if event.error.is_some() && event.object.0.is_empty() => {
-                self.writer
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+                self.writer.fail_with_payload(data, out);
             }
             "response.created" if !self.items.is_empty() => {
                 out.push_back(ModelEvent::Withdrawn);
@@ -157,18 +146,17 @@ impl Decoder {
                 self.end(&response, &response.status.0, event, out);
             }
             "" if event.message.is_some() || event.detail.is_some() => {
-                self.writer
-                    .fail(Failure::read(None, data.as_bytes()).into_error(&self.endpoint), out);
+                self.writer.fail_with_payload(data, out);
             }
             _ => {}
         }
         if self.items.len() > MAX_PARTS {
-            self.writer.fail(self.endpoint.too_many("items"), out);
+            self.writer.fail_too_many("items", out);
         }
     }
 
     /// An item begins. What it has already is not told, as its deltas tell it again.
-    fn begin(&mut self, event: &Event<'_>, item: &Item<'_>, out: &mut Out) -> usize {
+    fn begin(&mut self, event: &Event<'_>, item: &Item<'_>, out: &mut Events) -> usize {
         let kind = ItemKind::of(item);
         let at = self.push(event.output_index.map(|index| index.0), &item.id.0, kind, out);
         let block_kind = match kind {
@@ -184,7 +172,7 @@ impl Decoder {
         at
     }
 
-    fn push(&mut self, index: Option<u64>, id: &str, kind: ItemKind, out: &mut Out) -> usize {
+    fn push(&mut self, index: Option<u64>, id: &str, kind: ItemKind, out: &mut Events) -> usize {
         let at = self.items.len();
         self.items.push(OpenItem {
             kind,
@@ -215,7 +203,7 @@ impl Decoder {
         })
     }
 
-    fn delta(&mut self, event: &Event<'_>, kind: ItemKind, out: &mut Out) {
+    fn delta(&mut self, event: &Event<'_>, kind: ItemKind, out: &mut Events) {
         let text = &*event.delta.0;
         let at = match self.find(event, &event.item_id.0, kind) {
             Some(at) if self.items[at].stage == Stage::Open => at,
@@ -232,7 +220,7 @@ impl Decoder {
     }
 
     /// More of an item. `part` tells which part of a thought it is.
-    fn write(&mut self, at: usize, part: (bool, u64), text: &str, out: &mut Out) {
+    fn write(&mut self, at: usize, part: (bool, u64), text: &str, out: &mut Events) {
         if text.is_empty() {
             return;
         }
@@ -255,14 +243,14 @@ impl Decoder {
         out.push_back(ModelEvent::Delta { block, delta });
     }
 
-    fn start(&mut self, at: usize, kind: BlockKind, out: &mut Out) -> u32 {
+    fn start(&mut self, at: usize, kind: BlockKind, out: &mut Events) -> u32 {
         let block = self.writer.start(kind, out);
         self.items[at].block = Some(block);
         block
     }
 
     /// An item as it is at its end: what came in no delta is taken from here.
-    fn complete(&mut self, event: &Event<'_>, raw: &RawValue, out: &mut Out) {
+    fn complete(&mut self, event: &Event<'_>, raw: &RawValue, out: &mut Events) {
         let item: Item<'_> = read_or_default(Some(raw));
         let kind = ItemKind::of(&item);
         let at = match self.find(event, &item.id.0, kind) {
@@ -292,7 +280,7 @@ impl Decoder {
     }
 
     /// Writes all that an item says.
-    fn write_item(&mut self, at: usize, item: &Item<'_>, out: &mut Out) {
+    fn write_item(&mut self, at: usize, item: &Item<'_>, out: &mut Events) {
         match self.items[at].kind {
             ItemKind::Text => {
                 for content in item.content() {
@@ -314,7 +302,7 @@ impl Decoder {
         }
     }
 
-    fn end_item(&mut self, at: usize, out: &mut Out) {
+    fn end_item(&mut self, at: usize, out: &mut Events) {
         let unsent = self.items.get(at + 1).is_some_and(|next| next.kind == ItemKind::Other);
         let item = &mut self.items[at];
         if item.stage == Stage::Ended {
@@ -336,7 +324,7 @@ impl Decoder {
     }
 
     /// The response has this status and is over.
-    fn end(&mut self, response: &Response<'_>, status: &str, event: &Event<'_>, out: &mut Out) {
+    fn end(&mut self, response: &Response<'_>, status: &str, event: &Event<'_>, out: &mut Events) {
         if let Some(usage) = response.usage {
             self.usage = usage.into();
         }
@@ -347,7 +335,7 @@ impl Decoder {
                 .error
                 .map(|error| Failure::read(None, error.get().as_bytes()))
                 .unwrap_or_default();
-            return self.writer.fail(failure.into_error(&self.endpoint), out);
+            return self.writer.fail_with(failure, out);
         }
         if self.items.is_empty() {
             response
@@ -367,7 +355,7 @@ impl Decoder {
             "completed" | "done" if calls => StopReason::ToolCalls,
             "completed" | "done" => StopReason::Stop,
             _ => {
-                return self.writer.fail(self.endpoint.no_reply(), out);
+                return self.writer.fail_empty(out);
             }
         };
         (0..self.items.len()).for_each(|at| self.end_item(at, out));

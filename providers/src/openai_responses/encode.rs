@@ -14,8 +14,9 @@ use loopwright_core::tool::ToolList;
 use serde_json::{Value, json};
 
 use super::profile::Reasons;
+use super::profile::Settings;
 use super::wire::Item;
-use super::{PHASE, Settings};
+use super::wire::PHASE;
 use crate::call_id::CallIds;
 use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::parameters;

@@ -2,9 +2,12 @@
 
 use loopwright_core::model::ThinkingLevel;
 
-use crate::codec::KeyHeader;
+use crate::codec::{self, KeyHeader};
 use crate::provider::is_below;
 use crate::reasoning_effort::ReasoningEfforts;
+
+/// Configures the encoding of a request in this format.
+pub type Settings = codec::Settings<Profile>;
 
 /// What one model does in its own way. The default suits models whose name says nothing to us.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,6 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
+/// Marks the signature of a text: what follows is its phase, a comment on the way or the final
+/// answer.
+pub(super) const PHASE: &str = "phase:";
+
 /// One event of the stream, or a whole response.
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {

@@ -5,11 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 use serde::{Deserialize, Serialize};
 
-use super::request::Change;
-use super::{RecordedRequest, refused};
+use super::request::{Change, RecordedRequest};
 
 const VERSION: u32 = 1;
 
@@ -222,4 +221,9 @@ impl Recording {
             }
         }
     }
+}
+
+/// No other attempt can help.
+fn refused(why: String) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, why)
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn decode(payloads: &[&str]) -> Vec<String> {
-    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     for payload in payloads {
         decoder.decode(payload, &mut out);
     }
@@ -110,7 +110,7 @@ fn only_the_end_of_the_stream_ends_a_reply() {
 
 #[test]
 fn a_reply_may_be_complete_after_a_finish_reason() {
-    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     let payloads = [parts(r#"{"text":"a"}"#), finish("STOP"), parts(r#"{"text":"b"}"#)];
     let progress: Vec<Progress> =
         payloads.iter().map(|payload| decoder.decode(payload, &mut out)).collect();
@@ -143,7 +143,7 @@ fn an_error_is_one_in_every_shape() {
 
 #[test]
 fn tokens_are_counted_as_ours() {
-    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     let usage = |usage: &str| format!(r#"{{"usageMetadata":{{{usage}}}}}"#);
     for payload in [
         &parts(r#"{"text":"a"}"#),

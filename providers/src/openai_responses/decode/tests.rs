@@ -4,7 +4,7 @@ use super::*;
 
 /// The events of these payloads, in short.
 fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
-    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Out::new());
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     for payload in payloads {
         decoder.decode(payload.as_ref(), &mut out);
     }
@@ -170,9 +170,12 @@ fn the_status_and_the_calls_decide_how_it_ends() {
 fn a_keep_alive_is_no_progress() {
     let mut decoder = Decoder::new(Endpoint::default());
     let keep_alive = r#"{"type":"keepalive","sequence_number":3}"#;
-    assert_eq!(decoder.decode(keep_alive, &mut Out::new()), Progress::Waiting);
-    assert_eq!(decoder.decode("{\"type\":\"response.created\"}", &mut Out::new()), Progress::Open);
-    assert_eq!(decoder.decode(&end("completed", ""), &mut Out::new()), Progress::Ended);
+    assert_eq!(decoder.decode(keep_alive, &mut Events::new()), Progress::Waiting);
+    assert_eq!(
+        decoder.decode("{\"type\":\"response.created\"}", &mut Events::new()),
+        Progress::Open
+    );
+    assert_eq!(decoder.decode(&end("completed", ""), &mut Events::new()), Progress::Ended);
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! What a provider says when it fails, made a [`ModelError`]: its kind, its wait, and a sentence.
+//! What a provider says when it fails, read from whatever shape it has: its kind and its wait.
 
 use std::time::{Duration, SystemTime};
 
-use loopwright_core::model::{ModelError, ModelErrorKind};
+use loopwright_core::model::ModelErrorKind;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::codec::MAX_PARTS;
 use crate::retry_after;
 
 /// As much of a provider's own words as goes into a sentence of ours.
@@ -136,131 +135,6 @@ impl Failure {
             None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
             None => Overloaded,
         }
-    }
-
-    /// The error, as a sentence that names the place and what to do.
-    pub(crate) fn into_error(self, endpoint: &Endpoint) -> ModelError {
-        let kind = self.kind();
-        let what = match kind {
-            ModelErrorKind::Auth => "did not accept the key or does not allow this request",
-            ModelErrorKind::RateLimited => "has had too many requests or tokens",
-            ModelErrorKind::QuotaExhausted => "says that the quota is used up",
-            ModelErrorKind::ContextOverflow => {
-                "says that the request is larger than the model's context window"
-            }
-            ModelErrorKind::ContentFiltered => "refused by its content filter",
-            ModelErrorKind::Timeout => "took too long",
-            ModelErrorKind::Malformed => "could not use what the model wrote",
-            ModelErrorKind::InvalidRequest => "refused the request",
-            _ => "failed on its side",
-        };
-        let status = self.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-        let detail =
-            if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
-        let end = if detail.ends_with(['.', '!', '?']) { "" } else { "." };
-        let advice = match kind {
-            ModelErrorKind::Auth => {
-                format!("Check the API key and the account{}.", endpoint.key_hint())
-            }
-            ModelErrorKind::RateLimited => match self.retry_after {
-                Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
-                None => "Try again later.".into(),
-            },
-            ModelErrorKind::QuotaExhausted => {
-                "Wait until it is renewed, or use another model or account.".into()
-            }
-            ModelErrorKind::ContextOverflow => {
-                "Shorten the conversation, or use a model with a larger context window.".into()
-            }
-            ModelErrorKind::ContentFiltered => "Put the request in other words.".into(),
-            ModelErrorKind::InvalidRequest if self.status == Some(404) => {
-                "Check the model's name and the base URL.".into()
-            }
-            ModelErrorKind::InvalidRequest => "Change the request or the model's settings.".into(),
-            ModelErrorKind::Malformed => "Try again.".into(),
-            _ => "Try again later.".into(),
-        };
-        let mut error =
-            ModelError::new(kind, format!("{endpoint} {what}{status}{detail}{end} {advice}"));
-        error.status = self.status;
-        error.retry_after = self.retry_after;
-        error
-    }
-}
-
-/// The error of a model whose stream just ended.
-pub(crate) fn cut_short(model: &str) -> ModelError {
-    let why = format!("The reply of `{model}` ended before it was complete. Try again.");
-    ModelError::new(ModelErrorKind::Network, why)
-}
-
-/// Where a request went, for sentences.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Endpoint {
-    /// The provider's name.
-    pub provider: String,
-    /// Host and port.
-    pub host: String,
-    /// The environment variable with its key, if there is a usual one.
-    pub key_var: Option<String>,
-}
-
-impl Endpoint {
-    /// A payload that the decoder cannot read: `what` says what it should have been.
-    pub(crate) fn not_understood(
-        &self,
-        what: &str,
-        data: &str,
-        why: &serde_json::Error,
-    ) -> ModelError {
-        let excerpt: String = data.chars().take(120).collect();
-        let why = format!(
-            "{self} sent what is {what} ({why}): {excerpt}. Try again, or check the base URL."
-        );
-        ModelError::new(ModelErrorKind::Protocol, why)
-    }
-
-    /// The stream ended in the middle of a reply.
-    pub(crate) fn cut_short(&self) -> ModelError {
-        let why = format!("{self} closed the stream before the reply was complete. Try again.");
-        ModelError::new(ModelErrorKind::Network, why)
-    }
-
-    /// The stream ended as it should, and nothing was said.
-    pub(crate) fn no_reply(&self) -> ModelError {
-        self.not_usable("ended the stream without a reply")
-    }
-
-    /// A reply of more than [`MAX_PARTS`] of something.
-    pub(crate) fn too_many(&self, what: &str) -> ModelError {
-        self.not_usable(&format!("sent a reply of more than {MAX_PARTS} {what}"))
-    }
-
-    /// What was sent makes no reply.
-    pub(crate) fn not_usable(&self, what: &str) -> ModelError {
-        ModelError::new(ModelErrorKind::Protocol, format!("{self} {what}. Try again."))
-    }
-
-    /// The error that a refused request is: an answer with a status that tells of no success, at
-    /// the time `now`.
-    pub fn refused(
-        &self,
-        status: u16,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: SystemTime,
-    ) -> ModelError {
-        Failure::read(Some(status), body).with_headers(headers, now).into_error(self)
-    }
-
-    fn key_hint(&self) -> String {
-        self.key_var.as_ref().map(|var| format!(" ({var})")).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at {}", self.provider, self.host)
     }
 }
 
@@ -450,22 +324,5 @@ mod tests {
             );
         }
         assert!(!QuotaExhausted.is_retryable());
-    }
-
-    #[test]
-    fn the_sentence_says_what_where_and_what_to_do() {
-        let endpoint = Endpoint {
-            provider: "openai".into(),
-            host: "api.test".into(),
-            key_var: Some("OPENAI_API_KEY".into()),
-        };
-        let error =
-            Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#).into_error(&endpoint);
-        assert_eq!(
-            error.message,
-            "openai at api.test did not accept the key or does not allow this request (HTTP 401): Wrong key. \
-             Check the API key and the account (OPENAI_API_KEY)."
-        );
-        assert_eq!((error.kind, error.status), (Auth, Some(401)));
     }
 }

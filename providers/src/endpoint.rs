@@ -1,0 +1,156 @@
+//! The endpoint of a model, and the error sentences that name it.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use loopwright_core::model::{ModelError, ModelErrorKind};
+use reqwest::header::HeaderMap;
+
+use crate::failure::Failure;
+
+/// How much of an unreadable payload goes into an error.
+const MAX_EXCERPT_CHARS: usize = 120;
+
+/// Names where a request went. Errors begin with it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Endpoint {
+    /// Names the provider.
+    pub provider: String,
+    /// Holds host and port.
+    pub host: String,
+    /// Names the environment variable that usually has the key, if there is one.
+    pub key_var: Option<String>,
+}
+
+impl Endpoint {
+    /// Returns the error of a response with a status other than success, received at `now`.
+    ///
+    /// Its kind follows from the status and from what the body says; a wait comes from the headers
+    /// or else from the body.
+    pub fn refused(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: SystemTime,
+    ) -> ModelError {
+        self.error(Failure::read(Some(status), body).with_headers(headers, now))
+    }
+
+    /// Returns the error of a failure: a sentence that names this endpoint and what to do.
+    pub(crate) fn error(&self, failure: Failure) -> ModelError {
+        let kind = failure.kind();
+        let what = match kind {
+            ModelErrorKind::Auth => "did not accept the key or does not allow this request",
+            ModelErrorKind::RateLimited => "has had too many requests or tokens",
+            ModelErrorKind::QuotaExhausted => "says that the quota is used up",
+            ModelErrorKind::ContextOverflow => {
+                "says that the request is larger than the model's context window"
+            }
+            ModelErrorKind::ContentFiltered => "refused by its content filter",
+            ModelErrorKind::Timeout => "took too long",
+            ModelErrorKind::Malformed => "could not use what the model wrote",
+            ModelErrorKind::InvalidRequest => "refused the request",
+            _ => "failed on its side",
+        };
+        let status = failure.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+        let detail = if failure.message.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", failure.message)
+        };
+        let end = if detail.ends_with(['.', '!', '?']) { "" } else { "." };
+        let advice = match kind {
+            ModelErrorKind::Auth => {
+                format!("Check the API key and the account{}.", self.key_hint())
+            }
+            ModelErrorKind::RateLimited => match failure.retry_after {
+                Some(wait) => format!("Try again in {} s.", wait.as_secs_f32().ceil()),
+                None => "Try again later.".into(),
+            },
+            ModelErrorKind::QuotaExhausted => {
+                "Wait until it is renewed, or use another model or account.".into()
+            }
+            ModelErrorKind::ContextOverflow => {
+                "Shorten the conversation, or use a model with a larger context window.".into()
+            }
+            ModelErrorKind::ContentFiltered => "Put the request in other words.".into(),
+            ModelErrorKind::InvalidRequest if failure.status == Some(404) => {
+                "Check the model's name and the base URL.".into()
+            }
+            ModelErrorKind::InvalidRequest => "Change the request or the model's settings.".into(),
+            ModelErrorKind::Malformed => "Try again.".into(),
+            _ => "Try again later.".into(),
+        };
+        let mut error =
+            ModelError::new(kind, format!("{self} {what}{status}{detail}{end} {advice}"));
+        error.status = failure.status;
+        error.retry_after = failure.retry_after;
+        error
+    }
+
+    /// Returns the error of a payload that the decoder cannot read; `problem` says what it is not.
+    pub(crate) fn unreadable(
+        &self,
+        problem: &str,
+        data: &str,
+        error: &serde_json::Error,
+    ) -> ModelError {
+        let excerpt: String = data.chars().take(MAX_EXCERPT_CHARS).collect();
+        let why = format!(
+            "{self} sent what is {problem} ({error}): {excerpt}. Try again, or check the base URL."
+        );
+        ModelError::new(ModelErrorKind::Protocol, why)
+    }
+
+    /// Returns the error of a stream that ended in the middle of a reply.
+    pub(crate) fn cut_short(&self) -> ModelError {
+        let why = format!("{self} closed the stream before the reply was complete. Try again.");
+        ModelError::new(ModelErrorKind::Network, why)
+    }
+
+    /// Returns the error of a stream that makes no reply.
+    pub(crate) fn unusable(&self, problem: &str) -> ModelError {
+        ModelError::new(ModelErrorKind::Protocol, format!("{self} {problem}. Try again."))
+    }
+
+    fn key_hint(&self) -> String {
+        self.key_var.as_ref().map(|var| format!(" ({var})")).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.provider, self.host)
+    }
+}
+
+/// Returns the error of a model whose stream ended without a last event.
+pub(crate) fn cut_short(model: &str) -> ModelError {
+    let why = format!("The reply of `{model}` ended before it was complete. Try again.");
+    ModelError::new(ModelErrorKind::Network, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use ModelErrorKind::Auth;
+
+    use super::*;
+
+    #[test]
+    fn the_sentence_says_what_where_and_what_to_do() {
+        let endpoint = Endpoint {
+            provider: "openai".into(),
+            host: "api.test".into(),
+            key_var: Some("OPENAI_API_KEY".into()),
+        };
+        let failure = Failure::read(Some(401), br#"{"error":{"message":"Wrong key"}}"#);
+        let error = endpoint.error(failure);
+        assert_eq!(
+            error.message,
+            "openai at api.test did not accept the key or does not allow this request (HTTP 401): \
+             Wrong key. Check the API key and the account (OPENAI_API_KEY)."
+        );
+        assert_eq!((error.kind, error.status), (Auth, Some(401)));
+    }
+}
