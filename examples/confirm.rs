@@ -1,8 +1,8 @@
-//! Confirmation: a tool that changes something waits for the user's answer.
+//! Approvals: a call of a tool with side effects waits for a decision of the user.
 //!
-//! The run ends with `AwaitingAction` and everything in memory, so the answer may come days later
-//! and in another process. It names the digest of what was shown: nobody approves what they have
-//! not seen.
+//! The run ends with `AwaitingAction`. The pending calls are in the session's memory, so the
+//! decision may come days later and from another process. It contains the digest of the call that
+//! the user saw, so no other call can be approved by it.
 
 use std::error::Error;
 
@@ -21,7 +21,7 @@ struct Transfer {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Its effect is not said to be read-only, so each call asks.
+    // The tool is not declared read-only, so each call needs an approval.
     let transfer = tool_fn("transfer", "Transfers money.", async |args: Transfer, _cx| {
         Ok::<_, ToolError>(format!("{} € are on their way to {}", args.euros, args.to))
     });
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         agent.run(RunContext::new().session("bank").memory(memory.clone())).await?;
     let outcome = handle.prompt("Pay my bills.").await?;
     println!("{:?}, {} calls wait", outcome.end, handle.pending().await?.len());
-    drop(handle); // the process may end here
+    drop(handle); // the process could end here
 
     let (handle, _events) = agent.run(RunContext::new().session("bank").memory(memory)).await?;
     for action in handle.pending().await? {

@@ -1,15 +1,17 @@
-//! A pattern of one's own: draft, have a second model criticise, revise.
+//! A custom pattern: write a draft, let a second model criticise it, revise it.
 //!
-//! The critic is asked *aside*: its reply is counted and logged, and stays out of the conversation.
-//! Where the step stands is kept in the log, together with the message that it belongs to, so it
-//! goes on after a crash.
+//! The critic is called with a *detached* request: its reply is counted and logged, but stays out
+//! of the conversation. The round is logged together with the message that starts it, so the
+//! pattern continues correctly after a crash.
 
 use std::error::Error;
 
 use async_trait::async_trait;
 use loopwright::message::UserMessage;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError};
+use loopwright::{
+    AgentEvent, Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
+};
 
 struct Revise {
     rounds: u32,
@@ -32,8 +34,8 @@ impl BehaviorPattern for Revise {
                 return critique.finish();
             }
             step.emit("critique", critique.text()).await?;
-            let wish = UserMessage::from(format!("Revise it. A critic says: {}", critique.text()));
-            step.remember(wish).with("round", round + 1)?.await?;
+            let request = format!("Revise it. A critic says: {}", critique.text());
+            step.remember(UserMessage::from(request)).with("round", round + 1)?.await?;
         }
     }
 }
@@ -49,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (handle, mut events) = agent.run(RunContext::new()).await?;
     let outcome = handle.prompt("A line about the sea, please.").await?;
     while let Some(event) = events.try_next() {
-        if let loopwright::AgentEvent::Custom { data, .. } = &event.event {
+        if let AgentEvent::Custom { data, .. } = &event.event {
             println!("critic: {data}");
         }
     }

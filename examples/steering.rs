@@ -1,8 +1,8 @@
-//! Steering: what the user says while the agent works.
+//! Steering: messages that the user sends during a run.
 //!
-//! A *steer* is heard before the next request, here after the tool that runs; a *follow-up* waits
-//! until the agent would stop; a steer that *interrupts* cuts the reply off in mid-sentence, and
-//! what was said so far is kept.
+//! A *steer* is delivered before the next request, here after the running tool. A *follow-up* waits
+//! until the agent would stop. A steer with `Urgency::Interrupt` ends the streaming reply; the text
+//! received so far stays in the conversation.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use loopwright::{AgentEvent, GenericAgent, RunContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // Streams a reply word by word.
     let slowly = |text: &str| {
         let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
         Script::new().stream(words, Duration::from_millis(10))
     };
     let model = ScriptedModel::new([
-        Script::new().say("I look into it. ").call("a", "search", "{}"),
+        Script::new().say("Let me check. ").call("a", "search", "{}"),
         slowly("The history of tea begins a very long time ago, in a garden far away, when ")
             .wait(Duration::from_secs(60)),
         slowly("Tea is from China."),

@@ -121,7 +121,7 @@ impl Config {
         if self.file.as_ref().is_some_and(same) {
             return Ok(Layer::default()); // it is the user's own, and was read
         }
-        let read = workspace.beginning(FILE, MOST);
+        let read = workspace.read_start(FILE, MOST);
         let read = read.map_err(|why| {
             StartError(format!("{why}. `--no-config` starts without {}.", path.display()))
         })?;

@@ -76,7 +76,7 @@ impl Roots {
         let inside = inside
             .to_str()
             .ok_or_else(|| wrong("The name of this directory is not valid UTF-8."))?;
-        root.workspace.below(inside).map_err(|_| outside())
+        root.workspace.subdirectory(inside).map_err(|_| outside())
     }
 }
 

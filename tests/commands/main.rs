@@ -1,9 +1,9 @@
-//! Commands that are slow to test: real work with a compiler, and commands that mean no good.
+//! Slow tests of commands: real work with a compiler, and hostile commands.
 //!
 //! `cargo test --test commands`; Linux only.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
 
 mod session;
 mod torture;

@@ -1,4 +1,4 @@
-//! A session with all tools, a scripted model, and a user who answers what it asks.
+//! [`Session`]: all coding tools, a scripted model, and a user who approves each call.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use loopwright_core::event::{Decision, RunStatus};
 use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::ToolUpdate;
 use loopwright_core::{AgentEvent, AgentHandle, EventStream, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_tools::{Commands, Workspace, coding_tools_with};
@@ -15,12 +16,12 @@ pub(crate) struct Session {
     pub(crate) handle: AgentHandle,
     pub(crate) model: ScriptedModel,
     pub(crate) events: EventStream,
-    /// The tools that were asked about, in order.
-    pub(crate) asked: Vec<Arc<str>>,
+    /// The tools that needed an approval, in order.
+    pub(crate) approved: Vec<Arc<str>>,
 }
 
 impl Session {
-    /// In this directory. With `trusted`, nothing is asked.
+    /// Starts a session in this directory. With `trusted`, no call needs an approval.
     pub(crate) async fn new(root: &Path, commands: Commands, trusted: bool) -> Self {
         let model = ScriptedModel::new([]);
         let tools = coding_tools_with(Workspace::open(root).unwrap(), commands);
@@ -29,12 +30,11 @@ impl Session {
             agent = agent.auto_all();
         }
         let (handle, events) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
-        Session { handle, model, events, asked: Vec::new() }
+        Session { handle, model, events, approved: Vec::new() }
     }
 
-    /// The model makes these calls, one a turn, and then says that it is done; the user approves
-    /// each.
-    pub(crate) async fn works(&mut self, calls: &[(&str, Value)]) -> Vec<ToolResult> {
+    /// Runs these calls, one per turn, and approves each. Returns their results.
+    pub(crate) async fn run_calls(&mut self, calls: &[(&str, Value)]) -> Vec<ToolResult> {
         let before = self.results().await.len();
         for (n, (tool, arguments)) in calls.iter().enumerate() {
             self.model.push(Script::calls([(
@@ -44,10 +44,10 @@ impl Session {
             )]));
         }
         self.model.push(Script::text("Done."));
-        let mut outcome = self.handle.prompt("Go on.").await.unwrap().end;
+        let mut outcome = self.handle.prompt("Continue.").await.unwrap().end;
         while outcome == RunStatus::AwaitingAction {
             for action in self.handle.pending().await.unwrap() {
-                self.asked.push((*action.name).into());
+                self.approved.push((*action.name).into());
                 self.handle
                     .resolve(action.call.clone(), action.digest.clone(), Decision::Approve)
                     .await
@@ -71,14 +71,12 @@ impl Session {
         state.messages.iter().filter_map(|message| message.as_tool_result()).cloned().collect()
     }
 
-    /// What came as output while tools ran, up to now.
+    /// Returns the output that was streamed while tools ran, up to now.
     pub(crate) fn streamed(&mut self) -> String {
         let mut text = String::new();
         while let Some(event) = self.events.try_next() {
-            if let AgentEvent::ToolExecutionUpdate {
-                update: loopwright_core::tool::ToolUpdate::Output(output),
-                ..
-            } = &event.event
+            if let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(output), .. } =
+                &event.event
             {
                 text.push_str(output);
             }
@@ -87,7 +85,7 @@ impl Session {
     }
 }
 
-/// A result that is one.
+/// Returns the text of a result; panics if it is an error.
 pub(crate) fn ok(result: &ToolResult) -> String {
     assert_eq!(result.status, ResultStatus::Ok, "{}", result.text());
     result.text()

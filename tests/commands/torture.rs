@@ -1,134 +1,137 @@
-//! Commands that mean no good: each ends in time, leaves no process and little memory, and the
-//! session goes on.
+//! Hostile commands: each ends in time and leaves no process behind, memory stays bounded, and the
+//! session continues.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loopwright_core::message::{ResultStatus, ToolResult};
+use loopwright_core::testing::Script;
 use loopwright_tools::Commands;
 use serde_json::json;
 
 use crate::session::{Session, ok};
 
-/// What all of a call may take beyond its time.
-const BEYOND: Duration = Duration::from_secs(1);
+/// How long a call may take after its timeout.
+const GRACE: Duration = Duration::from_secs(1);
 
-/// A word that only one test's processes have on their command line.
+/// Returns a word that only the processes of one test have on their command line.
 fn marker(test: &str) -> String {
     format!("{test}{}x", std::process::id())
 }
 
-/// How many processes have the marker on their command line.
+/// Counts the processes that have the marker on their command line.
 fn alive(marker: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let line = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
     processes.filter(|process| String::from_utf8_lossy(&line(process)).contains(marker)).count()
 }
 
-/// The most memory that this process has had since [`forget_peak`], in bytes.
+/// Returns the peak memory of this process since [`reset_peak`], in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-fn forget_peak() {
+fn reset_peak() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     session: Session,
 }
 
-impl Place {
+impl Fixture {
     async fn new(commands: Commands) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let session = Session::new(dir.path(), commands, true).await;
-        Place { dir, session }
+        Fixture { dir, session }
     }
 
-    /// Runs it and sees that it ends in time, with nothing left that has the marker, and the
-    /// session answers.
+    /// Runs a command and checks that it ends in time, that no process with the marker is left, and
+    /// that the session still works.
     async fn run(&mut self, command: &str, seconds: u64, marker: &str) -> ToolResult {
         let start = Instant::now();
         let call = ("execute_command", json!({ "command": command, "timeout": seconds }));
-        let result = self.session.works(&[call]).await.remove(0);
+        let result = self.session.run_calls(&[call]).await.remove(0);
         let took = start.elapsed();
         assert_eq!(alive(marker), 0, "{command}");
-        assert!(took < Duration::from_secs(seconds) + BEYOND, "{took:?}: {command}");
+        assert!(took < Duration::from_secs(seconds) + GRACE, "{took:?}: {command}");
         eprintln!("{took:>10.2?}  {}", result.text().lines().next().unwrap_or_default());
         let next = self
             .session
-            .works(&[("execute_command", json!({ "command": "echo still here" }))])
+            .run_calls(&[("execute_command", json!({ "command": "echo still here" }))])
             .await;
         assert_eq!(ok(&next[0]), "Exit code 0.\nstill here\n");
         result
     }
 }
 
-/// Every process starts two more, down to a bounded depth: 1,023 of them and as many `sleep` if
-/// nothing ends it.
+/// Every process starts two more, down to a limited depth: 1,023 of them, and as many `sleep`s, if
+/// they are not killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fork_bombs() {
-    let mut place = Place::new(Commands::new()).await;
-    // In one process group, and each in a session of its own.
+    let mut fixture = Fixture::new(Commands::new()).await;
+    // In one process group, and each in its own session.
     for (name, starts) in [("bomb", "sh"), ("sessions", "setsid sh")] {
         let script = format!("{}.sh", marker(name));
         let text = format!(
             "[ $1 = 0 ] || for n in 1 2; do {starts} {script} $(($1-1)) & done\nsleep 1000\n"
         );
-        fs::write(place.dir.path().join(&script), text).unwrap();
-        let result = place.run(&format!("{starts} {script} 9; wait"), 20, &script).await;
+        fs::write(fixture.dir.path().join(&script), text).unwrap();
+        let result = fixture.run(&format!("{starts} {script} 9; wait"), 20, &script).await;
         assert_eq!(result.status, ResultStatus::Error);
         assert!(
-            result.text().contains("processes at the same time, which are too many"),
+            result.text().contains("had too many processes at the same time"),
             "{}",
             result.text()
         );
     }
-    // As many as may be, each of which starts another as soon as one is ended.
-    let mut place = Place::new(Commands::new().max_processes(2_000)).await;
+    // As many as allowed, each of which starts another as soon as one is killed.
+    let mut fixture = Fixture::new(Commands::new().max_processes(2_000)).await;
     let script = format!("{}.sh", marker("hydra"));
     let text = format!(
-        "trap '' TERM HUP INT\n[ $1 = 0 ] || for n in 1 2; do setsid sh {script} $(($1-1)) & done\nwhile :; do sleep 1000; done\n"
+        "trap '' TERM HUP INT\n[ $1 = 0 ] || for n in 1 2; do setsid sh {script} $(($1-1)) & done\n\
+         while :; do sleep 1000; done\n"
     );
-    fs::write(place.dir.path().join(&script), text).unwrap();
-    let result = place.run(&format!("sh {script} 7"), 5, &script).await;
-    assert!(result.text().contains("its time of 5 s was up"), "{}", result.text());
+    fs::write(fixture.dir.path().join(&script), text).unwrap();
+    let result = fixture.run(&format!("sh {script} 7"), 5, &script).await;
+    assert!(result.text().contains("its timeout of 5 s expired"), "{}", result.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gigabyte_of_output() {
-    let mut place = Place::new(Commands::new()).await;
+    let mut fixture = Fixture::new(Commands::new()).await;
     let marker = marker("flood");
-    ok(&place.run("true", 5, &marker).await);
-    forget_peak();
+    ok(&fixture.run("true", 5, &marker).await);
+    reset_peak();
     let before = peak();
-    let result = place.run(&format!("yes {marker} | head -c 1000000000"), 60, &marker).await;
+    let result = fixture.run(&format!("yes {marker} | head -c 1000000000"), 60, &marker).await;
     assert!(
         ok(&result).contains("of 1000000000 bytes are left out here"),
         "{}",
         &result.text()[..200]
     );
     assert!(result.text().len() < 40_000);
-    let result = place.run(&format!("yes {marker}"), 2, &marker).await;
-    assert!(result.text().contains("its time of 2 s was up"), "{}", &result.text()[..200]);
+    let result = fixture.run(&format!("yes {marker}"), 2, &marker).await;
+    assert!(result.text().contains("its timeout of 2 s expired"), "{}", &result.text()[..200]);
     let grown = peak().saturating_sub(before);
-    eprintln!("memory grew by {} MiB at the most", grown >> 20);
+    eprintln!("memory grew by at most {} MiB", grown >> 20);
     assert!(grown < 64 << 20, "{grown} bytes");
-    let kept = fs::read_dir(place.dir.path().join(".loopwright/output")).unwrap();
-    let largest = kept.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
+    let saved = fs::read_dir(fixture.dir.path().join(".loopwright/output")).unwrap();
+    let largest = saved.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
     assert!(largest < 65 << 20, "{largest} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_want_to_end() {
-    let mut place = Place::new(Commands::new()).await;
+async fn processes_that_resist_being_killed() {
+    let mut fixture = Fixture::new(Commands::new()).await;
     let marker = marker("stays");
     let sleep = format!("sh -c 'sleep 1000; : {marker}'");
-    let (done, late) = ("Exit code 0.", "The command was ended because its time of 2 s was up.");
+    let done = "Exit code 0.";
+    let late = "The command was killed because its timeout of 2 s expired.";
     for (command, ends) in [
         (format!("{sleep} &"), done),
         (format!("setsid nohup {sleep} >/dev/null 2>&1 &"), done),
@@ -142,17 +145,17 @@ async fn what_does_not_want_to_end() {
         ),
         (format!("exec >&- 2>&-; {sleep}"), late),
         (format!("{sleep} & kill -STOP $$"), late),
-        (format!("{sleep} & kill -KILL $$"), "Ended by signal 9 (SIGKILL)."),
+        (format!("{sleep} & kill -KILL $$"), "Killed by signal 9 (SIGKILL)."),
         (format!("cat /dev/zero | {sleep}"), late),
     ] {
-        let result = place.run(&command, 2, &marker).await;
+        let result = fixture.run(&command, 2, &marker).await;
         assert!(result.text().starts_with(ends), "{command}: {}", result.text());
     }
 }
 
 /// A run that is aborted, and one whose tasks are dropped.
 #[test]
-fn an_abort_and_a_dropped_run_end_it_all() {
+fn an_abort_and_a_dropped_run_kill_all_processes() {
     let marker = marker("aborted");
     let command =
         format!("setsid env -i sh -c 'sleep 1000; : {marker}' & sh -c 'sleep 1000; : {marker}'");
@@ -162,22 +165,23 @@ fn an_abort_and_a_dropped_run_end_it_all() {
             .enable_all()
             .build()
             .unwrap();
-        let place = runtime.block_on(Place::new(Commands::new()));
+        let fixture = runtime.block_on(Fixture::new(Commands::new()));
         let calls = [("a", "execute_command", json!({ "command": command }))];
-        place.session.model.push(loopwright_core::testing::Script::calls(calls));
-        let events = runtime.block_on(place.session.handle.prompt_stream("Go.")).unwrap();
-        until("it begins", || alive(&marker) >= 3);
+        fixture.session.model.push(Script::calls(calls));
+        let events = runtime.block_on(fixture.session.handle.prompt_stream("Go.")).unwrap();
+        until("the command starts", || alive(&marker) >= 3);
         if abort {
-            runtime.block_on(place.session.handle.abort()).unwrap();
-            runtime.block_on(place.session.handle.wait_for_idle());
-            assert_eq!(alive(&marker), 0, "it has ended when the run has");
+            runtime.block_on(fixture.session.handle.abort()).unwrap();
+            runtime.block_on(fixture.session.handle.wait_for_idle());
+            assert_eq!(alive(&marker), 0, "the command has ended when the run has");
         }
         runtime.shutdown_background();
-        until("it ends", || alive(&marker) == 0);
+        until("the command ends", || alive(&marker) == 0);
         drop(events);
     }
 }
 
+/// Waits until a condition holds; `what` describes it.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -1,5 +1,5 @@
-//! Real work: in a copy of this repository a session finds a function, changes it, lets the
-//! compiler find what is wrong with the change, mends it, and runs the test.
+//! Real work: in a copy of this repository a session finds a function, changes it, compiles it,
+//! corrects the error that the compiler reports, and runs the test.
 
 use std::fs;
 use std::path::Path;
@@ -27,11 +27,12 @@ mod tests {
 }
 "#;
 
-/// Copies what belongs to the repository.
+/// Copies a directory, without build artefacts and history.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        let name = entry.file_name();
+        let target = to.join(&name);
         match entry.file_type().unwrap() {
             kind if kind.is_dir() && name != "target" && name != ".git" => {
                 copy(&entry.path(), &target)
@@ -43,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_finds_changes_checks_mends_and_tests() {
+async fn a_session_finds_changes_compiles_corrects_and_tests() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("copy");
     copy(env!("CARGO_MANIFEST_DIR").as_ref(), &root);
@@ -60,7 +61,7 @@ async fn a_session_finds_changes_checks_mends_and_tests() {
         ("edit_file", json!({ "path": file, "old_string": old, "new_string": new }))
     };
     let results = session
-        .works(&[
+        .run_calls(&[
             ("search_files", json!({ "pattern": r"^pub fn sheep_per_meadow\(" })),
             ("read_file", json!({ "path": file })),
             run("cargo test --offline"),
@@ -89,14 +90,15 @@ async fn a_session_finds_changes_checks_mends_and_tests() {
         tested.text()
     );
 
-    let asked: Vec<&str> = session.asked.iter().map(|name| &**name).collect();
-    let (run, edit) = ("execute_command", "edit_file");
+    let approved: Vec<&str> = session.approved.iter().map(|name| &**name).collect();
+    let run = "execute_command";
+    let edit = "edit_file";
     assert_eq!(
-        asked,
+        approved,
         [run, edit, run, edit, run, run],
-        "what reads is not asked about, all else is"
+        "reading needs no approval, everything else does"
     );
-    assert!(session.streamed().contains("Compiling flock"), "output is told while it comes");
+    assert!(session.streamed().contains("Compiling flock"), "output is streamed");
     assert!(session.model.refused().is_empty());
     assert!(fs::read_to_string(root.join(file)).unwrap().contains("/ sheep.len() as u32"));
 }

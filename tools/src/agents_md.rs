@@ -1,44 +1,47 @@
-//! `AGENTS.md`: what the people of a project ask of the agents that work in it.
+//! `AGENTS.md`: the instructions of a project to the agents that work in it.
 
-use crate::{Workspace, WorkspaceError};
+use crate::error::WorkspaceError;
+use crate::workspace::Workspace;
 
-/// The file, in the root of the workspace.
+/// The name of the file in the root of the workspace.
 const FILE: &str = "AGENTS.md";
-/// Bytes of it that are shown to the model at once.
-const MOST: usize = 32 << 10;
+/// How much of the file goes into the system prompt.
+const MAX_BYTES: usize = 32 << 10;
 
-/// The end of a system prompt with what `AGENTS.md` in the root of the workspace says; `None` if
-/// there is no such file, or nothing in it. Of a file of more than 32 KiB the beginning is there,
-/// and a note that it goes on.
+/// Returns the contents of `AGENTS.md` in the root of the workspace as the end of a system prompt.
+///
+/// Returns `None` if the file does not exist or is empty. A file of more than 32 KiB is cut, with a
+/// note that says so. Blocks while it reads the file.
 ///
 /// ```
 /// use loopwright_tools::{Workspace, agents_md};
 ///
 /// let workspace = Workspace::open(".".as_ref())?;
-/// let system = format!("You are a coding assistant.{}", agents_md(&workspace)?.unwrap_or_default());
+/// let instructions = agents_md(&workspace)?.unwrap_or_default();
+/// let system = format!("You are a coding assistant.{instructions}");
 /// # Ok::<_, loopwright_tools::WorkspaceError>(())
 /// ```
 ///
 /// # Errors
-/// It is there and cannot be read: it leads out of the workspace, is no regular file, or the system
-/// refuses.
+/// Returns an error if the file exists but leads out of the workspace, is not a regular file, or
+/// cannot be read.
 pub fn agents_md(workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
-    let Some((text, bytes)) = workspace.beginning(FILE, MOST)? else {
+    let Some((text, bytes)) = workspace.read_start(FILE, MAX_BYTES)? else {
         return Ok(None);
     };
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let cut = match bytes > MOST as u64 {
-        true => {
-            format!(
-                "\n\n[{FILE} goes on: these are its first {MOST} of {bytes} bytes. Read the rest with a tool.]"
-            )
-        }
+    let note = match bytes > MAX_BYTES as u64 {
+        true => format!(
+            "\n\n[{FILE} continues: these are its first {MAX_BYTES} of {bytes} bytes. Read the \
+             rest with a tool.]"
+        ),
         false => String::new(),
     };
     Ok(Some(format!(
-        "\n\n# {FILE}\n\nThe project says this to agents that work in it. Where the user says otherwise, the user counts.\n\n{}{cut}",
+        "\n\n# {FILE}\n\nThese are the project's instructions for agents. The user's instructions \
+         take precedence.\n\n{}{note}",
         text.trim_end()
     )))
 }
@@ -47,37 +50,40 @@ pub fn agents_md(workspace: &Workspace) -> Result<Option<String>, WorkspaceError
 mod tests {
     use super::*;
 
-    fn told(text: impl AsRef<[u8]>) -> Option<String> {
+    fn prompt(text: impl AsRef<[u8]>) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         assert_eq!(agents_md(&workspace).unwrap(), None);
-        #[allow(clippy::disallowed_methods, reason = "a test sets the file up")]
+        #[allow(clippy::disallowed_methods, reason = "the test sets the file up")]
         std::fs::write(dir.path().join(FILE), text).unwrap();
         agents_md(&workspace).unwrap()
     }
 
     #[test]
-    fn what_it_says_is_told_and_its_size_is_bounded() {
-        let short = told("Use tabs.\n").unwrap();
+    fn its_text_is_returned_and_its_size_is_bounded() {
+        let short = prompt("Use tabs.\n").unwrap();
         assert!(
             short.starts_with("\n\n# AGENTS.md\n\n") && short.ends_with("\n\nUse tabs."),
             "{short}"
         );
-        assert_eq!(told(" \n\n"), None);
-        let whole = told("é".repeat(MOST / 2)).unwrap();
-        assert!(whole.ends_with('é') && !whole.contains("goes on"));
-        let long = told(format!("a{}", "é".repeat(MOST))).unwrap();
+        assert_eq!(prompt(" \n\n"), None);
+        let whole = prompt("é".repeat(MAX_BYTES / 2)).unwrap();
+        assert!(whole.ends_with('é') && !whole.contains("continues"));
+        let long = prompt(format!("a{}", "é".repeat(MAX_BYTES))).unwrap();
         assert!(
             long.ends_with("first 32768 of 65537 bytes. Read the rest with a tool.]"),
             "{long}"
         );
-        assert!(long.len() < MOST + 400 && !long.contains('\u{fffd}'), "no letter is cut in two");
-        assert!(told(b"Latin: \xe9").unwrap().ends_with("Latin: \u{fffd}"));
+        assert!(
+            long.len() < MAX_BYTES + 400 && !long.contains('\u{fffd}'),
+            "no character is cut in two"
+        );
+        assert!(prompt(b"Latin: \xe9").unwrap().ends_with("Latin: \u{fffd}"));
     }
 
     #[test]
     #[cfg(unix)]
-    #[allow(clippy::disallowed_methods, reason = "a test sets the files up")]
+    #[allow(clippy::disallowed_methods, reason = "the test sets the files up")]
     fn a_link_is_followed_inside_and_not_out() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().join("root");

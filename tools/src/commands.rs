@@ -1,17 +1,22 @@
-//! [`Commands`]: what commands may do, as whoever starts the agent decides it.
+//! [`Commands`]: what commands may do, as configured by the operator of the agent.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How [`execute_command`](crate::execute_command) runs commands.
+/// Configures how [`execute_command`](crate::execute_command) runs commands.
 ///
-/// Without a change: confined, without network, at most ten minutes and 512 processes each.
+/// By default commands are confined, have no network access, and run for at most ten minutes with
+/// at most 512 processes each.
 ///
 /// ```
 /// use std::time::Duration;
+///
 /// use loopwright_tools::Commands;
 ///
-/// let commands = Commands::new().network().max_timeout(Duration::from_secs(60)).readable("/srv/toolchain");
+/// let commands = Commands::new()
+///     .network()
+///     .max_timeout(Duration::from_secs(60))
+///     .readable("/srv/toolchain");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {
@@ -41,62 +46,71 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// Confined, without network, at most ten minutes and 512 processes each.
+    /// Creates the default configuration.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With the network of this machine, sockets that local services listen on included: whoever
-    /// can talk to such a service, a container daemon for instance, can do what it does.
+    /// Gives commands access to the network of this machine.
+    ///
+    /// This includes the sockets of local services. A command that can connect to such a service,
+    /// for instance a container daemon, can do everything that the service can do.
     pub fn network(mut self) -> Self {
         self.network = true;
         self
     }
 
-    /// Without confinement: commands can do all that the user can who runs the agent. Where the
-    /// system cannot confine, nothing else makes them run.
+    /// Runs commands without confinement: they can do everything that the user of this process can.
+    ///
+    /// On a system that cannot confine commands, this is the only way to run them.
     pub fn unconfined(mut self) -> Self {
         self.unconfined = true;
         self
     }
 
-    /// The most time that a call may ask for; ten minutes otherwise. What is left out is 30
-    /// seconds, or this if it is less.
+    /// Sets the longest timeout that a call may request; defaults to ten minutes.
+    ///
+    /// A call without a timeout gets 30 seconds, or this limit if it is shorter.
     pub fn max_timeout(mut self, time: Duration) -> Self {
         self.max_timeout = time;
         self
     }
 
-    /// The most processes that a command may have at the same time; 512 otherwise. With more, all
-    /// of them are ended.
+    /// Sets how many processes a command may have at the same time; defaults to 512.
+    ///
+    /// A command that exceeds the limit is killed with all its processes.
     pub fn max_processes(mut self, count: usize) -> Self {
         self.max_processes = count;
         self
     }
 
-    /// The most bytes that are kept of one command's output, in a file of the workspace; 64 MiB
-    /// otherwise. Of more the beginning and, up to a MiB, the end are kept. All such files together
-    /// have at most 16 times as many.
+    /// Sets how many bytes of a command's output are saved in a file of the workspace; defaults to
+    /// 64 MiB.
+    ///
+    /// Of longer output the start and the end (up to 1 MiB) are saved. All these files together
+    /// have at most 16 times this size.
     pub fn max_output(mut self, bytes: u64) -> Self {
         self.max_output = bytes;
         self
     }
 
-    /// One more file or directory, with all below it, that commands may read and run programs from.
-    /// The workspace and the system's directories are readable anyway, home directories are not.
+    /// Adds a file or directory, with everything below it, that commands may read and execute.
+    ///
+    /// The workspace and the system's directories are always readable, home directories are not.
     pub fn readable(mut self, path: impl Into<PathBuf>) -> Self {
         self.readable.push(path.into());
         self
     }
 
-    /// One more file or directory, with all below it, that commands may read and write.
+    /// Adds a file or directory, with everything below it, that commands may read and write.
     pub fn writable(mut self, path: impl Into<PathBuf>) -> Self {
         self.writable.push(path.into());
         self
     }
 
-    /// One more variable of this process's environment that commands are given. They are given few
-    /// otherwise, so that keys stay here.
+    /// Passes a variable of this process's environment on to commands.
+    ///
+    /// By default they get only a few variables, so that API keys are not exposed to them.
     pub fn env(mut self, name: impl Into<String>) -> Self {
         self.env.push(name.into());
         self

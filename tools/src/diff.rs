@@ -1,4 +1,4 @@
-//! `diff`: how two files differ.
+//! `diff`: compares two files.
 
 use loopwright_core::tool::Effect;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
@@ -6,14 +6,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::shown;
+use crate::error::printable;
 use crate::schema::strict;
-use crate::text::{Text, Unified, WHOLE};
+use crate::text::{MAX_FILE_BYTES, Text, UnifiedDiff};
 use crate::workspace::Workspace;
 
 const NAME: &str = "diff";
-const DESCRIPTION: &str = "Compares two text files of the workspace and gives a unified diff: lines with `-` are only in \
-    `file_a`, lines with `+` only in `file_b`. Of binary files it says whether they are the same.";
+const DESCRIPTION: &str = "Compares two text files of the workspace and returns a unified diff: \
+    lines with `-` are only in `file_a`, lines with `+` only in `file_b`. For binary files it \
+    returns only whether they are the same.";
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -23,7 +24,7 @@ struct Args {
     file_b: String,
 }
 
-/// The tool that compares two files of this workspace.
+/// Creates the tool `diff`, which compares two files of the workspace.
 pub fn diff(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -38,10 +39,11 @@ pub fn diff(workspace: Workspace) -> impl Tool {
 }
 
 fn compare(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
-    let (a, _) = workspace.read(&args.file_a, WHOLE)?;
-    let (b, _) = workspace.read(&args.file_b, WHOLE)?;
-    let (sizes, same) = ((a.len(), b.len()), a == b);
-    let names = (shown(&args.file_a), shown(&args.file_b));
+    let (a, _) = workspace.read(&args.file_a, MAX_FILE_BYTES)?;
+    let (b, _) = workspace.read(&args.file_b, MAX_FILE_BYTES)?;
+    let sizes = (a.len(), b.len());
+    let same = a == b;
+    let names = (printable(&args.file_a), printable(&args.file_b));
     let details = json!({ "file_a": args.file_a, "file_b": args.file_b, "same": same });
     if same {
         let text = format!("`{}` and `{}` are the same, {} bytes.", names.0, names.1, sizes.0);
@@ -49,49 +51,57 @@ fn compare(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> 
     }
     let (Ok(a), Ok(b)) = (Text::new(&args.file_a, a), Text::new(&args.file_b, b)) else {
         let text = format!(
-            "`{}` ({} bytes) and `{}` ({} bytes) differ; at least one of them is no UTF-8 text, so there is no diff.",
+            "`{}` ({} bytes) and `{}` ({} bytes) differ; at least one of them is not UTF-8 text, \
+             so there is no diff.",
             names.0, sizes.0, names.1, sizes.1
         );
         return Ok(ToolOutput::text(text).details(details));
     };
     if a.text.replace("\r\n", "\n") == b.text.replace("\r\n", "\n") {
         let text = format!(
-            "`{}` ({}) and `{}` ({}) have the same lines and differ only in their line ends or a byte order mark.",
+            "`{}` ({}) and `{}` ({}) have the same lines and differ only in their line ends or a \
+             byte order mark.",
             names.0,
-            ends(&a),
+            line_ends(&a),
             names.1,
-            ends(&b)
+            line_ends(&b)
         );
         return Ok(ToolOutput::text(text).details(details));
     }
-    let diff = Unified::new((&args.file_a, &a.text), (&args.file_b, &b.text));
+    let diff = UnifiedDiff::new((&args.file_a, &a.text), (&args.file_b, &b.text));
     let mut text = diff.text.clone();
     if diff.cut {
-        let (added, removed) = (diff.added, diff.removed);
         text.push_str(&format!(
-            "\n… the diff is longer: in all {added} lines are only in `{}`, {removed} only in `{}`\n",
-            names.1, names.0
+            "\n… the diff is cut: in total {} lines are only in `{}`, {} only in `{}`\n",
+            diff.added, names.1, diff.removed, names.0
         ));
     }
     let details = json!({
-        "file_a": args.file_a, "file_b": args.file_b, "same": false, "diff": diff.text, "cut": diff.cut,
-        "added": diff.added, "removed": diff.removed });
+        "file_a": args.file_a,
+        "file_b": args.file_b,
+        "same": false,
+        "diff": diff.text,
+        "cut": diff.cut,
+        "added": diff.added,
+        "removed": diff.removed,
+    });
     Ok(ToolOutput::text(text).details(details))
 }
 
-/// The line ends of a text, for people.
-fn ends(text: &Text) -> String {
-    let (all, crlf) = (text.text.matches('\n').count(), text.text.matches("\r\n").count());
+/// Names the kinds of line ends in a text.
+fn line_ends(text: &Text) -> String {
+    let all = text.text.matches('\n').count();
+    let crlf = text.text.matches("\r\n").count();
     let ends = match (all - crlf, crlf) {
         (_, 0) => "LF",
         (0, _) => "CRLF",
         _ => "LF and CRLF",
     };
-    if text.marked { format!("{ends}, byte order mark") } else { ends.to_owned() }
+    if text.has_bom { format!("{ends}, byte order mark") } else { ends.to_owned() }
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+#[allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 mod tests {
     use std::fs;
 
@@ -113,9 +123,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_differ_come_with_three_around_them() {
+    async fn lines_that_differ_are_shown_with_three_lines_of_context() {
         let numbered = |n: std::ops::Range<u32>| n.map(|n| format!("{n}\n")).collect::<String>();
-        let (a, b) = (numbered(1..20), numbered(1..10) + "ten\n" + &numbered(11..20));
+        let a = numbered(1..20);
+        let b = numbered(1..10) + "ten\n" + &numbered(11..20);
         let (text, details) = diff_of(a, b).await.unwrap();
         assert_eq!(text, "--- a\n+++ b\n@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n");
         assert_eq!(
@@ -125,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_line_end_is_shown() {
+    async fn a_missing_line_end_is_printable() {
         let (text, _) = diff_of("a\nb", "a\nb\n").await.unwrap();
         assert_eq!(
             text,
@@ -134,13 +145,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_diff_is_told_in_a_sentence() {
+    async fn files_without_a_diff_are_described_in_a_sentence() {
         let table: [(&[u8], &[u8], &str); 4] = [
             (b"x\n", b"x\n", "`a` and `b` are the same, 2 bytes."),
             (
                 b"x\0",
                 b"y\0z",
-                "`a` (2 bytes) and `b` (3 bytes) differ; at least one of them is no UTF-8 text",
+                "`a` (2 bytes) and `b` (3 bytes) differ; at least one of them is not UTF-8 text",
             ),
             (
                 b"x\ny\n",
@@ -157,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn very_much_is_cut_and_counted() {
+    async fn a_long_diff_is_cut_and_counted() {
         let (text, details) = diff_of("", "line\n".repeat(20_000)).await.unwrap();
         assert!(
             text.len() < 51_500 && text.ends_with("20000 lines are only in `b`, 0 only in `a`\n"),
@@ -168,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_by_itself() {
+    fn it_needs_no_approval() {
         let dir = tempfile::tempdir().unwrap();
         let tool = diff(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();

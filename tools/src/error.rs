@@ -1,84 +1,88 @@
-//! What goes wrong in a workspace, in sentences for the model that asked.
+//! [`WorkspaceError`]: why a file could not be accessed, in sentences for the model.
 
 use std::io;
 
 use loopwright_core::ToolError;
 
-/// A file or directory could not be reached. Each text says what was wrong, where, and what to do.
+/// Reports why a file or directory could not be accessed.
+///
+/// Each text says what was wrong, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// The root itself cannot be opened. For whoever starts the agent.
+    /// Reports that the root itself cannot be opened. Addressed to the operator of the agent.
     #[error("the workspace `{root}` cannot be opened: {why}")]
     Root {
-        /// The directory that was to be the root.
+        /// The path given as the root.
         root: String,
-        /// What the system said.
+        /// The system's error text.
         why: String,
     },
-    /// The path leads out of the root.
+    /// Reports a path that leads out of the root.
     #[error(
-        "`{path}` leads out of the workspace `{root}`, which nothing here may leave: neither by `..`, nor by an \
-         absolute path, nor through a symbolic link. Use a path relative to the workspace"
+        "`{path}` leads out of the workspace `{root}`. Paths must stay inside it: neither `..`, \
+         nor an absolute path, nor a symbolic link may leave it. Use a path relative to the \
+         workspace"
     )]
     Outside {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
-        /// The root.
+        /// The root of the workspace.
         root: String,
     },
-    /// The path is none that a file can have here.
+    /// Reports a path that no file can have.
     #[error("`{path}` is not a usable path: {why}")]
     Name {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
         /// What is wrong with it, and what to do.
         why: &'static str,
     },
-    /// There is nothing of that name.
+    /// Reports that the file does not exist.
     #[error("`{path}` does not exist in the workspace: list its directory to see what is there")]
     NotFound {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
     },
-    /// It is there, but of another kind.
+    /// Reports a file of another kind than the call needs.
     #[error("`{path}` is {what}: {hint}")]
     Kind {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
-        /// What it is.
+        /// The kind of the file.
         what: &'static str,
         /// What to do.
         hint: &'static str,
     },
-    /// Someone else changed the file, and what they did would be lost.
-    #[error("`{path}` has changed on disk since {since}, and was left as it is: read it again")]
+    /// Reports that another program changed the file; its change would be lost.
+    #[error("`{path}` has changed on disk since {since}, and was left unchanged: read it again")]
     Changed {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
-        /// Since when, as in "since it was last read".
+        /// The time that the change came after, such as "it was last read".
         since: &'static str,
     },
-    /// The file is larger than what is held in memory at once.
+    /// Reports a file that is too large to be held in memory.
     #[error(
-        "`{path}` has {bytes} bytes, more than the {largest} that can be worked on here: use a command for it"
+        "`{path}` has {bytes} bytes, but this tool works on at most {max_bytes}: use a command \
+         for it"
     )]
     TooLarge {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
         /// Its size in bytes.
         bytes: u64,
-        /// The largest size in bytes.
-        largest: u64,
+        /// The largest allowed size in bytes.
+        max_bytes: u64,
     },
-    /// The system refused or failed.
+    /// Reports any other failure of the system.
     #[error("`{path}` could not be {what}: {why}")]
     Io {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
-        /// What was to be done with it, as in "could not be read".
+        /// The failed operation as a participle, such as "read".
         what: &'static str,
-        /// What the system said.
+        /// The system's error text.
         why: String,
     },
 }
@@ -90,11 +94,11 @@ impl From<WorkspaceError> for ToolError {
 }
 
 impl WorkspaceError {
-    /// The error for what the system said about `path` while it was to be `what`.
+    /// Converts an I/O error on `path` that occurred while it was to be `what`, such as "read".
     pub(crate) fn from_io(path: &str, root: &str, what: &'static str, error: &io::Error) -> Self {
-        let path = shown(path);
+        let path = printable(path);
         match error.kind() {
-            // cap-std's own refusal: unlike the system's, it has no number.
+            // A refusal of cap-std itself: unlike the system's errors, it has no number.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
                 WorkspaceError::Outside { path, root: root.to_owned() }
             }
@@ -111,20 +115,21 @@ impl WorkspaceError {
         }
     }
 
-    /// A failure of which no more is known than what the system said.
+    /// Wraps an I/O error of no particular kind.
     pub(crate) fn io(path: String, what: &'static str, error: &io::Error) -> Self {
-        let said = error.to_string();
-        let why = said.split(" (os error").next().unwrap_or(&said).to_lowercase();
+        let text = error.to_string();
+        let why = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
         WorkspaceError::Io { path, what, why }
     }
 }
 
-/// A path or name as it can stand in a line of text: no control characters, not endlessly long.
-pub(crate) fn shown(path: &str) -> String {
-    const LONGEST: usize = 300;
+/// Returns a path or name in a form that fits into one line of text: control characters are
+/// escaped, and a long name is cut.
+pub(crate) fn printable(path: &str) -> String {
+    const MAX_BYTES: usize = 300;
     let mut out = String::new();
     for c in path.chars() {
-        if out.len() >= LONGEST {
+        if out.len() >= MAX_BYTES {
             out.push('…');
             break;
         }
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_name_stays_in_its_line() {
-        assert_eq!(shown("a\nb\0c é"), "a\\nb\\u{0}c é");
-        assert!(shown(&"x".repeat(10_000)).len() < 310);
+        assert_eq!(printable("a\nb\0c é"), "a\\nb\\u{0}c é");
+        assert!(printable(&"x".repeat(10_000)).len() < 310);
     }
 }

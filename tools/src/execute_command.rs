@@ -1,6 +1,7 @@
 //! `execute_command`: runs a shell command in the workspace.
 
 use std::fmt::Write;
+use std::fs::File;
 use std::time::Duration;
 
 use loopwright_core::tool::Effect;
@@ -10,35 +11,37 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::commands::Commands;
-use crate::process::{Ended, How, KEPT, Output, SHOWN, Shell};
+use crate::process::{CommandOutput, Exit, Finished, MAX_SHOWN_BYTES, OUTPUT_DIR, Shell};
 use crate::schema::strict;
-use crate::workspace::{Most, Workspace};
+use crate::workspace::{Retention, Workspace};
 
 const NAME: &str = "execute_command";
-const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and returns what it prints, standard output \
-    and standard error as they come, with its exit code. It has no input and no terminal. Processes that it leaves in \
-    the background are ended with it, so a server must be started and used in one command. Of long output the middle \
-    is left out, and the answer names a file with the whole.";
+const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and returns its exit code \
+    and its output: standard output and standard error, interleaved. It has no input and no \
+    terminal. Processes that it leaves in the background are killed when it ends, so a server must \
+    be started and used in one command. The middle of long output is left out, and the result \
+    names a file with all of it.";
 
-/// Time for a command unless the model asks for another.
-const TIME: Duration = Duration::from_secs(30);
-/// More than a command may take: ending it, and writing what it printed.
-const AFTERWARDS: Duration = Duration::from_secs(15);
-/// For how many calls of a session long output is kept, of all sessions together, and how often the
-/// most for one call.
-const KEPT_CALLS: usize = 16;
-const KEPT_IN_ALL: usize = 64;
-const KEPT_TIMES: u64 = 16;
+/// The timeout of a call that sets none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a call may take after its timeout, to kill the command and to save its output.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
+/// How many output files of one session are retained.
+const MAX_OUTPUT_FILES_PER_SESSION: usize = 16;
+/// How many output files of all sessions are retained.
+const MAX_OUTPUT_FILES: usize = 64;
+/// The total size of all output files, as a multiple of the largest size of one.
+const OUTPUT_BYTES_FACTOR: u64 = 16;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
-    /// What the shell shall run, such as `cargo test 2>&1 | tail -20`.
+    /// The command for the shell, such as `cargo test 2>&1 | tail -20`.
     command: String,
-    /// The directory to run it in, as a path relative to the workspace; the workspace itself if
-    /// left out.
+    /// The working directory, as a path relative to the workspace; defaults to the workspace
+    /// itself.
     #[serde(default)]
     cwd: Option<String>,
-    /// Seconds after which it is ended, at least 1; 30 if left out.
+    /// The timeout in seconds, at least 1; defaults to 30.
     #[serde(default)]
     timeout: Option<i64>,
 }
@@ -49,44 +52,46 @@ struct State {
     shell: Shell,
 }
 
-/// The tool that runs commands in this workspace.
+/// Creates the tool `execute_command`, which runs shell commands in the workspace.
 ///
-/// Landlock confines them, or bubblewrap where the kernel has no Landlock; where neither is there
-/// each call fails with a sentence that says what to do, unless [`Commands::unconfined`] says
-/// otherwise. Which it is stands in the tool's description and in the details of each result. A
-/// command's environment has `PATH`, `LANG` and a few more, never a key. All its processes end with
-/// the call, daemons included, and if this process is killed too (with Landlock from Linux 6.12 on,
-/// and with bubblewrap).
+/// Commands are confined by Landlock, or by bubblewrap if the kernel has no Landlock. If neither is
+/// available, each call returns an error that says what to do, unless commands may run
+/// [unconfined](Commands::unconfined). The mechanism is stated in the tool's description and in the
+/// details of each result. The environment of a command has `PATH`, `LANG` and a few more
+/// variables, never an API key. All its processes, including daemons, are killed at the end of the
+/// call; also if this process is killed (with Landlock since Linux 6.12, and with bubblewrap).
 ///
-/// Output that is too long for the model is kept whole in `.loopwright/output`, each in a file of
-/// its own: up to [`Commands::max_output`], the last 16 of a session, and the last 64 of all
-/// sessions together; older ones are removed.
+/// Dropping or cancelling a call kills the command.
 ///
-/// Each call marks all descriptors of this process above 2 as close-on-exec, so that commands
-/// inherit none; a program that this process starts in another way gets one only if it is handed
-/// over on purpose.
+/// Output that is too long for the model is saved in `.loopwright/output`, up to
+/// [`Commands::max_output`] bytes per call. The last 16 files of a session and the last 64 of all
+/// sessions are retained.
+///
+/// Each call sets close-on-exec on all descriptors of this process above 2, so that commands
+/// inherit none of them.
 pub fn execute_command(workspace: Workspace, commands: Commands) -> impl Tool {
     let shell = Shell::new(&workspace, commands);
     tool(State { workspace, shell })
 }
 
 fn tool(state: State) -> impl Tool {
-    let most = state.shell.commands().max_timeout;
+    let max_timeout = state.shell.commands().max_timeout;
     let description = format!(
-        "{DESCRIPTION} A command is ended after {} seconds unless `timeout` says otherwise; it can be up to {}. {}",
-        TIME.min(most).as_secs(),
-        most.as_secs(),
-        state.shell.confinement().told(state.shell.commands()),
+        "{DESCRIPTION} A command is killed after {} seconds unless `timeout` is set, which can be \
+         up to {}. {}",
+        DEFAULT_TIMEOUT.min(max_timeout).as_secs(),
+        max_timeout.as_secs(),
+        state.shell.confinement().description(state.shell.commands()),
     );
-    tool_with(state, NAME, &description, execute)
-        .effect(Effect::AtMostOnce)
-        .spec(|spec| strict(spec).title("Run a command").sequential().timeout(most + AFTERWARDS))
+    tool_with(state, NAME, &description, execute).effect(Effect::AtMostOnce).spec(|spec| {
+        strict(spec).title("Run a command").sequential().timeout(max_timeout + CLEANUP_TIMEOUT)
+    })
 }
 
 async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-    let time = checked(&args, state.shell.commands().max_timeout)?;
-    let mut running = state.shell.start(&args.command, args.cwd.as_deref(), time)?;
-    let told = async {
+    let timeout = checked_timeout(&args, state.shell.commands().max_timeout)?;
+    let mut running = state.shell.start(&args.command, args.cwd.as_deref(), timeout)?;
+    let forward_output = async {
         while let Some(text) = running.live.recv().await {
             cx.update(text).await;
         }
@@ -94,164 +99,169 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
     tokio::select! { biased;
         () = cx.cancelled() => {
             running.stop();
-            let _ = running.ended().await; // whatever it was
+            let _ = running.finished().await; // the call is cancelled whatever the result
             return Err(ToolError::Cancelled);
         }
-        () = told => {}
+        () = forward_output => {}
     }
-    let mut ended = running.ended().await?;
-    let kept = state.keep(&mut ended.output, &cx).await;
-    let text = text(&ended, kept.as_ref(), time);
-    match ended.how {
-        How::Exited(_) | How::Signalled(_) => {
-            Ok(ToolOutput::text(text).details(details(&state, &args, &ended, kept)))
+    let mut finished = running.finished().await?;
+    let saved = state.save(&mut finished.output, &cx).await;
+    let text = report(&finished, saved.as_ref(), timeout);
+    let details = details(&state, &args, &finished, saved);
+    match finished.exit {
+        Exit::Code(_) | Exit::Signal(_) => Ok(ToolOutput::text(text).details(details)),
+        Exit::TimedOut | Exit::TooManyProcesses(_) => {
+            Err(ToolError::FailedWith { why: text, details })
         }
-        How::TimedOut | How::Multiplied(_) => {
-            Err(ToolError::FailedWith { why: text, details: details(&state, &args, &ended, kept) })
-        }
-        How::Stopped => Err(ToolError::Cancelled),
+        Exit::Stopped => Err(ToolError::Cancelled),
     }
 }
 
-fn checked(args: &Args, most: Duration) -> Result<Duration, ToolError> {
+/// Checks the arguments and returns the timeout.
+fn checked_timeout(args: &Args, max: Duration) -> Result<Duration, ToolError> {
     let bad = |why: &str| Err(ToolError::Failed(why.into()));
     if args.command.trim().is_empty() {
-        return bad("`command` is empty: write what the shell shall run");
+        return bad("`command` is empty: give a command for the shell");
     }
     if args.command.contains('\0') {
-        return bad(
-            "`command` has a NUL character in it, which no command can have: write it without",
-        );
+        return bad("`command` contains a NUL character, which no command can contain: remove it");
     }
-    let Some(asked) = args.timeout else {
-        return Ok(TIME.min(most));
+    let default = DEFAULT_TIMEOUT.min(max);
+    let Some(requested) = args.timeout else {
+        return Ok(default);
     };
-    match u64::try_from(asked) {
-        Ok(0) => bad("`timeout` is 0, in which nothing can be done: give at least 1 second"),
-        Ok(seconds) if Duration::from_secs(seconds) > most => {
-            let most = most.as_secs();
-            bad(&format!(
-                "`timeout` is {asked} seconds, but {most} are the most: ask for less, or split up what is to be done"
-            ))
-        }
+    match u64::try_from(requested) {
+        Ok(0) => bad("`timeout` is 0: give at least 1 second"),
+        Ok(seconds) if Duration::from_secs(seconds) > max => bad(&format!(
+            "`timeout` is {requested} seconds, but at most {} are allowed: use a shorter one, or \
+             split the command",
+            max.as_secs()
+        )),
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
         Err(_) => bad(&format!(
-            "`timeout` is {asked}, but it is a number of seconds: give at least 1, or leave it out for {}",
-            TIME.min(most).as_secs()
+            "`timeout` is {requested}, but must be a number of seconds: give at least 1, or omit \
+             it for {}",
+            default.as_secs()
         )),
     }
 }
 
-/// Output that is longer than what the model is shown.
-enum Kept {
-    /// It is in this file.
-    In { path: String, lost: u64 },
-    /// It could not be kept; why.
-    Lost(String),
+/// What became of output that is too long for the model.
+enum SavedOutput {
+    /// It is in this file, without `lost` bytes from its middle.
+    File { path: String, lost: u64 },
+    /// It could not be saved; the reason.
+    Failed(String),
 }
 
 impl State {
-    /// Puts output that is too long into a new file of the workspace.
-    async fn keep(&self, output: &mut Output, cx: &ToolContext) -> Option<Kept> {
-        let mut long = match output.take_kept()? {
+    /// Saves output that is too long for the model in a new file of the workspace.
+    async fn save(&self, output: &mut CommandOutput, cx: &ToolContext) -> Option<SavedOutput> {
+        let mut long = match output.take_long()? {
             Ok(long) => long,
-            Err(why) => return Some(Kept::Lost(why)),
+            Err(why) => return Some(SavedOutput::Failed(why)),
         };
-        let (lost, series) = (long.lost, name(cx.session_id()));
-        let bytes = self.shell.commands().max_output.saturating_mul(KEPT_TIMES);
-        let most = Most { of_series: KEPT_CALLS, of_all: KEPT_IN_ALL, bytes };
+        let lost = long.lost;
+        let series = file_name(cx.session_id());
+        let retention = Retention {
+            max_files_per_series: MAX_OUTPUT_FILES_PER_SESSION,
+            max_files: MAX_OUTPUT_FILES,
+            max_bytes: self.shell.commands().max_output.saturating_mul(OUTPUT_BYTES_FACTOR),
+        };
         let work = move |workspace: &Workspace| {
-            Ok(workspace.add_numbered(KEPT, &series, |file| long.put(file), most)?)
+            let fill = |file: &mut File| long.write_to(file);
+            Ok(workspace.add_numbered(OUTPUT_DIR, &series, fill, retention)?)
         };
         Some(match self.workspace.unguarded().off_thread(work).await {
-            Ok(path) => Kept::In { path, lost },
-            Err(why) => Kept::Lost(why.to_string()),
+            Ok(path) => SavedOutput::File { path, lost },
+            Err(why) => SavedOutput::Failed(why.to_string()),
         })
     }
 }
 
-/// A session's id as a part of a file's name.
-fn name(session: &str) -> String {
+/// Converts a session id to a part of a file name.
+fn file_name(session: &str) -> String {
     let legal = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }
     };
     session.chars().map(legal).take(64).collect()
 }
 
-fn text(ended: &Ended, kept: Option<&Kept>, time: Duration) -> String {
-    let mut text = match ended.how {
-        How::Exited(code) => format!("Exit code {code}."),
-        How::Signalled(signal) => format!("Ended by signal {signal}{}.", signal_name(signal)),
-        How::TimedOut => format!(
-            "The command was ended because its time of {} s was up. If it needs more, call it again with a \
-             larger `timeout`; if it waits for input or serves without end, call it in another way.",
-            time.as_secs()
+/// Describes the end of the command and its output for the model.
+fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -> String {
+    let mut text = match finished.exit {
+        Exit::Code(code) => format!("Exit code {code}."),
+        Exit::Signal(signal) => format!("Killed by signal {signal}{}.", signal_name(signal)),
+        Exit::TimedOut => format!(
+            "The command was killed because its timeout of {} s expired. If it needs more time, \
+             set a larger `timeout`; if it waits for input or is a server, run it differently.",
+            timeout.as_secs()
         ),
-        How::Multiplied(count) => format!(
-            "The command was ended because it had {count} processes at the same time, which are too many: make it \
-             start fewer."
+        Exit::TooManyProcesses(count) => format!(
+            "The command was killed because it had too many processes at the same time: {count}. \
+             Make it start fewer."
         ),
-        How::Stopped => "The command was ended.".into(),
+        Exit::Stopped => "The command was killed.".into(),
     };
     // Writing to a String cannot fail.
-    let _ = match ended.left {
+    let _ = match finished.background_processes {
         0 => Ok(()),
-        1 => write!(text, " A process that it left in the background was ended."),
-        left => write!(text, " {left} processes that it left in the background were ended."),
+        1 => write!(text, " A process that it left in the background was killed."),
+        count => write!(text, " {count} processes that it left in the background were killed."),
     };
-    if ended.undead > 0 {
+    if finished.unkillable_processes > 0 {
         let _ = write!(
             text,
-            " {} of its processes could not be ended and may still run.",
-            ended.undead
+            " {} of its processes could not be killed and may still run.",
+            finished.unkillable_processes
         );
     }
-    let shown = ended.output.shown(SHOWN);
-    match kept {
-        _ if ended.output.total() == 0 => text.push_str(" It printed nothing."),
+    let excerpt = finished.output.excerpt(MAX_SHOWN_BYTES);
+    match saved {
+        _ if finished.output.total() == 0 => text.push_str(" It printed nothing."),
         None => {
-            let _ = write!(text, "\n{}", shown.head);
+            let _ = write!(text, "\n{}", excerpt.head);
         }
-        Some(kept) => {
-            let (left_out, total) = (shown.left_out, ended.output.total());
-            let word = match kept {
-                Kept::In { path, lost: 0 } => format!("all of it is in `{path}`"),
-                Kept::In { path, lost } => {
-                    format!(
-                        "`{path}` has all of it but {lost} bytes in the middle, which were too many to keep"
-                    )
+        Some(saved) => {
+            let left_out = excerpt.left_out;
+            let total = finished.output.total();
+            let note = match saved {
+                SavedOutput::File { path, lost: 0 } => format!("all of it is in `{path}`"),
+                SavedOutput::File { path, lost } => {
+                    format!("`{path}` has all of it except {lost} bytes in the middle")
                 }
-                Kept::Lost(why) => format!("it could not be kept: {why}"),
+                SavedOutput::Failed(why) => format!("it could not be saved: {why}"),
             };
             let _ = write!(
                 text,
-                "\n{}\n[… {left_out} of {total} bytes are left out here; {word} …]\n{}",
-                shown.head, shown.tail
+                "\n{}\n[… {left_out} of {total} bytes are left out here; {note} …]\n{}",
+                excerpt.head, excerpt.tail
             );
         }
     }
     text
 }
 
-fn details(state: &State, args: &Args, ended: &Ended, kept: Option<Kept>) -> Value {
-    let (exit_code, signal) = match ended.how {
-        How::Exited(code) => (Some(code), None),
-        How::Signalled(signal) => (None, Some(signal)),
+/// Describes the end of the command for a user interface.
+fn details(state: &State, args: &Args, finished: &Finished, saved: Option<SavedOutput>) -> Value {
+    let (exit_code, signal) = match finished.exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
         _ => (None, None),
     };
-    let (output_file, lost) = match kept {
-        Some(Kept::In { path, lost }) => (Some(path), Some(lost)),
+    let (output_file, lost) = match saved {
+        Some(SavedOutput::File { path, lost }) => (Some(path), Some(lost)),
         _ => (None, None),
     };
     json!({
         "command": args.command,
         "exit_code": exit_code,
         "signal": signal,
-        "milliseconds": ended.took.as_millis() as u64,
-        "output_bytes": ended.output.total(),
+        "milliseconds": finished.duration.as_millis() as u64,
+        "output_bytes": finished.output.total(),
         "output_file": output_file,
         "output_file_left_out": lost,
-        "processes_ended": ended.left,
+        "processes_ended": finished.background_processes,
         "confinement": state.shell.confinement().details(state.shell.commands()),
     })
 }
@@ -269,7 +279,8 @@ fn signal_name(signal: i32) -> &'static str {
         13 => " (SIGPIPE)",
         15 => " (SIGTERM)",
         31 => {
-            " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit program)"
+            " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit \
+             program)"
         }
         _ => "",
     }

@@ -1,4 +1,4 @@
-//! `glob_files`: the files whose paths match a pattern.
+//! `glob_files`: finds files whose paths match a glob.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,29 +10,30 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::shown;
-use crate::pattern::Pattern;
+use crate::error::printable;
+use crate::path_pattern::PathPattern;
 use crate::schema::strict;
-use crate::workspace::{Workspace, text_of};
+use crate::workspace::{Workspace, path_text};
 
 const NAME: &str = "glob_files";
-const DESCRIPTION: &str = "Finds files of the workspace by name, in all directories below `path`, and gives their paths, \
-    sorted. Hidden files are found too; `.git` and what a .gitignore names are left out, unless `path` is in it.";
+const DESCRIPTION: &str = "Finds files of the workspace by name, in all directories below `path`, \
+    and returns their paths, sorted. Hidden files are included; `.git` and files that a .gitignore \
+    ignores are skipped, unless `path` is inside them.";
 
-/// The most paths that are shown.
-const FILES: usize = 1_000;
+/// How many paths are shown.
+const MAX_FILES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     /// A glob such as `*.rs`, `src/**/*.{ts,tsx}` or `**/test_*`. Without `/` it is matched against
-    /// names in every directory, with one against paths below `path`.
+    /// file names in every directory, with `/` against paths below `path`.
     pattern: String,
-    /// The directory to look in, as a path relative to the workspace; all of the workspace if left
-    /// out.
+    /// The directory to search, as a path relative to the workspace; defaults to the whole
+    /// workspace.
     path: Option<String>,
 }
 
-/// The tool that finds files of this workspace by their names.
+/// Creates the tool `glob_files`, which finds files of the workspace by name.
 pub fn glob_files(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -46,50 +47,51 @@ pub fn glob_files(workspace: Workspace) -> impl Tool {
     .spec(|spec| strict(spec).title("Find files"))
 }
 
-/// The first paths, and how many there are.
+/// The first matching paths, and the number of all.
 #[derive(Default)]
-struct Found {
+struct Matches {
     first: BTreeSet<PathBuf>,
     total: usize,
 }
 
 fn glob(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-    let pattern = Pattern::new(&args.pattern)?;
+    let pattern = PathPattern::new(&args.pattern)?;
     let path = args.path.as_deref().unwrap_or(".");
-    let found = Mutex::new(Found::default());
-    let walked = workspace.walk(path, cx, || {
-        |here| {
-            if pattern.matches(here.below) && here.is_there() {
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.total += 1;
-                if found.first.len() < FILES
-                    || found.first.last().is_some_and(|last| here.path < last)
+    let matches = Mutex::new(Matches::default());
+    let skipped = workspace.walk(path, cx, || {
+        |entry| {
+            if pattern.matches(entry.below) && entry.exists() {
+                let mut matches = matches.lock().unwrap_or_else(PoisonError::into_inner);
+                matches.total += 1;
+                if matches.first.len() < MAX_FILES
+                    || matches.first.last().is_some_and(|last| entry.path < last)
                 {
-                    found.first.insert(here.path.to_owned());
+                    matches.first.insert(entry.path.to_owned());
                 }
-                if found.first.len() > FILES {
-                    found.first.pop_last();
+                if matches.first.len() > MAX_FILES {
+                    matches.first.pop_last();
                 }
             }
         }
     })?;
-    let Found { first, total } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let files: Vec<String> = first.iter().map(|path| text_of(path)).collect();
+    let Matches { first, total } = matches.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let files: Vec<String> = first.iter().map(|path| path_text(path)).collect();
     let mut text: String = files.iter().flat_map(|file| [file, "\n"]).collect();
     if total == 0 {
-        text = format!("No file in `{}` matches `{}`.\n", shown(path), shown(&args.pattern));
-    } else if total > FILES {
+        text =
+            format!("No file in `{}` matches `{}`.\n", printable(path), printable(&args.pattern));
+    } else if total > MAX_FILES {
         text.push_str(&format!(
-            "… the first {FILES} of {total} files: narrow it with `path` or a longer pattern\n"
+            "… the first {MAX_FILES} of {total} files: narrow it with `path` or a longer pattern\n"
         ));
     }
-    text.push_str(&walked.told(total == 0));
+    text.push_str(&skipped.report(total == 0));
     let details = json!({ "path": path, "pattern": args.pattern, "files": files, "total": total });
     Ok(ToolOutput::text(text).details(details))
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+#[allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 mod tests {
     use std::fs;
 
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_gitignore_names_is_left_out_unless_the_search_begins_in_it() {
+    async fn ignored_files_are_skipped_unless_the_search_starts_in_them() {
         let dir = tree(&[
             "target/a.o",
             "a.o",
@@ -154,7 +156,7 @@ mod tests {
         fs::write(dir.path().join("src/.ignore"), "!c.o\n").unwrap();
         let (text, _) = glob(&dir, json!({ "pattern": "*.o" })).await.unwrap();
         assert_eq!(text, "src/c.o\nsrc/keep.o\nsrc/sub/keep.o\n");
-        // The rules above `path` hold below it.
+        // The rules above `path` also apply below it.
         let (text, _) = glob(&dir, json!({ "pattern": "*.o", "path": "src/sub" })).await.unwrap();
         assert_eq!(text, "src/sub/keep.o\n");
         fs::write(dir.path().join(".gitignore"), "target/\n").unwrap();
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn git_s_own_list_of_exclusions_holds_too() {
+    async fn the_exclude_file_of_git_is_honoured() {
         let dir = tree(&["a.txt", "b.txt", "sub/a.txt"]);
         fs::create_dir_all(dir.path().join(".git/info")).unwrap();
         fs::write(dir.path().join(".git/info/exclude"), "a.txt\n").unwrap();
@@ -171,14 +173,14 @@ mod tests {
         let (text, _) = glob(&dir, json!({ "pattern": "*.txt", "path": "sub" })).await.unwrap();
         assert_eq!(
             text,
-            "No file in `sub` matches `*.txt`.\n… not looked at: 1 file, which a .gitignore or its like names. To look \
-             there, give one as `path`, such as `sub/a.txt`\n"
+            "No file in `sub` matches `*.txt`.\n… not searched: 1 file, ignored by a .gitignore or \
+             similar file. To search there, give one as `path`, such as `sub/a.txt`\n"
         );
     }
 
     #[tokio::test]
-    async fn of_very_many_the_first_are_shown_with_the_total() {
-        let names: Vec<String> = (0..FILES + 7).rev().map(|n| format!("f{n:05}")).collect();
+    async fn only_the_first_of_many_files_are_shown_with_the_total() {
+        let names: Vec<String> = (0..MAX_FILES + 7).rev().map(|n| format!("f{n:05}")).collect();
         let dir = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let (text, details) = glob(&dir, json!({ "pattern": "**" })).await.unwrap();
         assert!(text.starts_with("f00000\nf00001\n"));
@@ -193,7 +195,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn links_are_named_and_not_followed() {
+    async fn links_are_listed_and_not_followed() {
         let dir = tree(&["real/f"]);
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
         std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
@@ -205,7 +207,7 @@ mod tests {
         );
     }
 
-    /// What says what to ignore is a file in the workspace: no link out, no pipe, and not endless.
+    /// Only a regular file can contain ignore rules: not a link that leads out, a pipe or a device.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_gitignore_that_is_no_file_is_not_read() {
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_by_itself() {
+    fn it_needs_no_approval() {
         let dir = tempfile::tempdir().unwrap();
         let tool = glob_files(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();

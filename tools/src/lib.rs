@@ -1,8 +1,8 @@
-//! Coding tools for loopwright, inside a directory they cannot leave.
+//! Coding tools for loopwright, confined to one directory.
 //!
-//! Each tool is one file: what it is told to the model, its arguments, its work, its tests. All of
-//! them reach files through a [`Workspace`] and nothing else, but for [`execute_command`], whose
-//! commands the kernel keeps in it; [`Commands`] says what else they may do.
+//! Each tool is one file: its description for the model, its arguments, its code, its tests. All
+//! of them access files through a [`Workspace`] only. The exception is `execute_command`, whose
+//! commands the kernel confines to the workspace; `Commands` configures what else they may do.
 //!
 //! ```no_run
 //! use loopwright_tools::{Workspace, coding_tools};
@@ -10,6 +10,12 @@
 //! let tools = coding_tools(Workspace::open(".".as_ref())?);
 //! # Ok::<_, loopwright_tools::WorkspaceError>(())
 //! ```
+//!
+//! | tool | feature |
+//! |---|---|
+//! | `read_file`, `write_file`, `edit_file`, `list_directory`, `diff` | always included |
+//! | `execute_command` | `commands` (default) |
+//! | `search_files`, `glob_files` | `search` (default) |
 
 mod agents_md;
 #[cfg(feature = "commands")]
@@ -23,7 +29,7 @@ mod execute_command;
 mod glob_files;
 mod list_directory;
 #[cfg(feature = "search")]
-mod pattern;
+mod path_pattern;
 mod preview;
 #[cfg(feature = "commands")]
 mod process;
@@ -36,7 +42,7 @@ mod workspace;
 mod write_file;
 
 #[cfg(all(test, unix, feature = "commands", feature = "search"))]
-mod escapes;
+mod escape_tests;
 
 use std::sync::Arc;
 
@@ -61,26 +67,47 @@ pub use search_files::search_files;
 pub use workspace::Workspace;
 pub use write_file::write_file;
 
-/// Returns the coding tools that are compiled in, all for `workspace`.
+/// Returns all coding tools that are compiled in, for `workspace`.
 ///
-/// Commands run with [`Commands::new`]: confined, without network.
+/// Commands run with the defaults of `Commands`: confined and without network access.
+///
+/// ```
+/// use loopwright_tools::{Workspace, coding_tools};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let tools = coding_tools(Workspace::open(dir.path())?);
+/// assert!(tools.tool("edit_file").is_some());
+/// # Ok::<_, loopwright_tools::WorkspaceError>(())
+/// ```
 pub fn coding_tools(workspace: Workspace) -> Toolbox {
     #[cfg(feature = "commands")]
     return coding_tools_with(workspace, Commands::new());
     #[cfg(not(feature = "commands"))]
-    without_commands(workspace).collect()
+    file_tools(workspace).into_iter().collect()
 }
 
-/// Returns the coding tools that are compiled in, all for `workspace`, with commands run as
-/// `commands` says.
+/// Returns all coding tools that are compiled in, for `workspace`, running commands as configured.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use loopwright_tools::{Commands, Workspace, coding_tools_with};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let commands = Commands::new().max_timeout(Duration::from_secs(60));
+/// let tools = coding_tools_with(Workspace::open(dir.path())?, commands);
+/// assert!(tools.tool("execute_command").is_some());
+/// # Ok::<_, loopwright_tools::WorkspaceError>(())
+/// ```
 #[cfg(feature = "commands")]
 pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Toolbox {
     let execute: Arc<dyn Tool> = Arc::new(execute_command(workspace.clone(), commands));
-    std::iter::once(execute).chain(without_commands(workspace)).collect()
+    std::iter::once(execute).chain(file_tools(workspace)).collect()
 }
 
-fn without_commands(workspace: Workspace) -> impl Iterator<Item = Arc<dyn Tool>> {
-    let tools: Vec<Arc<dyn Tool>> = vec![
+/// All tools but `execute_command`.
+fn file_tools(workspace: Workspace) -> Vec<Arc<dyn Tool>> {
+    vec![
         Arc::new(read_file(workspace.clone())),
         Arc::new(write_file(workspace.clone())),
         Arc::new(edit_file(workspace.clone())),
@@ -90,6 +117,5 @@ fn without_commands(workspace: Workspace) -> impl Iterator<Item = Arc<dyn Tool>>
         #[cfg(feature = "search")]
         Arc::new(glob_files(workspace.clone())),
         Arc::new(diff(workspace)),
-    ];
-    tools.into_iter()
+    ]
 }

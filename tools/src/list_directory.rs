@@ -1,4 +1,4 @@
-//! `list_directory`: what is in one directory, by name.
+//! `list_directory`: lists the entries of one directory.
 
 use std::fmt::Write;
 
@@ -9,16 +9,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::shown;
+use crate::error::printable;
 use crate::schema::strict;
 use crate::workspace::{Entry, EntryKind, Listing, Workspace};
 
 const NAME: &str = "list_directory";
-const DESCRIPTION: &str = "Lists one directory of the workspace, hidden names too, sorted by name: directories end \
-    with `/`, symbolic links are shown as `name@ -> target`, files with their size. It does not go into subdirectories.";
+const DESCRIPTION: &str = "Lists the entries of one directory of the workspace, including hidden \
+    ones, sorted by name. Directories end with `/`, symbolic links are shown as `name@ -> target`, \
+    files with their size. Subdirectories are not listed.";
 
-/// The most entries that are shown.
-const ENTRIES: usize = 1_000;
+/// How many entries are listed.
+const MAX_ENTRIES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -29,7 +30,7 @@ struct Args {
     pattern: Option<String>,
 }
 
-/// The tool that lists a directory of this workspace.
+/// Creates the tool `list_directory`, which lists a directory of the workspace.
 pub fn list_directory(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -47,52 +48,60 @@ fn list(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     let pattern =
         args.pattern.as_deref().filter(|pattern| !pattern.is_empty()).map(glob).transpose()?;
     let listing = workspace
-        .list(&args.path, ENTRIES, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)))?;
+        .list(&args.path, MAX_ENTRIES, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)))?;
     let details = json!({ "path": args.path, "entries": listing.entries, "total": listing.total });
-    Ok(ToolOutput::text(told(args, &listing)).details(details))
+    Ok(ToolOutput::text(render(args, &listing)).details(details))
 }
 
 fn glob(pattern: &str) -> Result<GlobMatcher, ToolError> {
     Glob::new(pattern).map(|glob| glob.compile_matcher()).map_err(|e| {
-        ToolError::Failed(format!("the pattern `{}` is not a glob: {}", shown(pattern), e.kind()))
+        ToolError::Failed(format!(
+            "the pattern `{}` is not a glob: {}",
+            printable(pattern),
+            e.kind()
+        ))
     })
 }
 
-fn told(args: &Args, listing: &Listing) -> String {
+fn render(args: &Args, listing: &Listing) -> String {
     match (listing.total, &args.pattern) {
-        (0, None) => return format!("`{}` is an empty directory.", shown(&args.path)),
+        (0, None) => return format!("`{}` is an empty directory.", printable(&args.path)),
         (0, Some(pattern)) => {
-            return format!("No name in `{}` matches `{}`.", shown(&args.path), shown(pattern));
+            return format!(
+                "No name in `{}` matches `{}`.",
+                printable(&args.path),
+                printable(pattern)
+            );
         }
         _ => {}
     }
     let mut text = String::new();
     for entry in &listing.entries {
-        let _ = writeln!(text, "{}", line(entry)); // writing to a String cannot fail
+        let _ = writeln!(text, "{}", render_entry(entry)); // writing to a String cannot fail
     }
-    if listing.total > ENTRIES {
+    if listing.total > MAX_ENTRIES {
         let _ = writeln!(
             text,
-            "… the first {ENTRIES} of {} entries: narrow it with a pattern",
+            "… the first {MAX_ENTRIES} of {} entries: narrow it with a pattern",
             listing.total
         );
     }
     text
 }
 
-fn line(entry: &Entry) -> String {
-    let name = shown(&entry.name);
+fn render_entry(entry: &Entry) -> String {
+    let name = printable(&entry.name);
     match &entry.kind {
         EntryKind::Directory => format!("{name}/"),
         EntryKind::File { bytes: 1 } => format!("{name}  1 byte"),
         EntryKind::File { bytes } => format!("{name}  {bytes} bytes"),
-        EntryKind::Symlink { target } => format!("{name}@ -> {}", shown(target)),
+        EntryKind::Symlink { target } => format!("{name}@ -> {}", printable(target)),
         EntryKind::Other { what } => format!("{name}  ({what})"),
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+#[allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 mod tests {
     use std::fs;
 
@@ -125,16 +134,16 @@ mod tests {
     #[tokio::test]
     async fn entries_are_sorted_and_marked() {
         let dir = tree();
-        std::os::unix::fs::symlink("../elsewhere", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("../target", dir.path().join("link")).unwrap();
         let (text, details) = list(&dir, json!({ "path": "." })).await.unwrap();
         let wanted =
-            ".hidden  1 byte\na.txt  0 bytes\nb.rs  5 bytes\nempty/\nlink@ -> ../elsewhere\nsrc/\n";
+            ".hidden  1 byte\na.txt  0 bytes\nb.rs  5 bytes\nempty/\nlink@ -> ../target\nsrc/\n";
         assert_eq!(text, wanted);
         assert_eq!(details["total"], 6);
         assert_eq!(details["entries"][2], json!({ "name": "b.rs", "kind": "file", "bytes": 5 }));
         assert_eq!(
             details["entries"][4],
-            json!({ "name": "link", "kind": "symlink", "target": "../elsewhere" })
+            json!({ "name": "link", "kind": "symlink", "target": "../target" })
         );
         assert_eq!(details["entries"][5], json!({ "name": "src", "kind": "directory" }));
     }
@@ -155,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_directory_and_a_file_are_told_apart() {
+    async fn an_empty_directory_and_a_file_are_distinguished() {
         let dir = tree();
         assert_eq!(
             list(&dir, json!({ "path": "empty" })).await.unwrap().0,
@@ -173,9 +182,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_very_many_the_first_are_shown_with_the_total() {
+    async fn only_the_first_of_many_entries_are_shown_with_the_total() {
         let dir = tempfile::tempdir().unwrap();
-        for n in (0..ENTRIES + 7).rev() {
+        for n in (0..MAX_ENTRIES + 7).rev() {
             fs::write(dir.path().join(format!("f{n:05}")), "").unwrap();
         }
         let (text, details) = list(&dir, json!({ "path": "." })).await.unwrap();
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_by_itself_and_every_argument_is_described() {
+    fn it_needs_no_approval_and_every_argument_is_described() {
         let dir = tempfile::tempdir().unwrap();
         let tool = list_directory(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();

@@ -1,32 +1,26 @@
-//! [`preview`]: what a call would do to a file, found out by the code that would do it.
+//! [`preview`]: the change that a call would make, computed by the tool's own code.
 
 use loopwright_core::ToolError;
 use serde_json::Value;
 
 use crate::edit_file;
-use crate::text::Unified;
+use crate::text::{FileChange, UnifiedDiff};
 use crate::workspace::Workspace;
 use crate::write_file;
 
-/// The longest diff, in bytes: whoever is to say yes to it reads all of it.
-const LONGEST: usize = 1024 * 1024;
+/// Size of the longest diff. The user who approves the change reads it in full, so it is not cut.
+const MAX_DIFF_BYTES: usize = 1024 * 1024;
 
-/// The text of a file, and what it would be.
-pub(crate) struct Becomes {
-    pub(crate) path: String,
-    pub(crate) old: String,
-    pub(crate) new: String,
-}
-
-/// What the call of this tool, with these arguments, would do to a file of the workspace now: a
-/// unified diff with all of the change, empty if there is none; `None` of a tool that changes no
-/// file. Nothing is written. It reads and judges with the same code as the tool, but for the guard
-/// of a workspace that is [`guarded`](Workspace::guarded): what it has read is its own.
+/// Returns the change that a call of `tool` would make to a file, as a unified diff.
+///
+/// The diff is complete, and empty if the call would change no line. Returns `None` if the tool
+/// changes no files. No file is written. The preview uses the tool's own code, except that the
+/// guard of a [`guarded`](Workspace::guarded) workspace is not checked.
 ///
 /// Blocks while it reads the file.
 ///
 /// # Errors
-/// Why the call would fail, or why what it does cannot be shown, as a sentence for the user.
+/// Returns a sentence for the user if the call would fail, or if its change is too long for a diff.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -41,26 +35,28 @@ pub fn preview(
     tool: &str,
     arguments: &Value,
 ) -> Result<Option<String>, String> {
-    let becomes = match tool {
+    let change = match tool {
         "edit_file" => edit_file::dry_run(workspace, arguments),
         "write_file" => write_file::dry_run(workspace, arguments),
         _ => return Ok(None),
     };
-    let Becomes { path, old, new } = becomes.map_err(|why| sentence(&why))?;
-    let diff = Unified::up_to(LONGEST, (&path, &old), (&path, &new));
+    let FileChange { path, old, new } = change.map_err(|why| sentence(&why))?;
+    let diff = UnifiedDiff::with_limit(MAX_DIFF_BYTES, (&path, &old), (&path, &new));
     if diff.cut {
-        let Unified { added, removed, .. } = diff;
-        return Err(format!("The diff is too long to be shown: {added} lines come, {removed} go."));
+        let UnifiedDiff { added, removed, .. } = diff;
+        return Err(format!(
+            "The diff is too long to show: it adds {added} lines and removes {removed}."
+        ));
     }
     Ok(Some(diff.text))
 }
 
 fn sentence(why: &ToolError) -> String {
-    format!("What it would do cannot be shown: {why}.")
+    format!("The change cannot be previewed: {why}.")
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test looks at its files from outside")]
+#[allow(clippy::disallowed_methods, reason = "the test inspects its files from outside")]
 mod tests {
     use std::fs;
 
@@ -69,21 +65,20 @@ mod tests {
 
     use super::*;
 
-    /// What is foretold, and what the tool then does: how the file became another, or why it
-    /// failed.
+    /// Returns the preview of the call, and the result of the call itself.
     async fn both(
         dir: &tempfile::TempDir,
         tool: &str,
         arguments: Value,
     ) -> (Result<String, String>, Result<(), String>) {
         let workspace = Workspace::open(dir.path()).unwrap();
-        let foretold = preview(&workspace, tool, &arguments).map(Option::unwrap);
+        let previewed = preview(&workspace, tool, &arguments).map(Option::unwrap);
         let context = ToolContext::detached();
         let done = match tool {
-            "edit_file" => crate::edit_file(workspace).call(&arguments, context).await,
-            _ => crate::write_file(workspace).call(&arguments, context).await,
+            "edit_file" => edit_file::edit_file(workspace).call(&arguments, context).await,
+            _ => write_file::write_file(workspace).call(&arguments, context).await,
         };
-        (foretold, done.map(drop).map_err(|why| why.to_string()))
+        (previewed, done.map(drop).map_err(|why| why.to_string()))
     }
 
     fn edit(old: &str, new: &str) -> Value {
@@ -91,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_foretold_is_what_is_done() {
+    async fn the_preview_is_the_change_that_the_tool_makes() {
         let table: [(&[u8], &str, Value, &str); 8] = [
             (b"a\nb\n", "edit_file", edit("b", "B"), "@@ -1,2 +1,2 @@\n a\n-b\n+B\n"),
             (b"a\r\nb\r\n", "edit_file", edit("a\nb", "x"), "@@ -1,2 +1 @@\n-a\r\n-b\r\n+x\r\n"),
@@ -120,19 +115,19 @@ mod tests {
         for (file, tool, arguments, wanted) in table {
             let dir = tempfile::tempdir().unwrap();
             fs::write(dir.path().join("f"), file).unwrap();
-            let (foretold, done) = both(&dir, tool, arguments.clone()).await;
-            let foretold = foretold.unwrap();
-            assert!(foretold.contains(wanted), "{arguments}: {foretold:?}");
-            assert_eq!(foretold.is_empty(), wanted.is_empty(), "{arguments}");
+            let (previewed, done) = both(&dir, tool, arguments.clone()).await;
+            let previewed = previewed.unwrap();
+            assert!(previewed.contains(wanted), "{arguments}: {previewed:?}");
+            assert_eq!(previewed.is_empty(), wanted.is_empty(), "{arguments}");
             assert_eq!(done, Ok(()));
             let same = fs::read(dir.path().join("f")).unwrap() == file;
-            assert_eq!(same, foretold.is_empty() || arguments["path"] != "f", "{arguments}");
+            assert_eq!(same, previewed.is_empty() || arguments["path"] != "f", "{arguments}");
         }
     }
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn what_would_fail_fails_with_the_same_words() {
+    async fn a_call_that_would_fail_is_previewed_with_the_same_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "a a\n").unwrap();
         fs::write(dir.path().join("zero"), "a\0b").unwrap();
@@ -159,18 +154,18 @@ mod tests {
             (edit("f", "b"), "does not occur"),
         ];
         for ((tool, arguments), wanted) in table {
-            let (foretold, done) = both(&dir, tool, arguments.clone()).await;
-            let (foretold, done) = (foretold.unwrap_err(), done.unwrap_err());
+            let (previewed, done) = both(&dir, tool, arguments.clone()).await;
+            let (previewed, done) = (previewed.unwrap_err(), done.unwrap_err());
             assert!(
-                foretold.contains(wanted) && foretold.contains(&done),
-                "{arguments}: {foretold} / {done}"
+                previewed.contains(wanted) && previewed.contains(&done),
+                "{arguments}: {previewed} / {done}"
             );
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was made");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "no file was created");
     }
 
     #[test]
-    fn what_cannot_be_compared_is_said() {
+    fn a_change_without_a_diff_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("zero"), "a\0b").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
@@ -179,14 +174,14 @@ mod tests {
         };
         assert!(write("zero", "x").unwrap_err().contains("is a binary file"));
         assert!(
-            write("long", &"line\n".repeat(300_000)).unwrap_err().contains("300000 lines come")
+            write("long", &"line\n".repeat(300_000)).unwrap_err().contains("it adds 300000 lines")
         );
         assert!(!dir.path().join("long").exists());
         assert_eq!(preview(&workspace, "read_file", &json!({ "path": "zero" })), Ok(None));
         assert!(
             preview(&workspace, "edit_file", &json!({ "path": "zero" }))
                 .unwrap_err()
-                .contains("do not fit")
+                .contains("are invalid")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `read_file`: a window of numbered lines of a text file, or an image.
+//! `read_file`: reads a range of numbered lines of a text file, or an image.
 
 mod lines;
 
@@ -13,39 +13,40 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use self::lines::{BLOCK, Last, Lines, ends_before, utf8};
-use crate::error::{WorkspaceError, shown};
+use self::lines::{BLOCK_BYTES, LineReader, TailStart, count_line_ends, read_error, utf8};
+use crate::error::printable;
 use crate::schema::strict;
 use crate::workspace::{OpenFile, Workspace};
 
 const NAME: &str = "read_file";
-const DESCRIPTION: &str = "Reads a text file of the workspace, its lines numbered from 1: each line is its number, \
-    a tab, and the text. The numbers are not part of the file. Long files come in pieces; the last line of the answer \
-    says how to read on. PNG, JPEG, GIF and WebP files are returned as images.";
+const DESCRIPTION: &str = "Reads a text file of the workspace. Each line is shown as its number \
+    (from 1), a tab, and its text; the numbers are not part of the file. Long files are returned \
+    in parts; the last line of the result says how to continue. PNG, JPEG, GIF and WebP files are \
+    returned as images.";
 
-/// Lines that are shown unless the model asks for another number.
-const LINES: i64 = 2_000;
-/// Bytes of text that are shown at once; a line longer than this is cut.
-const BYTES: usize = 50 * 1024;
-/// Bytes at the start by which a file is told to be text, binary, or an image.
-const HEAD: u64 = 8 * 1024;
-/// The largest image that is shown.
-const IMAGE_BYTES: u64 = 5 * 1024 * 1024;
-/// The largest file whose lines are counted to the end.
-const COUNTED_BYTES: u64 = 256 * 1024 * 1024;
+/// How many lines are shown if the call sets no limit.
+const DEFAULT_LINES: i64 = 2_000;
+/// How much text is shown at once; a longer line is cut.
+const MAX_TEXT_BYTES: usize = 50 * 1024;
+/// How much of the start of a file decides whether it is text, binary, or an image.
+const SNIFFED_BYTES: u64 = 8 * 1024;
+/// Size of the largest image that is shown.
+const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
+/// Size of the largest file whose lines are counted.
+const MAX_COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     /// The file, as a path relative to the workspace, such as `src/main.rs`.
     path: String,
-    /// The number of the first line to read; 1 if left out. A negative number counts from the end:
-    /// -20 reads the last 20 lines, quickly even if the file is huge.
+    /// The number of the first line to read; defaults to 1. A negative number counts from the end:
+    /// -20 reads the last 20 lines, which is fast even for a huge file.
     offset: Option<i64>,
-    /// How many lines to read at most; 2000 if left out.
+    /// The maximum number of lines to read; defaults to 2000.
     limit: Option<i64>,
 }
 
-/// The tool that reads a file of this workspace.
+/// Creates the tool `read_file`, which reads a file of the workspace.
 pub fn read_file(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -60,33 +61,33 @@ pub fn read_file(workspace: Workspace) -> impl Tool {
 }
 
 fn read(workspace: &Workspace, args: &Args, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-    let path = shown(&args.path);
+    let path = printable(&args.path);
     if args.offset == Some(0) {
         let why = format!(
-            "offset 0 is no line of `{path}`: lines are numbered from 1, and from -1 backwards"
+            "offset 0 is not a line of `{path}`: lines are numbered from 1, and from -1 backwards"
         );
         return Err(ToolError::Failed(why));
     }
     if args.limit.is_some_and(|limit| limit < 1) {
         return Err(ToolError::Failed(format!(
-            "a limit below 1 shows nothing of `{path}`: leave it out or raise it"
+            "a limit below 1 shows no line of `{path}`: omit it or raise it"
         )));
     }
     let mut open = workspace.open_file(&args.path)?;
     let stamp = open.stamp;
     let mut head = Vec::new();
     Read::by_ref(&mut open.file)
-        .take(HEAD)
+        .take(SNIFFED_BYTES)
         .read_to_end(&mut head)
-        .map_err(|e| unreadable(&args.path, &e))?;
+        .map_err(|e| read_error(&args.path, &e))?;
     let output = if let Some(media_type) = image_type(&head) {
         image(&args.path, media_type, head, open)?
     } else if head.is_empty() {
         ToolOutput::text(format!("`{path}` is empty."))
             .details(json!({ "path": args.path, "total_lines": 0 }))
-    } else if memchr::memchr(0, &head).is_some() {
+    } else if head.contains(&0) {
         let why = format!(
-            "`{path}` is a binary file of {} bytes, which cannot be read as text",
+            "`{path}` is a binary file of {} bytes, which cannot be shown as text",
             open.size
         );
         return Err(ToolError::Failed(why));
@@ -97,96 +98,110 @@ fn read(workspace: &Workspace, args: &Args, cx: ToolContext) -> Result<ToolOutpu
     Ok(output)
 }
 
-/// What is asked for of a text file: from its start or, near its end, from there.
+/// Reads the requested lines of a text file, from its start or, for a negative offset, from its
+/// end.
 fn text(args: &Args, mut open: OpenFile, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let path = &args.path;
-    let (mut place, mut line, mut total) = (0, 1, None);
-    if let Some(back) = args.offset.filter(|offset| *offset < 0).map(i64::unsigned_abs) {
-        let last = Last::find(path, &mut open.file, open.size, back, cx)?;
-        place = last.place;
-        line = match last.lines < back || place == 0 {
+    let mut position = 0;
+    let mut line = 1;
+    let mut total = None;
+    if let Some(from_end) = args.offset.filter(|offset| *offset < 0).map(i64::unsigned_abs) {
+        let tail = TailStart::find(path, &mut open.file, open.size, from_end, cx)?;
+        position = tail.position;
+        line = match tail.lines < from_end || position == 0 {
             true => 1,
-            false if open.size <= COUNTED_BYTES => {
-                1 + ends_before(path, &mut open.file, place, cx)? as i64
+            false if open.size <= MAX_COUNTED_BYTES => {
+                1 + count_line_ends(path, &mut open.file, position, cx)? as i64
             }
-            false => -(back as i64),
+            false => -(from_end as i64),
         };
-        total = (line > 0).then_some(line - 1 + last.lines as i64);
+        total = (line > 0).then_some(line - 1 + tail.lines as i64);
     }
-    open.file.seek(SeekFrom::Start(place)).map_err(|e| unreadable(path, &e))?;
-    // What is written to its end meanwhile is left for the next time.
-    let input = BufReader::with_capacity(BLOCK, open.file.take(open.size - place));
+    open.file.seek(SeekFrom::Start(position)).map_err(|e| read_error(path, &e))?;
+    // Text that is appended in the meantime is not read.
+    let input = BufReader::with_capacity(BLOCK_BYTES, open.file.take(open.size - position));
     let first = args.offset.filter(|offset| *offset > 0).unwrap_or(line);
-    window(args, Lines { path, input, cx }, Begin { line, first, total }, open.size)
+    let range = LineRange { line, first, total };
+    read_range(args, LineReader { path, input, cx }, range, open.size)
 }
 
-/// Where a window begins.
-struct Begin {
-    /// The number of the line that comes next; negative if it is only known from the end.
+/// The start of a range of lines.
+struct LineRange {
+    /// The number of the line that the reader returns next; negative if it is only known from the
+    /// end.
     line: i64,
-    /// The number of the first line that is to be shown.
+    /// The number of the first line to show.
     first: i64,
-    /// How many lines there are, if that is known.
+    /// The number of lines in the file, if known.
     total: Option<i64>,
 }
 
-/// The lines from `first` on, as many as `limit` and [`BYTES`] allow, and how to read on.
-fn window(
+/// Reads the lines from `range.first` on, as many as the limit and [`MAX_TEXT_BYTES`] allow, and
+/// adds how to continue.
+fn read_range(
     args: &Args,
-    mut lines: Lines<'_, impl BufRead>,
-    begin: Begin,
+    mut lines: LineReader<'_, impl BufRead>,
+    range: LineRange,
     size: u64,
 ) -> Result<ToolOutput, ToolError> {
-    let first = begin.first;
-    let end = first.saturating_add(args.limit.unwrap_or(LINES));
-    let (mut line, mut text, mut at) = (Vec::new(), String::new(), begin.line);
+    let first = range.first;
+    let end = first.saturating_add(args.limit.unwrap_or(DEFAULT_LINES));
+    let mut line = Vec::new();
+    let mut text = String::new();
+    let mut at = range.line;
     while at < first {
         if lines.next(&mut line, 0)?.is_none() {
             return Err(past_the_end(args, at - 1));
         }
         at += 1;
     }
-    // One line is read to learn whether there is more; if it is not shown, `unshown` counts it.
-    let (mut unshown, mut cut) = (0, None);
-    while let Some(length) = lines.next(&mut line, BYTES)? {
-        let fits = text.len() + length <= BYTES;
+    // One more line is read to learn whether any follows. `remaining` counts it.
+    let mut remaining = 0;
+    let mut cut = None;
+    while let Some(length) = lines.next(&mut line, MAX_TEXT_BYTES)? {
+        let fits = text.len() + length <= MAX_TEXT_BYTES;
         if at == end || cut.is_some() || (!fits && at > first) {
-            unshown = 1;
+            remaining = 1;
             break;
         }
         if !fits {
             cut = Some(length);
         }
-        let shown_line = utf8(&line, cut.is_some()).ok_or_else(|| not_utf8(args, at))?;
-        text.push_str(&format!("{at:>6}\t{shown_line}\n"));
+        let line_text = utf8(&line, cut.is_some()).ok_or_else(|| not_utf8(args, at))?;
+        text.push_str(&format!("{at:>6}\t{line_text}\n"));
         at += 1;
     }
-    if at == first && unshown == 0 {
+    if at == first && remaining == 0 {
         return Err(past_the_end(args, at - 1));
     }
-    let mut total = begin.total;
-    if unshown == 0 && at > 0 {
+    let mut total = range.total;
+    if remaining == 0 && at > 0 {
         total = Some(at - 1);
-    } else if unshown > 0 && total.is_none() && first > 0 && size <= COUNTED_BYTES {
+    } else if remaining > 0 && total.is_none() && first > 0 && size <= MAX_COUNTED_BYTES {
         while lines.next(&mut line, 0)?.is_some() {
-            unshown += 1;
+            remaining += 1;
         }
-        total = Some(at - 1 + unshown);
+        total = Some(at - 1 + remaining);
     }
     if let Some(length) = cut {
-        text.push_str(&format!("… line {first} has {length} bytes and is cut after {BYTES}\n"));
+        text.push_str(&format!(
+            "… line {first} has {length} bytes and is cut after {MAX_TEXT_BYTES}\n"
+        ));
     }
     let more = if first < 0 { Some(-at) } else { total.map(|total| total - at + 1) };
-    match (unshown, more) {
+    match (remaining, more) {
         (0, _) => {}
-        (_, Some(1)) => text.push_str(&format!("… 1 more line: read on with offset={at}\n")),
+        (_, Some(1)) => text.push_str(&format!("… 1 more line: continue with offset={at}\n")),
         (_, Some(more)) => {
-            text.push_str(&format!("… {more} more lines: read on with offset={at}\n"))
+            text.push_str(&format!("… {more} more lines: continue with offset={at}\n"))
         }
-        (_, None) => text.push_str(&format!("… more lines follow: read on with offset={at}\n")),
+        (_, None) => text.push_str(&format!("… more lines follow: continue with offset={at}\n")),
     }
     if first < 0 {
-        text.push_str("… the file is too large to count its lines: they are numbered from its end, -1 is the last\n");
+        text.push_str(
+            "… the file is too large to count its lines: they are numbered from its end, -1 is the \
+             last\n",
+        );
     }
     let mut details = json!({ "path": args.path, "first_line": first, "last_line": at - 1 });
     if let Some(total) = total {
@@ -195,6 +210,7 @@ fn window(
     Ok(ToolOutput::text(text).details(details))
 }
 
+/// Returns an image file, whose first bytes are `head`, as an image for the model.
 fn image(
     path: &str,
     media_type: &str,
@@ -202,19 +218,22 @@ fn image(
     open: OpenFile,
 ) -> Result<ToolOutput, ToolError> {
     let mut bytes = head;
-    if open.size <= IMAGE_BYTES {
-        open.file.take(IMAGE_BYTES).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
+    if open.size <= MAX_IMAGE_BYTES {
+        open.file
+            .take(MAX_IMAGE_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(|e| read_error(path, &e))?;
     }
     let size = open.size.max(bytes.len() as u64);
-    if size > IMAGE_BYTES {
+    if size > MAX_IMAGE_BYTES {
         let why = format!(
-            "`{}` is an image of {size} bytes; the largest that can be shown has {IMAGE_BYTES}",
-            shown(path)
+            "`{}` is an image of {size} bytes; at most {MAX_IMAGE_BYTES} can be shown",
+            printable(path)
         );
         return Err(ToolError::Failed(why));
     }
     let mut out =
-        ToolOutput::text(format!("`{}` is an image, {media_type}, {size} bytes:", shown(path)));
+        ToolOutput::text(format!("`{}` is an image, {media_type}, {size} bytes:", printable(path)));
     out.content.push(Content::Image {
         media_type: media_type.to_owned(),
         data: BASE64_STANDARD.encode(&bytes),
@@ -232,22 +251,18 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn unreadable(path: &str, error: &std::io::Error) -> ToolError {
-    WorkspaceError::io(shown(path), "read", error).into()
-}
-
 fn past_the_end(args: &Args, total: i64) -> ToolError {
     ToolError::Failed(format!(
         "`{}` ends with line {total}: read it with an offset from 1 to {total}",
-        shown(&args.path)
+        printable(&args.path)
     ))
 }
 
 fn not_utf8(args: &Args, line: i64) -> ToolError {
     ToolError::Failed(format!(
-        "`{}` is not UTF-8 text (line {line} is the first of those asked for that is not): it is binary, or in \
-         another encoding",
-        shown(&args.path)
+        "`{}` is not UTF-8 text (line {line} is the first requested line that is not): it is \
+         binary, or in another encoding",
+        printable(&args.path)
     ))
 }
 

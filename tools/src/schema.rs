@@ -1,11 +1,11 @@
-//! Schemas that hold by the strictest rules of the model providers.
+//! Schemas that every model provider accepts, even in its strict mode.
 
 use loopwright_core::tool::ToolSpec;
 use serde_json::Value;
 
-/// `spec` with a schema for which no provider makes an exception: nothing but the named arguments,
-/// and of each no more than its type and what it is for. What an argument may be besides, its tool
-/// says itself.
+/// Reduces the schema of `spec` to the subset that all providers support: no additional arguments,
+/// and for each argument its type and description only. Tools check all other constraints
+/// themselves and report violations in their results.
 pub(crate) fn strict(mut spec: ToolSpec) -> ToolSpec {
     if let Some(schema) = spec.schema.as_object_mut() {
         schema.remove("$schema");
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn only_types_and_descriptions_are_left() {
         #[derive(JsonSchema)]
-        #[expect(dead_code, reason = "only its schema is looked at")]
+        #[expect(dead_code, reason = "only its schema is used")]
         struct Args {
             /// Where.
             path: String,
@@ -41,7 +41,11 @@ mod tests {
         let path = json!({ "type": "string", "description": "Where." });
         let properties = json!({ "path": path, "limit": { "type": ["integer", "null"] } });
         let wanted = json!({
-            "type": "object", "properties": properties, "required": ["path"], "additionalProperties": false });
+            "type": "object",
+            "properties": properties,
+            "required": ["path"],
+            "additionalProperties": false,
+        });
         assert_eq!(spec.schema, wanted);
     }
 }

@@ -1,4 +1,4 @@
-//! `search_files`: the lines that match a regular expression.
+//! `search_files`: searches lines that match a regular expression.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -13,41 +13,42 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::error::shown;
-use crate::pattern::Pattern;
+use crate::error::printable;
+use crate::path_pattern::PathPattern;
 use crate::schema::strict;
-use crate::workspace::{Here, Walked, Workspace, text_of};
+use crate::workspace::{SkippedPaths, WalkEntry, Workspace, path_text};
 
 const NAME: &str = "search_files";
-const DESCRIPTION: &str = "Searches the text files of the workspace, line by line, for a regular expression (Rust's \
-    syntax, as ripgrep takes it), and gives each matching line as `path:line:text`, sorted by path. Hidden files are \
-    searched too; binary files, `.git` and what a .gitignore names are left out, unless `path` is in it.";
+const DESCRIPTION: &str = "Searches the text files of the workspace, line by line, for a regular \
+    expression (Rust syntax, as in ripgrep), and returns each matching line as `path:line:text`, \
+    sorted by path. Hidden files are included; binary files, `.git` and files that a .gitignore \
+    ignores are skipped, unless `path` is inside them.";
 
-/// The most lines that are shown.
-const LINES: usize = 250;
-/// Bytes of a line that are shown.
-const LINE_BYTES: usize = 300;
-/// The longest line that is searched, in bytes: so much of a file is in memory at once.
-const HELD: usize = 16 * 1024 * 1024;
-/// The most memory for what is made of the pattern, in bytes, and for what it is at in each thread.
-const PATTERN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes of text that are shown at once.
-const BYTES: usize = 50 * 1024;
+/// How many lines are shown.
+const MAX_LINES: usize = 250;
+/// How much of a line is shown.
+const MAX_LINE_BYTES: usize = 300;
+/// Length of the longest line that is searched: this much of a file is in memory at once.
+const MAX_SEARCHED_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// Memory for the compiled pattern, and for its search state in each thread.
+const MAX_PATTERN_BYTES: usize = 16 * 1024 * 1024;
+/// How much text is shown.
+const MAX_TEXT_BYTES: usize = 50 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
-    /// The regular expression, such as `fn \w+_test\(`. It is case-sensitive; `(?i)` at its start
-    /// makes it not.
+    /// The regular expression, such as `fn \w+_test\(`. It is case-sensitive unless it starts with
+    /// `(?i)`.
     pattern: String,
-    /// The directory or file to search, as a path relative to the workspace; all of the workspace
-    /// if left out.
+    /// The directory or file to search, as a path relative to the workspace; defaults to the whole
+    /// workspace.
     path: Option<String>,
     /// Search only files that match this glob, such as `*.rs` or `src/**/*.{ts,tsx}`. Without `/`
-    /// it is matched against names in every directory, with one against paths below `path`.
+    /// it is matched against file names in every directory, with `/` against paths below `path`.
     include: Option<String>,
 }
 
-/// The tool that searches the files of this workspace.
+/// Creates the tool `search_files`, which searches the files of the workspace.
 pub fn search_files(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -61,66 +62,81 @@ pub fn search_files(workspace: Workspace) -> impl Tool {
     .spec(|spec| strict(spec).title("Search files"))
 }
 
-/// A line that matches.
+/// A matching line.
 #[derive(Debug, Serialize)]
 struct Line {
     line: u64,
     text: String,
 }
 
-/// The first lines by path, and how many there are.
+/// The first matching lines by path, and the numbers of all.
 #[derive(Default)]
-struct Found {
+struct Matches {
     first: BTreeMap<PathBuf, Vec<Line>>,
-    held: usize,
-    lines: usize,
-    files: usize,
+    /// The number of lines in `first`.
+    held_lines: usize,
+    total_lines: usize,
+    total_files: usize,
     /// Files that turned out to be binary after a line had matched.
-    cut: usize,
-    unreadable: usize,
+    binary_files: usize,
+    unreadable_files: usize,
 }
 
 fn search(workspace: &Workspace, args: &Args, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let matcher = regex(&args.pattern)?;
-    let include =
-        args.include.as_deref().filter(|glob| !glob.is_empty()).map(Pattern::new).transpose()?;
-    let found = Mutex::new(Found::default());
-    let walked = workspace.walk(args.path.as_deref().unwrap_or("."), cx, || {
-        let (matcher, mut searcher) = (matcher.clone(), searcher());
-        let (include, found) = (&include, &found);
-        move |here| {
-            if here.is_file && include.as_ref().is_none_or(|include| include.matches(here.below)) {
-                let hits = Hits::of(here, &mut searcher, &matcher, cx);
-                if !matches!(hits, Ok(Hits { count: 0, .. })) {
-                    found.lock().unwrap_or_else(PoisonError::into_inner).add(here.path, hits);
+    let include = args
+        .include
+        .as_deref()
+        .filter(|glob| !glob.is_empty())
+        .map(PathPattern::new)
+        .transpose()?;
+    let matches = Mutex::new(Matches::default());
+    let skipped = workspace.walk(args.path.as_deref().unwrap_or("."), cx, || {
+        let matcher = matcher.clone();
+        let mut searcher = searcher();
+        let include = &include;
+        let matches = &matches;
+        move |entry| {
+            if entry.is_file && include.as_ref().is_none_or(|glob| glob.matches(entry.below)) {
+                let in_file = FileMatches::search(entry, &mut searcher, &matcher, cx);
+                if !matches!(in_file, Ok(FileMatches { count: 0, .. })) {
+                    matches.lock().unwrap_or_else(PoisonError::into_inner).add(entry.path, in_file);
                 }
             }
         }
     })?;
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(found.told(args, walked))
+    let matches = matches.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(matches.report(args, skipped))
 }
 
 fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
     if pattern.is_empty() {
         return Err(ToolError::Failed(
-            "the pattern is empty, which every line matches: say what to look for".into(),
+            "the pattern is empty and would match every line: give the text to search for".into(),
         ));
     }
     let mut builder = RegexMatcherBuilder::new();
-    // After `crlf`, which would forbid to look for a `\r`.
+    // Must come after `crlf`, which would forbid a `\r` in the pattern.
     builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
-    builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
+    builder.size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     let regex = builder.build(pattern);
     regex.map_err(|e| {
         let hint = match pattern.contains('\n') || pattern.contains("\\n") {
             _ if e.to_string().contains("size limit") => {
-                "It would take too much memory: repeat less in it, or search for a part of it"
+                "It would need too much memory: use fewer repetitions, or search for a part of it"
             }
-            true => "It is matched line by line, so it cannot contain a line end: search for one of the lines",
-            false => "To find characters such as ( [ { . * + ? | as they are, put a backslash before them",
+            true => {
+                "It is matched line by line, so it cannot contain a line end: search for one of \
+                 the lines"
+            }
+            false => {
+                "To match characters such as ( [ { . * + ? | literally, put a backslash before them"
+            }
         };
-        ToolError::Failed(format!("the pattern `{}` is not usable: {e}. {hint}", shown(pattern)))
+        ToolError::Failed(format!(
+            "the pattern `{}` is not usable: {e}. {hint}",
+            printable(pattern)
+        ))
     })
 }
 
@@ -128,40 +144,41 @@ fn searcher() -> Searcher {
     SearcherBuilder::new()
         .binary_detection(BinaryDetection::quit(0))
         .line_number(true)
-        .heap_limit(Some(HELD))
+        .heap_limit(Some(MAX_SEARCHED_LINE_BYTES))
         .build()
 }
 
-/// The lines of one file that match.
+/// The matching lines of one file.
 #[derive(Default)]
-struct Hits {
+struct FileMatches {
     first: Vec<Line>,
     count: usize,
     binary: bool,
 }
 
-impl Hits {
-    fn of(
-        here: &Here<'_>,
+impl FileMatches {
+    fn search(
+        entry: &WalkEntry<'_>,
         searcher: &mut Searcher,
         matcher: &RegexMatcher,
         cx: &ToolContext,
     ) -> io::Result<Self> {
-        let mut hits = Hits::default();
-        searcher.search_reader(matcher, Cancellable { input: here.open()?, cx }, &mut hits)?;
-        Ok(hits)
+        let mut matches = FileMatches::default();
+        let input = Cancellable { input: entry.open()?, cx };
+        searcher.search_reader(matcher, input, &mut matches)?;
+        Ok(matches)
     }
 }
 
-impl Sink for Hits {
+impl Sink for FileMatches {
     type Error = io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
-        if self.first.len() < LINES {
+        if self.first.len() < MAX_LINES {
             self.first.push(Line {
-                line: found.line_number().unwrap_or(0),
-                text: excerpt(found.bytes()),
+                line: matched.line_number().unwrap_or(0),
+                text: excerpt(matched.bytes()),
             });
         }
         Ok(true)
@@ -173,15 +190,15 @@ impl Sink for Hits {
     }
 }
 
-/// A line as it is shown: without its end, and not endlessly long.
+/// Returns the start of a line, without its line end.
 fn excerpt(line: &[u8]) -> String {
-    let cut = line.len() > LINE_BYTES + 2;
-    let line = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES + 2)]);
+    let cut = line.len() > MAX_LINE_BYTES + 2;
+    let line = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE_BYTES + 2)]);
     let line = line.trim_end_matches(['\r', '\n']);
     if cut { format!("{}…", line.trim_end_matches('\u{fffd}')) } else { line.to_owned() }
 }
 
-/// Reads until the call is cancelled: a single file can be longer than anyone waits for.
+/// A reader that returns an error once the call is cancelled: a single file can take very long.
 struct Cancellable<'a, R> {
     input: R,
     cx: &'a ToolContext,
@@ -197,36 +214,39 @@ impl<R: Read> Read for Cancellable<'_, R> {
     }
 }
 
-impl Found {
-    fn add(&mut self, path: &Path, hits: io::Result<Hits>) {
-        let Ok(hits) = hits else {
-            self.unreadable += 1;
+impl Matches {
+    fn add(&mut self, path: &Path, matches: io::Result<FileMatches>) {
+        let Ok(matches) = matches else {
+            self.unreadable_files += 1;
             return;
         };
-        self.lines += hits.count;
-        self.files += 1;
-        self.cut += usize::from(hits.binary);
-        if self.held < LINES
+        self.total_lines += matches.count;
+        self.total_files += 1;
+        self.binary_files += usize::from(matches.binary);
+        if self.held_lines < MAX_LINES
             || self.first.last_key_value().is_some_and(|(last, _)| path < last.as_path())
         {
-            self.held += hits.first.len();
-            self.first.insert(path.to_owned(), hits.first);
+            self.held_lines += matches.first.len();
+            self.first.insert(path.to_owned(), matches.first);
         }
-        // The last file goes if those before it are enough.
+        // The last file is dropped if the files before it suffice.
         while let Some(last) =
-            self.first.last_entry().filter(|last| self.held - last.get().len() >= LINES)
+            self.first.last_entry().filter(|last| self.held_lines - last.get().len() >= MAX_LINES)
         {
-            self.held -= last.remove().len();
+            self.held_lines -= last.remove().len();
         }
     }
 
-    fn told(self, args: &Args, walked: Walked) -> ToolOutput {
+    fn report(self, args: &Args, skipped: SkippedPaths) -> ToolOutput {
         let path = args.path.as_deref().unwrap_or(".");
-        let (mut text, mut shown_lines, mut matches) = (String::new(), 0, Vec::new());
+        let mut text = String::new();
+        let mut shown_lines = 0;
+        let mut matches = Vec::new();
         'all: for (file, lines) in &self.first {
-            let file = text_of(file);
+            let file = path_text(file);
             for Line { line, text: content } in lines {
-                if shown_lines == LINES || text.len() + file.len() + content.len() > BYTES {
+                let length = file.len() + content.len();
+                if shown_lines == MAX_LINES || text.len() + length > MAX_TEXT_BYTES {
                     break 'all;
                 }
                 text.push_str(&format!("{file}:{line}:{content}\n"));
@@ -234,40 +254,45 @@ impl Found {
                 shown_lines += 1;
             }
         }
-        if self.lines == 0 {
+        if self.total_lines == 0 {
             let include = args.include.as_deref().filter(|glob| !glob.is_empty());
-            let include = include.map(|glob| format!(" in files that match `{}`", shown(glob)));
+            let include = include.map(|glob| format!(" in files that match `{}`", printable(glob)));
             let include = include.unwrap_or_default();
             text = format!(
                 "No line in `{}` matches `{}`{include}.\n",
-                shown(path),
-                shown(&args.pattern)
+                printable(path),
+                printable(&args.pattern)
             );
-        } else if self.lines > shown_lines {
+        } else if self.total_lines > shown_lines {
             text.push_str(&format!(
-                "… the first {shown_lines} of {} matching lines in {} files: narrow it with `path`, `include` or a longer \
-                 pattern\n",
-                self.lines, self.files
+                "… the first {shown_lines} of {} matching lines in {} files: narrow it with \
+                 `path`, `include` or a longer pattern\n",
+                self.total_lines, self.total_files
             ));
         }
-        match self.cut {
+        match self.binary_files {
             0 => {}
             1 => text.push_str("… 1 file is binary: only the text at its start was searched\n"),
             n => text.push_str(&format!(
                 "… {n} files are binary: only the text at their start was searched\n"
             )),
         }
-        match self.unreadable {
+        match self.unreadable_files {
             0 => {}
-            1 => text.push_str("… 1 file could not be read, or has an endless line\n"),
-            n => {
-                text.push_str(&format!("… {n} files could not be read, or have an endless line\n"))
-            }
+            1 => text.push_str("… 1 file could not be read, or has a line that is too long\n"),
+            n => text.push_str(&format!(
+                "… {n} files could not be read, or have a line that is too long\n"
+            )),
         }
-        text.push_str(&walked.told(self.lines == 0));
+        text.push_str(&skipped.report(self.total_lines == 0));
         let details = json!({
-            "path": path, "pattern": args.pattern, "include": args.include, "matches": matches,
-            "total_lines": self.lines, "total_files": self.files });
+            "path": path,
+            "pattern": args.pattern,
+            "include": args.include,
+            "matches": matches,
+            "total_lines": self.total_lines,
+            "total_files": self.total_files,
+        });
         ToolOutput::text(text).details(details)
     }
 }

@@ -1,103 +1,116 @@
-//! Text files as the tools work on them: [`Text`], and [`Unified`], how two differ.
+//! Text files: [`Text`], [`UnifiedDiff`], [`FileChange`].
 
 use std::time::Duration;
 
 use loopwright_core::ToolError;
+use memchr::memchr_iter;
 use similar::{ChangeTag, TextDiff};
 
-use crate::error::shown;
+use crate::error::printable;
 
-/// The largest file that is held in memory as a whole, in bytes.
-pub(crate) const WHOLE: u64 = 32 * 1024 * 1024;
+/// Size of the largest file that is held in memory as a whole.
+pub(crate) const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The byte order mark, as it may stand at the start of a file.
-const MARK: char = '\u{feff}';
+/// The byte order mark that some files begin with.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What a text file contains.
+/// The contents of a text file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text {
-    /// Whether a byte order mark comes before the text.
-    pub(crate) marked: bool,
-    /// The text, with the line ends that it has.
+    /// Whether the file begins with a byte order mark.
+    pub(crate) has_bom: bool,
+    /// The text without the byte order mark, with its original line ends.
     pub(crate) text: String,
 }
 
 impl Text {
-    /// The text in these bytes of the file `path`.
+    /// Decodes the bytes of the file `path`.
     pub(crate) fn new(path: &str, bytes: Vec<u8>) -> Result<Self, ToolError> {
         let what = match String::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => {
-                return Ok(match text.strip_prefix(MARK) {
-                    Some(rest) => Text { marked: true, text: rest.to_owned() },
-                    None => Text { marked: false, text },
+                return Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
+                    Some(rest) => Text { has_bom: true, text: rest.to_owned() },
+                    None => Text { has_bom: false, text },
                 });
             }
             Err(e) if !e.as_bytes().contains(&0) => {
-                let line =
-                    1 + memchr::memchr_iter(b'\n', &e.as_bytes()[..e.utf8_error().valid_up_to()])
-                        .count();
+                let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+                let line = 1 + memchr_iter(b'\n', valid).count();
                 format!(
-                    "not UTF-8 text (line {line} is the first that is not): it is binary, or in another encoding"
+                    "not UTF-8 text (line {line} is the first that is not): it is binary, or in \
+                     another encoding"
                 )
             }
             _ => "a binary file".to_owned(),
         };
         Err(ToolError::Failed(format!(
-            "`{}` is {what}. Only UTF-8 text can be worked on",
-            shown(path)
+            "`{}` is {what}. This tool works on UTF-8 text only",
+            printable(path)
         )))
     }
 
-    /// The bytes of a file that contains `text`, marked as this one is.
+    /// Encodes `text`, with a byte order mark if this file has one.
     pub(crate) fn bytes_with(&self, text: &str) -> Vec<u8> {
-        let mark = if self.marked { "\u{feff}" } else { "" };
+        let mark = if self.has_bom { "\u{feff}" } else { "" };
         [mark, text].concat().into_bytes()
     }
 }
 
-/// How a text became another: a unified diff, shortened if it is long.
+/// The text of a file before and after a change.
+pub(crate) struct FileChange {
+    pub(crate) path: String,
+    pub(crate) old: String,
+    pub(crate) new: String,
+}
+
+/// A unified diff, cut if it is long.
 #[derive(Debug)]
-pub(crate) struct Unified {
+pub(crate) struct UnifiedDiff {
     pub(crate) text: String,
-    /// Lines that came and went.
+    /// The number of added lines, counted in full even if the text is cut.
     pub(crate) added: usize,
+    /// The number of removed lines, counted in full even if the text is cut.
     pub(crate) removed: usize,
-    /// Whether the text is shortened.
+    /// Whether the text is cut.
     pub(crate) cut: bool,
 }
 
-impl Unified {
-    /// The longest text, in bytes.
-    const BYTES: usize = 50 * 1024;
+impl UnifiedDiff {
+    /// Size of the longest text of a diff in a tool's result.
+    const MAX_BYTES: usize = 50 * 1024;
 
+    /// Time after which the diff becomes coarser. It is still correct.
+    const TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// Compares two texts, each given with the name of its file.
     pub(crate) fn new(old: (&str, &str), new: (&str, &str)) -> Self {
-        Unified::up_to(Self::BYTES, old, new)
+        UnifiedDiff::with_limit(Self::MAX_BYTES, old, new)
     }
 
-    /// With a text of at most `most` bytes.
-    pub(crate) fn up_to(
-        most: usize,
+    /// Compares two texts; the text of the diff has at most `max_bytes` bytes.
+    pub(crate) fn with_limit(
+        max_bytes: usize,
         (old_name, old): (&str, &str),
         (new_name, new): (&str, &str),
     ) -> Self {
-        // Past the time the diff is a coarser one, and still a true one.
-        let diff = TextDiff::configure().timeout(Duration::from_secs(2)).diff_lines(old, new);
+        let diff = TextDiff::configure().timeout(Self::TIMEOUT).diff_lines(old, new);
         let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-        let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
+        let added = count(ChangeTag::Insert);
+        let removed = count(ChangeTag::Delete);
         let mut text = match added + removed {
             0 => String::new(),
-            _ => format!("--- {}\n+++ {}\n", shown(old_name), shown(new_name)),
+            _ => format!("--- {}\n+++ {}\n", printable(old_name), printable(new_name)),
         };
         let mut cut = false;
         for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
             text.push_str(&hunk.to_string());
-            if text.len() > most {
-                text.truncate(text.floor_char_boundary(most));
+            if text.len() > max_bytes {
+                text.truncate(text.floor_char_boundary(max_bytes));
                 cut = true;
                 break;
             }
         }
-        Unified { text, added, removed, cut }
+        UnifiedDiff { text, added, removed, cut }
     }
 }
 
@@ -106,18 +119,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_named() {
+    fn a_file_that_is_not_text_is_refused_with_the_reason() {
         let why = |bytes: &[u8]| Text::new("f", bytes.to_vec()).unwrap_err().to_string();
-        assert_eq!(why(b"a\0b"), "`f` is a binary file. Only UTF-8 text can be worked on");
+        assert_eq!(why(b"a\0b"), "`f` is a binary file. This tool works on UTF-8 text only");
         assert_eq!(why(b"\xff\0"), why(b"a\0b"));
         assert!(why(b"fine\nna\xefve").starts_with("`f` is not UTF-8 text (line 2 "));
     }
 
     #[test]
-    fn the_mark_is_kept_apart() {
+    fn the_byte_order_mark_is_separated() {
         for bytes in ["\u{feff}a\r\n", "a\n", ""] {
             let text = Text::new("f", bytes.into()).unwrap();
-            assert!(!text.text.contains(MARK));
+            assert!(!text.text.contains(BYTE_ORDER_MARK));
             assert_eq!(text.bytes_with(&text.text), bytes.as_bytes());
         }
     }
@@ -125,10 +138,10 @@ mod tests {
     #[test]
     fn a_long_diff_is_cut_and_counted_all_the_same() {
         let new: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
-        let long = Unified::new(("a", ""), ("b", &new));
+        let long = UnifiedDiff::new(("a", ""), ("b", &new));
         assert_eq!((long.added, long.removed, long.cut), (20_000, 0, true));
-        assert!(long.text.len() <= Unified::BYTES);
-        let short = Unified::new(("a", "x\nsame\n"), ("b", "y\nsame\n"));
+        assert!(long.text.len() <= UnifiedDiff::MAX_BYTES);
+        let short = UnifiedDiff::new(("a", "x\nsame\n"), ("b", "y\nsame\n"));
         assert_eq!(short.text, "--- a\n+++ b\n@@ -1,2 +1,2 @@\n-x\n+y\n same\n");
         assert!(!short.cut && (short.added, short.removed) == (1, 1));
     }

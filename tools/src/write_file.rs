@@ -1,4 +1,4 @@
-//! `write_file`: puts a whole file in its place.
+//! `write_file`: creates or replaces a whole file.
 
 use loopwright_core::tool::Effect;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
@@ -6,25 +6,25 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::shown;
-use crate::preview::Becomes;
+use crate::error::printable;
 use crate::schema::strict;
-use crate::text::{Text, WHOLE};
+use crate::text::{FileChange, MAX_FILE_BYTES, Text};
 use crate::workspace::Workspace;
 
 const NAME: &str = "write_file";
-const DESCRIPTION: &str = "Writes a file of the workspace: makes it, with the directories it needs, or replaces all \
-    that is in it. The content is written exactly as given. Read an existing file before you replace it.";
+const DESCRIPTION: &str = "Writes a file of the workspace: creates it, with missing directories, \
+    or replaces its whole content. The content is written exactly as given. Read an existing file \
+    before you replace it.";
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     /// The file, as a path relative to the workspace, such as `src/main.rs`.
     path: String,
-    /// Everything that the file shall contain, with the line end of its last line.
+    /// The whole content of the file, including the line end of its last line.
     content: String,
 }
 
-/// The tool that writes a file of this workspace.
+/// Creates the tool `write_file`, which creates or replaces a file of the workspace.
 pub fn write_file(workspace: Workspace) -> impl Tool {
     tool_with(
         workspace,
@@ -40,34 +40,34 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
 
 fn write(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
     let replaced = workspace.write(&args.path, args.content.as_bytes(), None)?;
-    let (bytes, lines) = (args.content.len(), args.content.lines().count());
+    let bytes = args.content.len();
+    let lines = args.content.lines().count();
     let size = format!("{bytes} byte{}, {lines} line{}", plural(bytes), plural(lines));
-    let path = shown(&args.path);
+    let path = printable(&args.path);
     let text = match replaced {
         None => format!("Created `{path}`: {size}."),
-        Some(old) => format!(
-            "Overwrote `{path}`: {size}; before, it had {old} byte{}.",
-            plural(old as usize)
-        ),
+        Some(old) => {
+            format!("Overwrote `{path}`: {size}; it had {old} byte{} before.", plural(old as usize))
+        }
     };
     let details =
         json!({ "path": args.path, "created": replaced.is_none(), "bytes": bytes, "lines": lines });
     Ok(ToolOutput::text(text).details(details))
 }
 
-/// How the file's text would become another by the call with these arguments; nothing is changed.
-pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<Becomes, ToolError> {
+/// Returns the change that a call with these arguments would make, without making it.
+pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<FileChange, ToolError> {
     let args = Args::deserialize(arguments)
-        .map_err(|e| ToolError::Failed(format!("the arguments do not fit: {e}")))?;
-    let old = match workspace.could_write(&args.path)? {
+        .map_err(|e| ToolError::Failed(format!("the arguments are invalid: {e}")))?;
+    let old = match workspace.check_write(&args.path)? {
         true => {
-            let file = Text::new(&args.path, workspace.read(&args.path, WHOLE)?.0)?;
-            // With the byte order mark: it would be written over too.
-            [if file.marked { "\u{feff}" } else { "" }, &file.text].concat()
+            let file = Text::new(&args.path, workspace.read(&args.path, MAX_FILE_BYTES)?.0)?;
+            // Includes the byte order mark, which would be overwritten too.
+            [if file.has_bom { "\u{feff}" } else { "" }, &file.text].concat()
         }
         false => String::new(),
     };
-    Ok(Becomes { path: args.path, old, new: args.content })
+    Ok(FileChange { path: args.path, old, new: args.content })
 }
 
 fn plural(count: usize) -> &'static str {
@@ -75,7 +75,7 @@ fn plural(count: usize) -> &'static str {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test looks at its files from outside")]
+#[allow(clippy::disallowed_methods, reason = "the test inspects its files from outside")]
 mod tests {
     use std::fs;
 
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_says_whether_it_created_or_overwrote() {
+    async fn the_result_states_whether_the_file_was_created_or_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let (text, details) = write(&dir, "f", "a\nb\n").await.unwrap();
         assert_eq!(text, "Created `f`: 4 bytes, 2 lines.");
         assert_eq!(details, json!({ "path": "f", "created": true, "bytes": 4, "lines": 2 }));
         let (text, details) = write(&dir, "f", "x").await.unwrap();
-        assert_eq!(text, "Overwrote `f`: 1 byte, 1 line; before, it had 4 bytes.");
+        assert_eq!(text, "Overwrote `f`: 1 byte, 1 line; it had 4 bytes before.");
         assert_eq!(details["created"], false);
         assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"x");
         assert_eq!(names(&dir), ["f"]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_directories_are_made() {
+    async fn missing_directories_are_created() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, "a/b/c.txt", "deep").await.unwrap();
         write(&dir, "a/b/../d.txt", "up").await.unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_file_is_not_replaced() {
+    async fn a_directory_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("d")).unwrap();
         for path in ["d", "d/", "d/.", "d/..", ".", "", "new/"] {
@@ -162,7 +162,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn it_is_atomic_so_another_name_of_the_file_keeps_the_old_content() {
+    async fn it_is_atomic_so_a_hard_link_to_the_file_keeps_the_old_content() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "old").unwrap();
         fs::hard_link(dir.path().join("f"), dir.path().join("g")).unwrap();
@@ -170,9 +170,9 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("g")).unwrap(), "old");
     }
 
-    /// A reader sees the old content or the new, never a mixture or nothing, however they meet.
+    /// A concurrent reader sees the old content or the new, never a mixture or an empty file.
     #[tokio::test]
-    async fn a_reader_never_sees_half() {
+    async fn a_reader_never_sees_a_partial_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let contents = ["a".repeat(100_000), "b".repeat(50_000)];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn it_asks_first_and_every_argument_is_described() {
+    fn it_needs_approval_and_every_argument_is_described() {
         let dir = tempfile::tempdir().unwrap();
         let tool = write_file(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();

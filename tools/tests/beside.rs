@@ -1,12 +1,12 @@
-//! `search_files` beside `rg` and `glob_files` beside `fd`, on the sources of every crate in
+//! Compares `search_files` with `rg` and `glob_files` with `fd`, on the sources of every crate in
 //! cargo's registry: the same matches, in at most one and a half times their time.
 //!
-//! Not part of plain `cargo test`; it needs both programs, and tells times only when built for
-//! release: `cargo test --release -p loopwright-tools --test beside`.
+//! Not part of plain `cargo test`, since it needs both programs. Times are checked in release
+//! builds only: `cargo test --release -p loopwright-tools --test beside`.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the tree is made, and searched by others, from outside"
+    reason = "the test creates the tree, and other programs search it, from outside"
 )]
 #![allow(
     clippy::unwrap_used,
@@ -27,15 +27,15 @@ use loopwright_tools::{Workspace, glob_files, search_files};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// One test at a time: they measure.
-static TURN: Mutex<()> = Mutex::new(());
+/// Serialises the tests, since they measure times.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-/// The most that we may take, as a multiple of the other's time.
-const RATIO: f64 = 1.5;
-/// How often each is timed, in turns.
+/// The limit for our time, as a multiple of the other program's time.
+const MAX_RATIO: f64 = 1.5;
+/// How often each program is timed, in turns.
 const ROUNDS: usize = 15;
 
-/// A repository with the crates' sources in it, some of them ignored.
+/// Creates a repository with the crates' sources, some of them ignored.
 fn tree() -> TempDir {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"))).unwrap();
@@ -52,7 +52,8 @@ fn tree() -> TempDir {
 
 fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().flatten() {
-        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        let path = entry.path();
+        let to = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             let _ = fs::create_dir(&to);
             copy(&path, &to);
@@ -62,7 +63,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What another program prints, run in the tree. Fails where it is missing.
+/// Returns the output of another program, run in the tree. Panics if it is not installed.
 fn output(dir: &Path, programs: &[&str], arguments: &[&str]) -> Vec<u8> {
     for program in programs {
         if let Ok(output) = Command::new(program).args(arguments).current_dir(dir).output() {
@@ -91,16 +92,16 @@ fn fd(dir: &Path, pattern: &str) -> Vec<u8> {
     )
 }
 
-/// The places at which `rg` found something. A word on a binary file is no place.
-fn places(printed: &[u8]) -> BTreeSet<(PathBuf, u64)> {
+/// Returns the paths and line numbers of the matches of `rg`, without its notes on binary files.
+fn matches(printed: &[u8]) -> BTreeSet<(PathBuf, u64)> {
     let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let places = lines.filter_map(|line| {
+    let matches = lines.filter_map(|line| {
         let line = String::from_utf8_lossy(line);
         let (path, rest) = line.split_once('\0')?;
         let number = rest.split_once(':')?.0.parse().ok()?;
         Some((PathBuf::from(path.strip_prefix("./").unwrap_or(path)), number))
     });
-    places.collect()
+    matches.collect()
 }
 
 fn call(tool: &impl Tool, arguments: &Value) -> ToolOutput {
@@ -108,7 +109,7 @@ fn call(tool: &impl Tool, arguments: &Value) -> ToolOutput {
     runtime.block_on(tool.call(arguments, ToolContext::detached())).unwrap()
 }
 
-/// The median time of each, measured in turns, and their ratio.
+/// Returns the median time of each, measured in turns, and their ratio.
 fn times(ours: impl Fn(), theirs: impl Fn()) -> (Duration, Duration, f64) {
     let time = |work: &dyn Fn()| {
         let start = Instant::now();
@@ -119,22 +120,23 @@ fn times(ours: impl Fn(), theirs: impl Fn()) -> (Duration, Duration, f64) {
         (0..ROUNDS).map(|_| (time(&ours), time(&theirs))).unzip();
     a.sort();
     b.sort();
-    let (a, b) = (a[ROUNDS / 2], b[ROUNDS / 2]);
+    let a = a[ROUNDS / 2];
+    let b = b[ROUNDS / 2];
     (a, b, a.as_secs_f64() / b.as_secs_f64())
 }
 
-/// Whether times mean anything; says them all the same.
-fn told(what: &str, (ours, theirs, ratio): (Duration, Duration, f64)) {
+/// Prints the times, and checks their ratio in release builds.
+fn check_ratio(what: &str, (ours, theirs, ratio): (Duration, Duration, f64)) {
     println!("{what}: {ours:.1?} beside {theirs:.1?}, ratio {ratio:.2}");
-    assert!(cfg!(debug_assertions) || ratio <= RATIO, "{what} takes {ratio:.2} times as long");
+    assert!(cfg!(debug_assertions) || ratio <= MAX_RATIO, "{what} takes {ratio:.2} times as long");
 }
 
 #[test]
 fn search_files_finds_what_rg_finds() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tree();
     let tool = search_files(Workspace::open(dir.path()).unwrap());
-    // The whole tree: all that is shown, and the totals.
+    // The whole tree: all matches shown, and the totals.
     for pattern in [
         r"unsafe fn",
         r"fn \w+_test\(",
@@ -145,10 +147,10 @@ fn search_files_finds_what_rg_finds() {
         "ü",
         "x",
     ] {
-        let theirs = places(&rg(dir.path(), pattern, "."));
+        let theirs = matches(&rg(dir.path(), pattern, "."));
         let details = call(&tool, &json!({ "pattern": pattern })).details.unwrap();
-        let matches = details["matches"].as_array().unwrap();
-        let ours = matches
+        let listed = details["matches"].as_array().unwrap();
+        let ours = listed
             .iter()
             .map(|m| (PathBuf::from(m["path"].as_str().unwrap()), m["line"].as_u64().unwrap()));
         let ours: Vec<_> = ours.collect();
@@ -158,43 +160,44 @@ fn search_files_finds_what_rg_finds() {
         assert_eq!(details["total_files"], files.len(), "{pattern}");
         assert!(
             ours.iter().eq(theirs.iter().take(ours.len())),
-            "{pattern}: other places, or in another order"
+            "{pattern}: other matches, or in another order"
         );
         assert!(ours.len() == theirs.len() || ours.len() >= 50, "{pattern}");
     }
-    // Each crate: every place of a pattern that is not too frequent.
-    let (mut compared, mut total) = (0, 0);
+    // Each crate: every match of a pattern that is not too frequent.
+    let mut compared = 0;
+    let mut total = 0;
     for krate in fs::read_dir(dir.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         let name = krate.file_name().into_string().unwrap();
         let details =
             call(&tool, &json!({ "pattern": "unsafe|panic!", "path": name })).details.unwrap();
-        let matches = details["matches"].as_array().unwrap();
-        if details["total_lines"] == matches.len() {
-            let ours = matches
+        let listed = details["matches"].as_array().unwrap();
+        if details["total_lines"] == listed.len() {
+            let ours = listed
                 .iter()
                 .map(|m| (m["path"].as_str().unwrap().into(), m["line"].as_u64().unwrap()));
             assert_eq!(
                 ours.collect::<BTreeSet<_>>(),
-                places(&rg(dir.path(), "unsafe|panic!", &name)),
+                matches(&rg(dir.path(), "unsafe|panic!", &name)),
                 "{name}"
             );
             compared += 1;
-            total += matches.len();
+            total += listed.len();
         }
     }
-    println!("{total} places in {compared} crates are the same");
+    println!("{total} matches in {compared} crates are the same");
     assert!(compared > 100 && total > 1_000, "{compared} {total}");
 }
 
 #[test]
 fn search_files_is_about_as_fast_as_rg() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tree();
     let tool = search_files(Workspace::open(dir.path()).unwrap());
     for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", "no such words"] {
         let arguments = json!({ "pattern": pattern });
         let ours = || drop(call(&tool, &arguments));
-        told(
+        check_ratio(
             &format!("search_files {pattern}"),
             times(ours, || drop(rg(dir.path(), pattern, "."))),
         );
@@ -203,7 +206,7 @@ fn search_files_is_about_as_fast_as_rg() {
 
 #[test]
 fn glob_files_finds_what_fd_finds_about_as_fast() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tree();
     let tool = glob_files(Workspace::open(dir.path()).unwrap());
     for pattern in ["*.rs", "*.{toml,yml}", "build.rs", "[A-Z]*.md", "no-such-*"] {
@@ -222,6 +225,9 @@ fn glob_files_finds_what_fd_finds_about_as_fast() {
         );
         assert_eq!(files.len(), theirs.len().min(1_000));
         let what = format!("glob_files {pattern}, {} files", theirs.len());
-        told(&what, times(|| drop(call(&tool, &arguments)), || drop(fd(dir.path(), pattern))));
+        check_ratio(
+            &what,
+            times(|| drop(call(&tool, &arguments)), || drop(fd(dir.path(), pattern))),
+        );
     }
 }

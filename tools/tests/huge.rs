@@ -1,11 +1,11 @@
-//! A file of a gigabyte: its last lines are read without the rest of it.
+//! A file of a gigabyte: its last lines are read without reading the rest.
 //!
-//! A program of its own, since it looks at what the whole process reads and holds.
+//! In its own binary, since it measures the I/O and memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::disallowed_methods,
-    reason = "the file is made, and the process looked at, from outside"
+    reason = "the test creates the file and inspects the process from outside"
 )]
 #![allow(
     clippy::unwrap_used,
@@ -24,23 +24,24 @@ use serde_json::json;
 
 const GIGABYTE: u64 = 1 << 30;
 
-/// A number that the system tells of this process, by the name before it.
-fn told(file: &str, name: &str) -> u64 {
+/// Returns the number after `name` in a file of `/proc`.
+fn counter(file: &str, name: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 #[tokio::test]
-async fn the_last_lines_of_a_gigabyte_are_read_alone() {
+async fn only_the_last_lines_of_a_gigabyte_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let mut file = File::create(dir.path().join("huge.log")).unwrap();
     file.write_all("begins as text\n".repeat(1_000).as_bytes()).unwrap();
-    // A hole: as long as a gigabyte to whoever reads it, and no room on the disk.
+    // A hole: a reader sees a gigabyte, but it uses no disk space.
     file.seek(SeekFrom::Start(GIGABYTE)).unwrap();
     let last: String = (0..500).map(|n| format!("\nnear the end {n}")).collect();
     file.write_all(last.as_bytes()).unwrap();
-    let (read, held) = (told("/proc/self/io", "rchar:"), told("/proc/self/status", "VmHWM:"));
+    let read = counter("/proc/self/io", "rchar:");
+    let held = counter("/proc/self/status", "VmHWM:");
 
     let tool = read_file(Workspace::open(dir.path()).unwrap());
     let arguments = json!({ "path": "huge.log", "offset": -3 });
@@ -53,9 +54,9 @@ async fn the_last_lines_of_a_gigabyte_are_read_alone() {
         ),
         "{text}"
     );
-    let read = told("/proc/self/io", "rchar:") - read;
-    let held = told("/proc/self/status", "VmHWM:") - held;
-    println!("{read} bytes read, {held} KiB more held at once");
+    let read = counter("/proc/self/io", "rchar:") - read;
+    let held = counter("/proc/self/status", "VmHWM:") - held;
+    println!("{read} bytes read, {held} KiB of additional memory");
     assert!(read < 1 << 20, "{read} bytes were read");
-    assert!(held < 16 << 10, "{held} KiB more were held");
+    assert!(held < 16 << 10, "{held} KiB of additional memory were used");
 }

@@ -1,11 +1,11 @@
-//! Patterns that would take much memory, to be made or while they search.
+//! Regular expressions that need much memory, to be compiled or while they search.
 //!
-//! A program of its own, since it looks at what the whole process holds.
+//! In its own binary, since it measures the memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::disallowed_methods,
-    reason = "the file is made, and the process looked at, from outside"
+    reason = "the test creates the file and inspects the process from outside"
 )]
 #![allow(
     clippy::unwrap_used,
@@ -21,19 +21,19 @@ use loopwright_core::{Tool, ToolContext, ToolError};
 use loopwright_tools::{Workspace, search_files};
 use serde_json::json;
 
-/// What a search may take: the tool's limit of 16 MiB, and more than as much again for all else.
-const MOST: u64 = 40 << 20;
-/// What making a pattern may take: several forms of it are there at the same time.
-const MADE: u64 = 64 << 20;
+/// Limit for the memory of a search: the tool's limit of 16 MiB, and as much for everything else.
+const MAX_SEARCH_BYTES: u64 = 40 << 20;
+/// Limit for the memory of compilation, which holds several forms of the pattern at once.
+const MAX_COMPILE_BYTES: u64 = 64 << 20;
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak memory of this process in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// A text of `a` and `b` in which few stretches come twice.
+/// Returns a pseudo-random text of `a` and `b`.
 fn mixed(length: usize) -> String {
     let mut state = 1_u64;
     let mut next = || {
@@ -45,7 +45,7 @@ fn mixed(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_pattern_that_would_take_much_memory_is_refused_or_held() {
+async fn a_pattern_that_needs_much_memory_is_refused_or_bounded() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), mixed(600_000) + "\naxc\n").unwrap();
     let tool = search_files(Workspace::open(dir.path()).unwrap());
@@ -56,18 +56,18 @@ async fn a_pattern_that_would_take_much_memory_is_refused_or_held() {
     };
     assert_eq!(search("a[x-z]c").await.unwrap(), "f:2:axc\n");
 
-    // Small as it stands; but where it can be in a text are 2^20 states, of which this text shows a
-    // new one with almost each letter.
+    // A small pattern, but its search has 2^20 states, and almost every letter of this text leads
+    // to a new one.
     let before = peak();
     assert_eq!(
         search("a[ab]{20}[c-k]").await.unwrap(),
         "No line in `.` matches `a[ab]{20}[c-k]`.\n"
     );
     let held = peak() - before;
-    println!("{held} bytes more were held to search");
-    assert!(held < MOST, "{held} bytes");
+    println!("{held} additional bytes were used to search");
+    assert!(held < MAX_SEARCH_BYTES, "{held} bytes");
 
-    // Made, these would be of millions of parts.
+    // Compiled, these would have millions of states.
     let before = peak();
     for pattern in
         [r"\w{5000}", "((((a{64}){64}){64}){64}){64}", r"(\pL{1,500}\s){500}", "(?i)[^a]{900000}"]
@@ -76,12 +76,12 @@ async fn a_pattern_that_would_take_much_memory_is_refused_or_held() {
         assert!(why.contains(&format!("the pattern `{pattern}` is not usable")), "{why}");
         assert!(
             why.ends_with(
-                "It would take too much memory: repeat less in it, or search for a part of it"
+                "It would need too much memory: use fewer repetitions, or search for a part of it"
             ),
             "{why}"
         );
     }
     let held = peak() - before;
-    println!("{held} bytes more were held to make them");
-    assert!(held < MADE, "{held} bytes");
+    println!("{held} additional bytes were used to compile them");
+    assert!(held < MAX_COMPILE_BYTES, "{held} bytes");
 }

@@ -1,11 +1,11 @@
-//! The file tools under attack: links and directories that are swapped while a tool is at work, and
-//! writers that are killed.
+//! The file tools under attack: links and directories that are swapped during a call, and writers
+//! that are killed.
 //!
-//! Not part of plain `cargo test`, since it takes two minutes: `cargo test -p loopwright-tools
-//! --test storm`.
+//! Not part of plain `cargo test`, since it takes two minutes:
+//! `cargo test -p loopwright-tools --test storm`.
 
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "an attacker and a judge are outside")]
+#![allow(clippy::disallowed_methods, reason = "the tests act and check from outside")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,44 +29,44 @@ use loopwright_tools::{Workspace, coding_tools, edit_file, write_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How often each file tool tries to be led out.
-const TRIES: usize = 20_000;
-/// How often commands try: each takes some milliseconds, and its directory is found as the file
-/// tools' are.
-const COMMANDS: usize = 1_000;
+/// How often each file tool is called with a path that is being swapped.
+const FILE_TOOL_CALLS: usize = 20_000;
+/// How often commands are run there: each takes some milliseconds.
+const COMMAND_CALLS: usize = 1_000;
 /// How often a writer is killed.
 const KILLS: usize = 500;
 
-/// A directory in memory where there is one: a write to it need not wait for a disk.
-fn room() -> TempDir {
+/// Creates a directory in memory if possible, so that writes do not wait for a disk.
+fn temp_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Every file in a directory, with what is in it.
+/// Returns every file in a directory, with its contents.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().flatten();
     entries.map(|entry| (entry.path(), fs::read(entry.path()).unwrap_or_default())).collect()
 }
 
-/// While a tool works in `turning` and `swapped`, the first is a link that points in and out by
-/// turns, and the second a directory that gives way to a link out.
-fn turn(root: &Path, done: &AtomicBool) {
+/// Swaps `turning`, a link that points inside and outside in turn, and `swapped`, a directory that
+/// is replaced by a link that leads out.
+fn keep_swapping(root: &Path, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         for target in ["../outside", "sub"] {
             let _ = symlink(target, root.join("next"));
             let _ = fs::rename(root.join("next"), root.join("turning"));
         }
-        let _ = fs::rename(root.join("swapped"), root.join("aside"));
+        let _ = fs::rename(root.join("swapped"), root.join("moved"));
         let _ = symlink("../outside", root.join("swapped"));
         let _ = fs::remove_file(root.join("swapped"));
-        let _ = fs::rename(root.join("aside"), root.join("swapped"));
+        let _ = fs::rename(root.join("moved"), root.join("swapped"));
     }
 }
 
 #[test]
-fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
-    let outer = room();
-    let (root, outside) = (outer.path().join("root"), outer.path().join("outside"));
+fn no_race_leads_out_in_thousands_of_calls_of_each_tool() {
+    let outer = temp_dir();
+    let root = outer.path().join("root");
+    let outside = outer.path().join("outside");
     for dir in [&root.join("sub"), &root.join("swapped"), &outside] {
         fs::create_dir_all(dir).unwrap();
         fs::write(dir.join("f"), "inner A\n").unwrap();
@@ -79,7 +79,7 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
     let done = Arc::new(AtomicBool::new(false));
     let attacker = std::thread::spawn({
         let (root, done) = (root.clone(), done.clone());
-        move || turn(&root, &done)
+        move || keep_swapping(&root, &done)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for tool in tools
@@ -87,15 +87,17 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
         .filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"))
     {
         let name = &*tool.spec().name;
-        let tries = match name {
-            "execute_command" if cfg!(target_os = "linux") => COMMANDS,
+        let calls = match name {
+            "execute_command" if cfg!(target_os = "linux") => COMMAND_CALLS,
             "execute_command" => continue,
-            _ => TRIES,
+            _ => FILE_TOOL_CALLS,
         };
-        let (mut reached, mut refused) = (0, 0);
-        for n in 0..tries {
+        let mut reached = 0;
+        let mut refused = 0;
+        for n in 0..calls {
             let dir = ["turning", "swapped"][n % 2];
-            let (file, tree) = (format!("{dir}/f"), [dir, "."][n / 2 % 2]);
+            let file = format!("{dir}/f");
+            let tree = [dir, "."][n / 2 % 2];
             let arguments = match name {
                 "execute_command" => json!({ "command": "cat f", "cwd": dir }),
                 "list_directory" => json!({ "path": dir }),
@@ -111,10 +113,10 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
             };
             match runtime.block_on(tool.call(&arguments, ToolContext::detached())) {
                 Ok(output) => {
-                    let told = serde_json::to_string(&output).unwrap();
+                    let text = serde_json::to_string(&output).unwrap();
                     assert!(
-                        !told.contains("the secret") && !told.contains("only-outside"),
-                        "{name}: {told}"
+                        !text.contains("the secret") && !text.contains("only-outside"),
+                        "{name}: {text}"
                     );
                     reached += 1;
                 }
@@ -127,7 +129,7 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
         println!("{name}: {reached} calls reached the inside, {refused} were refused, 0 got out");
         assert_eq!(contents(&outside), before, "{name}");
         assert!(
-            reached > tries / 100 && refused > tries / 100,
+            reached > calls / 100 && refused > calls / 100,
             "{name}: there was no race: {reached} {refused}"
         );
     }
@@ -135,7 +137,7 @@ fn no_race_leads_out_in_thousands_of_tries_of_each_tool() {
     attacker.join().unwrap();
 }
 
-/// What a writer puts into the file in its `n`th round.
+/// Returns the content that a writer writes in its `n`th round.
 fn version(n: usize) -> String {
     let letter = char::from(b'a' + (n % 26) as u8);
     format!("version {n}\n{}\nend of {n}\n", letter.to_string().repeat(400_000 + n * 50_000))
@@ -145,16 +147,17 @@ fn edited(state: char) -> String {
     format!("state {state}\n{}", "a line that stays\n".repeat(5_000))
 }
 
-/// Not a test of its own: what the killed process does. Writes or edits `f` until it is killed.
+/// Not a test, but the process that is killed: writes or edits `f` until then.
 #[test]
 fn writer() {
-    let (Ok(dir), Ok(way)) = (std::env::var("STORM_DIR"), std::env::var("STORM_WAY")) else {
+    let (Ok(dir), Ok(mode)) = (std::env::var("STORM_DIR"), std::env::var("STORM_MODE")) else {
         return;
     };
     let workspace = Workspace::open(Path::new(&dir)).unwrap();
-    let (write, edit) = (write_file(workspace.clone()), edit_file(workspace));
-    // Made beforehand, so that most of the time goes into the file.
-    let rounds: Vec<Value> = match way.as_str() {
+    let write = write_file(workspace.clone());
+    let edit = edit_file(workspace);
+    // Created in advance, so that most of the time is spent writing the file.
+    let rounds: Vec<Value> = match mode.as_str() {
         "write" => (0..4).map(|n| json!({ "path": "f", "content": version(n) })).collect(),
         _ => [("state A", "state B"), ("state B", "state A")]
             .map(|(old, new)| json!({ "path": "f", "old_string": old, "new_string": new }))
@@ -162,7 +165,7 @@ fn writer() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (n, arguments) in rounds.iter().cycle().enumerate() {
-        match way.as_str() {
+        match mode.as_str() {
             "write" => runtime.block_on(write.call(arguments, ToolContext::detached())).unwrap(),
             _ => runtime.block_on(edit.call(arguments, ToolContext::detached())).unwrap(),
         };
@@ -172,9 +175,8 @@ fn writer() {
     }
 }
 
-/// Keeps the processor busy for a time that nobody knows, so that a kill comes at any moment of a
-/// write.
-fn wait_for_some_moment() {
+/// Spins for a random time, so that a kill can come at any time during a write.
+fn spin_for_random_time() {
     let time = Duration::from_micros(RandomState::new().hash_one(0) % 15_000);
     let start = Instant::now();
     while start.elapsed() < time {
@@ -184,32 +186,33 @@ fn wait_for_some_moment() {
 
 #[test]
 fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
-    // On a disk, where a write takes its time.
+    // On a disk, where a write takes longer.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let left_over = || contents(dir.path()).keys().filter(|path| !path.ends_with("f")).count();
-    let (mut in_the_middle, mut versions) = (0, BTreeMap::new());
+    let mut in_the_middle = 0;
+    let mut versions = BTreeMap::new();
     for kill in 0..KILLS {
-        let way = ["write", "edit"][kill % 2];
-        if way == "edit" {
+        let mode = ["write", "edit"][kill % 2];
+        if mode == "edit" {
             fs::write(dir.path().join("f"), edited('A')).unwrap();
         }
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["writer", "--exact", "--nocapture"])
-            .envs([("STORM_DIR", dir.path().as_os_str()), ("STORM_WAY", way.as_ref())])
+            .envs([("STORM_DIR", dir.path().as_os_str()), ("STORM_MODE", mode.as_ref())])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(
             lines.map_while(Result::ok).any(|line| line == "at work"),
-            "the writer ended by itself"
+            "the writer ended early"
         );
-        wait_for_some_moment();
+        spin_for_random_time();
         child.kill().unwrap();
         child.wait().unwrap();
 
         let content = fs::read_to_string(dir.path().join("f")).unwrap();
-        if way == "write" {
+        if mode == "write" {
             let n: usize = content
                 .lines()
                 .next()
@@ -235,11 +238,9 @@ fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
         in_the_middle > KILLS / 50,
         "hardly a kill came in the middle of a write: {in_the_middle}"
     );
-    let (write, end) = (
-        write_file(Workspace::open(dir.path()).unwrap()),
-        json!({ "path": "f", "content": "end" }),
-    );
+    let write = write_file(Workspace::open(dir.path()).unwrap());
+    let end = json!({ "path": "f", "content": "end" });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(write.call(&end, ToolContext::detached())).unwrap();
-    assert_eq!(left_over(), 0, "the next write removes what was left over");
+    assert_eq!(left_over(), 0, "the next write removes abandoned files");
 }

@@ -1,26 +1,29 @@
-//! What is like a text that was not found: the hint that lets a model mend its edit.
+//! [`hint`]: text similar to one that was not found, so that a model can correct its edit.
 
-use super::apply::unix;
+use super::view::normalized;
 
-/// The longest piece of a line that is quoted, in characters.
-const QUOTED: usize = 120;
+/// How much of a line is quoted, in characters.
+const MAX_QUOTED_CHARS: usize = 120;
 
-/// A sentence on what `text` has instead of `old`, if there is anything like it.
+/// Describes what `text` contains instead of `old`, if it contains similar text.
 pub(super) fn hint(text: &str, old: &str) -> Option<String> {
-    let (text, old) = (unix(text), unix(old));
+    let text = normalized(text);
+    let old = normalized(old);
     if let Some(plain) = without_numbers(&old).filter(|plain| text.contains(plain.as_str())) {
         let line = line_of(&text, text.find(&plain)?);
         return Some(format!(
-            "it is there, at line {line}, without the line numbers that read_file puts before each line"
+            "it occurs at line {line} without the line numbers that read_file adds"
         ));
     }
     if old.contains("\\n") && text.contains(&old.replace("\\n", "\n")) {
-        return Some("it is there with line ends where old_string has a backslash and an n".into());
+        return Some("it occurs with line ends where old_string has a backslash and an n".into());
     }
-    if let Some((first, line, wanted)) = like(&text, &old, |_| true).first_difference(&text, &old) {
+    if let Some((first, line, wanted)) =
+        similar(&text, &old, |_| true).first_difference(&text, &old)
+    {
         return Some(format!(
-            "the same text with other white space is there from line {first} on. The file has `{}` at line {line}, \
-             old_string has `{}`",
+            "the same text with other white space starts at line {first}. The file has `{}` at \
+             line {line}, old_string has `{}`",
             quoted(&line_at(&text, line)),
             quoted(wanted)
         ));
@@ -28,11 +31,11 @@ pub(super) fn hint(text: &str, old: &str) -> Option<String> {
     let lower = text.to_lowercase();
     if let Some(at) = lower.find(&old.to_lowercase()) {
         return Some(format!(
-            "it is there with other capital letters, at line {}",
+            "it occurs with different capitalisation at line {}",
             line_of(&lower, at)
         ));
     }
-    // Where it begins as the file does, the first line that differs is the one to mend.
+    // If its first lines occur in the file, the first line that differs has to be corrected.
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
     let opening = wanted.first()?.trim();
     let has: Vec<&str> = text.lines().collect();
@@ -42,42 +45,43 @@ pub(super) fn hint(text: &str, old: &str) -> Option<String> {
     let (length, at) = starts
         .map(|at| (same(at), at))
         .max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at)))?;
-    let instead = has
+    let found = has
         .get(at + length)
         .map_or("the end of the file".to_owned(), |line| format!("`{}`", quoted(line)));
     Some(format!(
-        "it begins as line {} does, but line {} is {instead}, where old_string has `{}`",
+        "it starts like line {}, but line {} is {found}, where old_string has `{}`",
         at + 1,
         at + length + 1,
         quoted(wanted.get(length)?)
     ))
 }
 
-/// Whether text that is `old` but for white space is anywhere else than in the `new` at this place.
-pub(super) fn is_elsewhere(text: &str, old: &str, at: usize, new: &str) -> bool {
+/// Returns whether text that differs from `old` in white space only occurs outside of the `new` at
+/// this position.
+pub(super) fn similar_outside(text: &str, old: &str, at: usize, new: &str) -> bool {
     let first = line_of(text, at);
     let last = first + new.matches('\n').count();
-    like(text, old, |(from, to)| to < first || from > last).0.is_some()
+    similar(text, old, |(from, to)| to < first || from > last).0.is_some()
 }
 
-/// Lines that are the same but for white space.
-struct Like(Option<usize>);
+/// The first line of a text that differs from another in white space only.
+struct Similar(Option<usize>);
 
-fn like(text: &str, old: &str, wanted: impl Fn((usize, usize)) -> bool) -> Like {
-    let old: Vec<String> = old.trim().lines().map(squeezed).collect();
+fn similar(text: &str, old: &str, wanted: impl Fn((usize, usize)) -> bool) -> Similar {
+    let old: Vec<String> = old.trim().lines().map(collapse_white_space).collect();
     if old.iter().all(String::is_empty) {
-        return Like(None);
+        return Similar(None);
     }
-    let lines: Vec<String> = text.lines().map(squeezed).collect();
+    let lines: Vec<String> = text.lines().map(collapse_white_space).collect();
     let found = lines.windows(old.len()).enumerate().find(|(n, window)| {
         let one = old.len() == 1 && window[0].contains(&old[0]);
         (one || **window == *old) && wanted((n + 1, n + old.len()))
     });
-    Like(found.map(|(n, _)| n + 1))
+    Similar(found.map(|(n, _)| n + 1))
 }
 
-impl Like {
-    /// Where they begin, and the first line that is not the same, in the text and as it was wanted.
+impl Similar {
+    /// Returns the first line, the first line that differs, and that line as it is in `old`.
     fn first_difference<'o>(&self, text: &str, old: &'o str) -> Option<(usize, usize, &'o str)> {
         let first = self.0?;
         let skipped = old.lines().take_while(|line| line.trim().is_empty()).count();
@@ -89,12 +93,12 @@ impl Like {
     }
 }
 
-/// A line without white space at its ends, and with single blanks in it.
-fn squeezed(line: &str) -> String {
+/// Trims the line and replaces each run of white space in it by one space.
+fn collapse_white_space(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The text without a number and a tab before each line, if each has them.
+/// Removes a number and a tab from the start of each line, if every line has them.
 fn without_numbers(old: &str) -> Option<String> {
     let lines = old.split_inclusive('\n').map(|line| {
         let (number, rest) = line.split_once('\t')?;
@@ -111,9 +115,9 @@ fn line_at(text: &str, line: usize) -> String {
     text.lines().nth(line - 1).unwrap_or_default().to_owned()
 }
 
-/// A line with its tabs and the like to be seen.
+/// Returns the start of a line with its control characters escaped.
 fn quoted(line: &str) -> String {
-    let cut: String = line.chars().take(QUOTED).collect();
+    let cut: String = line.chars().take(MAX_QUOTED_CHARS).collect();
     cut.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect()
@@ -124,26 +128,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_like_it_is_named() {
+    fn similar_text_is_described() {
         let text = "fn main() {\n\tlet x = 1;\r\n    done();\n}\n";
         let table = [
-            ("     2\t\tlet x = 1;", "at line 2, without the line numbers"),
+            ("     2\t\tlet x = 1;", "at line 2 without the line numbers"),
             ("    done();\\n}", "a backslash and an n"),
             (
                 "fn main() {\n    let x = 1;\n",
-                "from line 1 on. The file has `\\tlet x = 1;` at line 2, old_string has `    let",
+                "starts at line 1. The file has `\\tlet x = 1;` at line 2, old_string has `    let",
             ),
             ("let  x = 1;", "The file has `\\tlet x = 1;` at line 2"),
-            ("FN main()", "other capital letters, at line 1"),
+            ("FN main()", "different capitalisation at line 1"),
             (
                 "fn main() {\n    let y = 2;",
-                "begins as line 1 does, but line 2 is `\\tlet x = 1;`, where old_string has",
+                "starts like line 1, but line 2 is `\\tlet x = 1;`, where old_string has",
             ),
             ("    done();\n}\n}", "but line 5 is the end of the file, where old_string has `}`"),
         ];
         for (old, wanted) in table {
-            let told = hint(text, old).unwrap_or_default();
-            assert!(told.contains(wanted), "{old:?}: {told}");
+            let sentence = hint(text, old).unwrap_or_default();
+            assert!(sentence.contains(wanted), "{old:?}: {sentence}");
         }
         assert_eq!(hint(text, "nothing of the kind"), None);
         assert_eq!(hint("", "x"), None);

@@ -1,14 +1,26 @@
-//! Bubblewrap, where the kernel has no Landlock: a view of the file system in which little can be
-//! written.
+//! Bubblewrap, for kernels without Landlock: commands get a view of the file system in which only
+//! some directories are writable.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::system;
+use super::system_paths;
 
-/// The program, if it is there and works: containers often forbid what it needs.
-pub(super) fn find() -> Result<PathBuf, String> {
+const FIXED_ARGUMENTS: [&str; 8] = [
+    "--die-with-parent",
+    "--new-session",
+    "--unshare-user-try",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--cap-drop",
+    "ALL",
+];
+
+/// Finds the program. Returns an error if it is missing or does not work: containers often forbid
+/// namespaces.
+pub(super) fn find_program() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
         std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|path| path.is_file());
@@ -23,26 +35,25 @@ pub(super) fn find() -> Result<PathBuf, String> {
         .status()
     {
         Ok(status) if status.success() => Ok(program),
-        _ => Err("bubblewrap (`bwrap`) is installed, but may not make name spaces here".into()),
+        _ => Err("bubblewrap (`bwrap`) is installed, but may not create namespaces here".into()),
     }
 }
 
-/// What comes before the program that is to run. It dies with this process, and all it starts with
-/// it.
+/// Returns the arguments that come before the program to run. That program is killed, with all its
+/// processes, when this process dies.
 pub(super) fn arguments(
     readable: &[PathBuf],
     writable: &[PathBuf],
     network: bool,
 ) -> Vec<OsString> {
-    let fixed = "--die-with-parent --new-session --unshare-user-try --unshare-pid --unshare-ipc --unshare-uts --cap-drop ALL";
-    let mut arguments: Vec<OsString> = fixed.split(' ').map(OsString::from).collect();
+    let mut arguments: Vec<OsString> = FIXED_ARGUMENTS.map(OsString::from).into();
     if !network {
         arguments.push("--unshare-net".into());
     }
     let mut bind =
         |how: &str, path: &Path| arguments.extend([how.into(), path.into(), path.into()]);
-    let system = system::readable();
-    // Not the processes outside: it has a `/proc` of its own.
+    let system = system_paths::readable();
+    // `/proc` is left out: the command gets one that shows only its own processes.
     for path in system.paths.iter().filter(|path| *path != Path::new("/proc")).chain(readable) {
         bind("--ro-bind-try", path);
     }
@@ -62,9 +73,9 @@ pub(super) fn arguments(
 mod tests {
     use super::*;
 
-    /// As root, that is; anybody else cannot read them anyway.
+    /// Tested as root only; other users cannot read these files anyway.
     #[test]
-    fn what_only_root_may_read_is_not_in_the_view() {
+    fn files_that_only_root_may_read_are_not_in_the_view() {
         let bound = arguments(&[], &[], false);
         let has = |path: &str| bound.iter().any(|word| word == path);
         assert!(has("/usr") && bound.iter().filter(|word| *word == "/proc").count() == 1);

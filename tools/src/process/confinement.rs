@@ -1,93 +1,98 @@
-//! [`Confinement`]: what keeps commands where they belong, and how that is told.
+//! [`Confinement`]: how commands are confined, and its description for models and users.
 
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+#[cfg(target_os = "linux")]
+use super::bubblewrap;
+#[cfg(target_os = "linux")]
+use super::landlock::Landlock;
+#[cfg(target_os = "linux")]
+use super::process_set::Membership;
 use crate::commands::Commands;
 
-#[cfg(target_os = "linux")]
-use super::{bubblewrap, confine::Landlock, members::Mark};
-
-/// What keeps commands where they belong.
+/// How commands are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Confinement {
-    /// The kernel, by rules that a process sets itself.
+    /// By the kernel, with rules that a thread sets for itself.
     #[cfg(target_os = "linux")]
     Landlock(Landlock),
-    /// This program, which shows them another file system.
+    /// By this program, which shows them another view of the file system.
     #[cfg(target_os = "linux")]
     Bubblewrap(PathBuf),
-    /// Nothing, and that is what the user wants.
+    /// Not at all, as configured by the operator.
     Unconfined,
-    /// Nothing, so no command is run; why.
-    Missing(String),
+    /// Not possible, so no command is run; the reason.
+    Unavailable(String),
 }
 
 impl Confinement {
-    /// The best there is.
+    /// Returns the best confinement that the system offers.
     #[cfg(target_os = "linux")]
-    pub(crate) fn find(commands: &Commands) -> Self {
+    pub(crate) fn detect(commands: &Commands) -> Self {
         if commands.unconfined {
             return Confinement::Unconfined;
         }
-        match Landlock::find() {
+        match Landlock::detect() {
             Ok(landlock) => Confinement::Landlock(landlock),
-            Err(no_landlock) => match bubblewrap::find() {
+            Err(no_landlock) => match bubblewrap::find_program() {
                 Ok(program) => Confinement::Bubblewrap(program),
                 Err(no_bubblewrap) => {
-                    Confinement::Missing(format!("{no_landlock}, and {no_bubblewrap}"))
+                    Confinement::Unavailable(format!("{no_landlock}, and {no_bubblewrap}"))
                 }
             },
         }
     }
 
-    /// As on a kernel whose Landlock does not scope signals yet.
+    /// Returns the confinement of a kernel whose Landlock does not scope signals yet.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn old_landlock() -> Self {
         Confinement::Landlock(Landlock::old())
     }
 
-    /// As on a kernel without Landlock, if the program is there.
+    /// Returns the confinement of a kernel without Landlock, if bubblewrap works here.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn bubblewrap() -> Result<Self, String> {
-        bubblewrap::find().map(Confinement::Bubblewrap)
+        bubblewrap::find_program().map(Confinement::Bubblewrap)
     }
 
-    /// Only Linux can confine.
+    /// Only Linux can confine commands.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn find(commands: &Commands) -> Self {
+    pub(crate) fn detect(commands: &Commands) -> Self {
         match commands.unconfined && cfg!(unix) {
             true => Confinement::Unconfined,
-            false => Confinement::Missing("only Linux can confine them".into()),
+            false => Confinement::Unavailable("only Linux can confine commands".into()),
         }
     }
 
-    /// How the processes of a command are told from others; `tag` is in their environment.
+    /// Returns how the processes of a command are recognised; `tag` is in their environment.
     #[cfg(target_os = "linux")]
-    pub(super) fn mark(&self, tag: String) -> Mark {
+    pub(super) fn membership(&self, tag: String) -> Membership {
         match self {
-            Confinement::Landlock(landlock) if landlock.scopes_signals() => Mark::Signals,
-            Confinement::Landlock(_) => Mark::Traces,
-            _ => Mark::Descent(tag),
+            Confinement::Landlock(landlock) if landlock.scopes_signals() => Membership::Signals,
+            Confinement::Landlock(_) => Membership::Traces,
+            _ => Membership::Descent(tag),
         }
     }
 
-    /// For the model: what commands can do, in sentences.
-    pub(crate) fn told(&self, commands: &Commands) -> String {
-        let Some(by) = self.by() else {
+    /// Describes for the model, in sentences, what commands can do.
+    pub(crate) fn description(&self, commands: &Commands) -> String {
+        let Some(name) = self.name() else {
             return match self {
-                Confinement::Missing(why) => format!("It does not work here: {}", refusal(why)),
-                _ => "Commands are not confined: they can do all that the user can.".into(),
+                Confinement::Unavailable(why) => {
+                    format!("It does not work on this system: {}", refusal(why))
+                }
+                _ => "Commands are not confined: they can do everything that the user can.".into(),
             };
         };
         let network =
             if commands.network { "have the network of this machine" } else { "have no network" };
         let mut text = format!(
-            "Commands are confined by {by}: they can write in the workspace and below $TMPDIR and $HOME, which are \
-             temporary, and nowhere else; read only there and in the system's directories; and {network}. What is \
-             refused fails with `Permission denied`."
+            "Commands are confined by {name}: they can write only in the workspace and below \
+             $TMPDIR and $HOME, which are temporary; read only there and in the system's \
+             directories; and {network}. Everything else fails with `Permission denied`."
         );
         let gaps = self.gaps(commands);
         if !gaps.is_empty() {
@@ -96,33 +101,31 @@ impl Confinement {
         text
     }
 
-    /// The same for a user interface.
+    /// Describes the same for a user interface.
     pub(crate) fn details(&self, commands: &Commands) -> Value {
-        match self.by() {
+        match self.name() {
             None => json!({ "by": null }),
-            Some(by) => json!({
-                "by": by.to_lowercase(),
+            Some(name) => json!({
+                "by": name.to_lowercase(),
                 "network": commands.network,
                 "not_covered": self.gaps(commands),
             }),
         }
     }
 
-    /// What it is called.
-    fn by(&self) -> Option<&'static str> {
+    /// Returns the name of the mechanism.
+    fn name(&self) -> Option<&'static str> {
         match self {
             #[cfg(target_os = "linux")]
             Confinement::Landlock(_) => Some("Landlock"),
             #[cfg(target_os = "linux")]
             Confinement::Bubblewrap(_) => Some("bubblewrap"),
-            Confinement::Unconfined | Confinement::Missing(_) => None,
+            Confinement::Unconfined | Confinement::Unavailable(_) => None,
         }
     }
 
-    #[cfg_attr(
-        not(target_os = "linux"),
-        allow(unused_variables, reason = "nothing confines elsewhere")
-    )]
+    /// Lists what the mechanism does not cover on this system.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "used on Linux only"))]
     fn gaps(&self, commands: &Commands) -> Vec<&'static str> {
         match self {
             #[cfg(target_os = "linux")]
@@ -132,11 +135,12 @@ impl Confinement {
     }
 }
 
-/// Why no command is run, and what to do.
+/// Explains why no command is run, and what to do.
 pub(super) fn refusal(why: &str) -> String {
     format!(
-        "commands cannot be confined on this system, so none is run: {why}. Whoever starts the agent can use Linux \
-         5.13 or newer with Landlock, install bubblewrap, or allow commands without confinement (`--unconfined`, \
-         `Commands::unconfined`), by which they may do all that the user may"
+        "commands cannot be confined on this system, so none is run: {why}. The operator of the \
+         agent can use Linux 5.13 or newer with Landlock, install bubblewrap, or allow commands \
+         without confinement (`--unconfined`, `Commands::unconfined`), which lets them do \
+         everything that the user can"
     )
 }

@@ -1,24 +1,25 @@
-//! The environment of commands: a short list, so that keys stay with the agent.
+//! The environment variables of commands: a short list, so that API keys are not exposed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What commands are given of this process's environment.
-const PASSED: [&str; 8] =
+/// Variables that commands inherit from this process.
+const INHERITED: [&str; 8] =
     ["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"];
-/// Where programs are found if there is no `PATH`.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-/// Where Rust's programs look for what they need, and where that is in a home directory. A confined
-/// command has another home directory, so it is told.
+/// The `PATH` of commands if this process has none.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// Variables with the directories of Rust's toolchain, and their defaults in the home directory.
+/// They are always set, since a confined command has another home directory.
 const TOOLCHAINS: [(&str, &str); 2] = [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")];
-/// What is read of a `CARGO_HOME`; a registry's token, which lies there too, is not.
+/// The entries of `CARGO_HOME` that commands may read; not the file with registry tokens.
 #[cfg(target_os = "linux")]
-const OF_CARGO: [&str; 6] = ["bin", "registry", "git", "config", "config.toml", "env"];
+const READABLE_IN_CARGO_HOME: [&str; 6] =
+    ["bin", "registry", "git", "config", "config.toml", "env"];
 
-/// What else of a home directory is read, being programs: those of version managers and of package
-/// managers.
+/// Directories with programs in the home directory that commands may read: those of version and
+/// package managers.
 #[cfg(target_os = "linux")]
-const OF_HOME: [&str; 12] = [
+const READABLE_IN_HOME: [&str; 12] = [
     ".pyenv",
     ".rbenv",
     ".nvm",
@@ -33,7 +34,8 @@ const OF_HOME: [&str; 12] = [
     ".local/share/mise",
 ];
 
-/// Variables with their values. `home` and `temporary` are directories that are the command's own.
+/// Returns the variables of a command, with `home` as its home directory and `temporary` as its
+/// directory for temporary files. `more` names further variables that it inherits.
 pub(super) fn variables(
     more: &[String],
     home: Option<&Path>,
@@ -41,11 +43,11 @@ pub(super) fn variables(
 ) -> Vec<(OsString, OsString)> {
     let own = |name: &str| std::env::var_os(name).map(|value| (name.into(), value));
     let mut variables: Vec<(OsString, OsString)> =
-        PASSED.iter().filter_map(|name| own(name)).collect();
+        INHERITED.iter().filter_map(|name| own(name)).collect();
     if std::env::var_os("PATH").is_none() {
-        variables.push(("PATH".into(), PATH.into()));
+        variables.push(("PATH".into(), DEFAULT_PATH.into()));
     }
-    // A terminal that can do nothing: no colours, no questions, no pages.
+    // A terminal without capabilities: no colours, no prompts, no pager.
     variables.extend(
         [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0")]
             .map(|(name, value)| (name.into(), value.into())),
@@ -63,19 +65,21 @@ pub(super) fn variables(
     variables
 }
 
-/// Directories outside of the system's that the list above leads to: of programs, and of
-/// toolchains.
+/// Returns directories with programs and toolchains outside of the system's directories.
 #[cfg(target_os = "linux")]
 pub(super) fn readable() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // One that has the home directory in it would show all of it.
+    // A directory that contains the home directory would expose all of it.
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let managers: Vec<PathBuf> =
-        OF_HOME.iter().map(|part| home.join(part)).filter(|dir| dir.is_absolute()).collect();
+    let managers: Vec<PathBuf> = READABLE_IN_HOME
+        .iter()
+        .map(|part| home.join(part))
+        .filter(|dir| dir.is_absolute())
+        .collect();
     let programs =
         std::env::split_paths(&path).filter(move |dir| dir.is_absolute() && !home.starts_with(dir));
     let toolchains = toolchains().flat_map(|(name, dir)| match name {
-        "CARGO_HOME" => OF_CARGO.iter().map(|part| dir.join(part)).collect(),
+        "CARGO_HOME" => READABLE_IN_CARGO_HOME.iter().map(|part| dir.join(part)).collect(),
         _ => vec![dir],
     });
     programs.chain(managers).chain(toolchains).collect()

@@ -1,5 +1,4 @@
-//! What a command says: its beginning and its end are in memory, and all of it in a file once it is
-//! long.
+//! [`CommandOutput`]: the output of a command in bounded memory, with a file for long output.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,117 +6,115 @@ use std::io::{self, Seek, Write};
 
 use crate::workspace::Workspace;
 
-/// Bytes that the model is shown. What is longer goes to a file.
-pub(crate) const SHOWN: usize = 30 * 1024;
-/// Where the file is.
-pub(crate) const KEPT: &str = ".loopwright/output";
+/// How much output the model is shown. Longer output is saved to a file.
+pub(crate) const MAX_SHOWN_BYTES: usize = 30 * 1024;
+/// The directory of these files, relative to the workspace.
+pub(crate) const OUTPUT_DIR: &str = ".loopwright/output";
 
-/// Bytes of the end that are in memory.
-const END: usize = 1024 * 1024;
-/// Bytes that wait to be told live; with more, the oldest are left out.
-const WAITING: usize = 64 * 1024;
-/// Bytes that are told live in all.
-const LIVE: usize = 1024 * 1024;
+/// How much of the end is held in memory.
+const MAX_TAIL_BYTES: usize = 1024 * 1024;
 
 /// The output of a command, in bounded memory.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct CommandOutput {
     /// The first bytes, as many as may be shown.
     head: Vec<u8>,
-    /// The last bytes, which may be in `head` too.
+    /// The last bytes, which may overlap with `head`.
     tail: VecDeque<u8>,
     total: u64,
     file: Spool,
 }
 
-/// The file that long output goes to while the command runs. It has no name, so a command that
-/// reads all files of the workspace does not read what it prints.
+/// The file that long output is written to while the command runs. It has no name, so a command
+/// that reads all files of the workspace does not read its own output.
 #[derive(Debug)]
 struct Spool {
     workspace: Workspace,
-    /// Bytes that it takes: those of the beginning.
-    most: u64,
-    /// Bytes of the end that are kept besides.
-    end: usize,
+    /// How many bytes from the start of the output are written.
+    max_bytes: u64,
+    /// How many bytes of the end are saved as well.
+    tail_bytes: usize,
     written: u64,
-    /// Open once it is needed; an error says why nothing is kept.
+    /// Opened when needed; an error says why the output is not saved.
     open: Option<Result<File, String>>,
 }
 
-/// Output that was too long to be shown.
+/// Output that is too long to be shown and will be saved.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct LongOutput {
     start: File,
     end: Vec<u8>,
-    /// Bytes between the two that are lost.
+    /// The number of bytes between start and end that are lost.
     pub(crate) lost: u64,
 }
 
-/// Output that fits into an answer.
+/// The part of the output that the model is shown.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// The beginning and, where something is left out, what comes before the gap.
+pub(crate) struct Excerpt {
+    /// All output or, if it is too long, its start.
     pub(crate) head: String,
-    /// What comes after the gap.
+    /// The end of output that is too long.
     pub(crate) tail: String,
-    /// Bytes in the gap.
+    /// The number of bytes between `head` and `tail`.
     pub(crate) left_out: u64,
 }
 
-impl Output {
-    /// Of a command in this workspace, of which at most so many bytes are kept.
-    pub(crate) fn new(workspace: &Workspace, most: u64) -> Self {
-        let end = END.min(usize::try_from(most / 2).unwrap_or(END));
+impl CommandOutput {
+    /// Creates the output of a command in this workspace, of which at most `max_bytes` bytes are
+    /// saved.
+    pub(crate) fn new(workspace: &Workspace, max_bytes: u64) -> Self {
+        let half = usize::try_from(max_bytes / 2).unwrap_or(MAX_TAIL_BYTES);
+        let tail_bytes = MAX_TAIL_BYTES.min(half);
         let file = Spool {
             workspace: workspace.unguarded(),
-            most: most - end as u64,
-            end,
+            max_bytes: max_bytes - tail_bytes as u64,
+            tail_bytes,
             written: 0,
             open: None,
         };
-        Output { head: Vec::new(), tail: VecDeque::new(), total: 0, file }
+        CommandOutput { head: Vec::new(), tail: VecDeque::new(), total: 0, file }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        if self.total > SHOWN as u64 {
+        if self.total > MAX_SHOWN_BYTES as u64 {
             if self.file.open.is_none() {
-                self.file.write(&self.head); // all there was so far
+                self.file.write(&self.head); // all output so far
             }
             self.file.write(bytes);
         }
-        self.head.extend_from_slice(&bytes[..bytes.len().min(SHOWN - self.head.len())]);
-        let last = &bytes[bytes.len().saturating_sub(END)..];
-        let over = (self.tail.len() + last.len()).saturating_sub(END);
+        self.head.extend_from_slice(&bytes[..bytes.len().min(MAX_SHOWN_BYTES - self.head.len())]);
+        let last = &bytes[bytes.len().saturating_sub(MAX_TAIL_BYTES)..];
+        let over = (self.tail.len() + last.len()).saturating_sub(MAX_TAIL_BYTES);
         self.tail.drain(..over);
         self.tail.extend(last);
     }
 
-    /// How many bytes there were in all.
+    /// Returns the size of the whole output in bytes.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// What is kept, to be put into a file of its own, if there is more than is shown. An error
-    /// says why nothing is.
-    pub(crate) fn take_kept(&mut self) -> Option<Result<Kept, String>> {
+    /// Takes the output to save, or `None` if all of it is shown. An error says why it cannot be
+    /// saved.
+    pub(crate) fn take_long(&mut self) -> Option<Result<LongOutput, String>> {
         Some(self.file.open.take()?.map(|start| {
             let rest = self.total - self.file.written;
-            let end = usize::try_from(rest).unwrap_or(usize::MAX).min(self.file.end);
+            let end = usize::try_from(rest).unwrap_or(usize::MAX).min(self.file.tail_bytes);
             let end = self.tail.range(self.tail.len() - end..).copied().collect::<Vec<u8>>();
-            Kept { lost: rest - end.len() as u64, start, end }
+            LongOutput { lost: rest - end.len() as u64, start, end }
         }))
     }
 
-    /// At most so many bytes, which must not be more than [`SHOWN`]; a half of them from the end
-    /// where that is too few.
-    pub(crate) fn shown(&self, most: usize) -> Shown {
-        if self.total <= most as u64 {
-            return Shown { head: text(&self.head), tail: String::new(), left_out: 0 };
+    /// Returns the output or, if it is longer than `max_bytes`, as much from its start as from its
+    /// end. `max_bytes` must not be more than [`MAX_SHOWN_BYTES`].
+    pub(crate) fn excerpt(&self, max_bytes: usize) -> Excerpt {
+        if self.total <= max_bytes as u64 {
+            return Excerpt { head: text(&self.head), tail: String::new(), left_out: 0 };
         }
-        let half = most / 2;
+        let half = max_bytes / 2;
         let tail: Vec<u8> = self.tail.range(self.tail.len() - half..).copied().collect();
-        Shown {
+        Excerpt {
             head: text(&self.head[..half]),
             tail: text(&tail),
             left_out: self.total - 2 * half as u64,
@@ -129,20 +126,20 @@ impl Spool {
     fn write(&mut self, bytes: &[u8]) {
         let open = self
             .open
-            .get_or_insert_with(|| self.workspace.spool(KEPT).map_err(|why| why.to_string()));
-        let room = usize::try_from(self.most - self.written).unwrap_or(usize::MAX);
+            .get_or_insert_with(|| self.workspace.spool(OUTPUT_DIR).map_err(|why| why.to_string()));
+        let room = usize::try_from(self.max_bytes - self.written).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(room)];
         let Ok(file) = open else { return };
         match file.write_all(bytes) {
             Ok(()) => self.written += bytes.len() as u64,
-            Err(why) => *open = Err(why.to_string()), // closed, which gives the disk its room back
+            Err(why) => *open = Err(why.to_string()), // closes the file, which frees its disk space
         }
     }
 }
 
-impl Kept {
-    /// Puts it into a file, with a word where something is lost.
-    pub(crate) fn put(&mut self, into: &mut File) -> io::Result<()> {
+impl LongOutput {
+    /// Writes the output to a file, with a note where bytes are lost.
+    pub(crate) fn write_to(&mut self, into: &mut File) -> io::Result<()> {
         self.start.rewind()?;
         io::copy(&mut self.start, into)?;
         if self.lost > 0 {
@@ -152,60 +149,7 @@ impl Kept {
     }
 }
 
-/// Output as it can be told while the command runs: whole characters, and never more than a bounded
-/// part.
-#[derive(Debug, Default)]
-pub(super) struct Live {
-    /// The beginning of a character that is not complete.
-    broken: Vec<u8>,
-    waiting: String,
-    told: usize,
-}
-
-impl Live {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        if self.told >= LIVE {
-            return;
-        }
-        let bytes = [&std::mem::take(&mut self.broken), bytes].concat();
-        for chunk in bytes.utf8_chunks() {
-            self.waiting.push_str(chunk.valid());
-            let invalid = chunk.invalid();
-            let at_end = invalid.as_ptr_range().end == bytes.as_ptr_range().end;
-            if at_end && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none()) {
-                self.broken = invalid.to_vec();
-            } else if !invalid.is_empty() {
-                self.waiting.push('\u{fffd}');
-            }
-        }
-        if self.waiting.len() > WAITING {
-            let from = self.waiting.ceil_char_boundary(self.waiting.len() - WAITING / 2);
-            self.waiting.replace_range(..from, "\n[… left out here …]\n");
-        }
-    }
-
-    /// What is to be told now, if anything.
-    pub(super) fn take(&mut self) -> Option<String> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        let mut text = std::mem::take(&mut self.waiting);
-        self.told += text.len();
-        if self.told >= LIVE {
-            text.push_str("\n[… the rest is not shown while it runs …]\n");
-        }
-        Some(text)
-    }
-
-    /// Puts back what could not be told yet.
-    pub(super) fn put_back(&mut self, text: String) {
-        self.told -= self.told.min(text.len());
-        self.waiting.insert_str(0, &text);
-    }
-}
-
-/// Bytes as text: what is no UTF-8, and NUL, which some stores refuse, become a replacement
-/// character.
+/// Converts bytes to text. Invalid UTF-8 is replaced, and so is NUL, which some stores refuse.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
@@ -216,62 +160,76 @@ mod tests {
 
     use super::*;
 
-    fn output(pieces: impl IntoIterator<Item = Vec<u8>>) -> Output {
-        output_of(1 << 30, pieces)
+    fn output(chunks: impl IntoIterator<Item = Vec<u8>>) -> CommandOutput {
+        output_of(1 << 30, chunks)
     }
 
-    fn output_of(most: u64, pieces: impl IntoIterator<Item = Vec<u8>>) -> Output {
+    fn output_of(max_bytes: u64, chunks: impl IntoIterator<Item = Vec<u8>>) -> CommandOutput {
         let dir = tempfile::tempdir().unwrap();
-        let mut output = Output::new(&Workspace::open(dir.path()).unwrap(), most);
-        pieces.into_iter().for_each(|piece| output.push(&piece));
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let mut output = CommandOutput::new(&workspace, max_bytes);
+        chunks.into_iter().for_each(|chunk| output.push(&chunk));
         output
     }
 
-    /// What is lost, and what is in the file.
-    fn contents(mut kept: Kept) -> (u64, Vec<u8>) {
-        let (mut file, mut whole) = (tempfile::tempfile().unwrap(), Vec::new());
-        kept.put(&mut file).unwrap();
+    /// Returns the number of lost bytes, and the contents of the file.
+    fn contents(mut long: LongOutput) -> (u64, Vec<u8>) {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut whole = Vec::new();
+        long.write_to(&mut file).unwrap();
         file.rewind().unwrap();
         file.read_to_end(&mut whole).unwrap();
-        (kept.lost, whole)
+        (long.lost, whole)
     }
 
     #[test]
-    fn what_fits_is_shown_whole() {
-        let shown = output([b"ab".to_vec(), b"cd\0\xff".to_vec()]).shown(100);
+    fn short_output_is_shown_whole() {
+        let excerpt = output([b"ab".to_vec(), b"cd\0\xff".to_vec()]).excerpt(100);
         assert_eq!(
-            shown,
-            Shown { head: "abcd\u{fffd}\u{fffd}".into(), tail: String::new(), left_out: 0 }
+            excerpt,
+            Excerpt { head: "abcd\u{fffd}\u{fffd}".into(), tail: String::new(), left_out: 0 }
         );
-        assert_eq!(output([]).shown(10).head, "");
+        assert_eq!(output([]).excerpt(10).head, "");
     }
 
     #[test]
-    fn what_does_not_loses_its_middle() {
-        let shown = output([b"0123456789".to_vec()]).shown(4);
-        assert_eq!(shown, Shown { head: "01".into(), tail: "89".into(), left_out: 6 });
+    fn long_output_loses_its_middle() {
+        let excerpt = output([b"0123456789".to_vec()]).excerpt(4);
+        assert_eq!(excerpt, Excerpt { head: "01".into(), tail: "89".into(), left_out: 6 });
     }
 
     #[test]
-    fn the_gap_is_right_wherever_the_parts_meet() {
-        let max = 4 * END as u64;
-        for total in [SHOWN, SHOWN + 1, END - 1, END, END + 1, 4 * END, 4 * END + 1, 6 * END] {
+    fn start_and_end_join_without_a_gap_at_every_size() {
+        let max = 4 * MAX_TAIL_BYTES as u64;
+        for total in [
+            MAX_SHOWN_BYTES,
+            MAX_SHOWN_BYTES + 1,
+            MAX_TAIL_BYTES - 1,
+            MAX_TAIL_BYTES,
+            MAX_TAIL_BYTES + 1,
+            4 * MAX_TAIL_BYTES,
+            4 * MAX_TAIL_BYTES + 1,
+            6 * MAX_TAIL_BYTES,
+        ] {
             let all: Vec<u8> = (0..total).map(|n| (n % 251) as u8).collect();
             let mut output = output_of(max, all.chunks(65_537).map(<[u8]>::to_vec));
             assert_eq!(output.total(), total as u64);
-            assert!(output.head.len() + output.tail.len() <= SHOWN + END);
-            assert_eq!(output.shown(1_000).left_out, total as u64 - 1_000);
-            let Some(kept) = output.take_kept() else {
-                assert_eq!(total, SHOWN);
+            assert!(output.head.len() + output.tail.len() <= MAX_SHOWN_BYTES + MAX_TAIL_BYTES);
+            assert_eq!(output.excerpt(1_000).left_out, total as u64 - 1_000);
+            let Some(long) = output.take_long() else {
+                assert_eq!(total, MAX_SHOWN_BYTES);
                 continue;
             };
-            let (lost, whole) = contents(kept.unwrap());
+            let (lost, whole) = contents(long.unwrap());
             assert_eq!(lost, (total as u64).saturating_sub(max));
-            let (start, end) = all.split_at((total - END.min(total)).min(3 * END));
-            let word = format!("\n[… {lost} bytes were left out here …]\n");
+            let (start, end) =
+                all.split_at((total - MAX_TAIL_BYTES.min(total)).min(3 * MAX_TAIL_BYTES));
+            let note = format!("\n[… {lost} bytes were left out here …]\n");
             match lost {
                 0 => assert!(whole == all),
-                _ => assert!(whole == [start, word.as_bytes(), &end[end.len() - END..]].concat()),
+                _ => assert!(
+                    whole == [start, note.as_bytes(), &end[end.len() - MAX_TAIL_BYTES..]].concat()
+                ),
             }
         }
     }
@@ -281,7 +239,7 @@ mod tests {
         for (max, first, last) in [(0, 0, 0), (1, 1, 0), (7, 4, 3), (40_000, 20_000, 20_000)] {
             let all: Vec<u8> = (0..50_000).map(|n| (n % 251) as u8).collect();
             let (lost, whole) =
-                contents(output_of(max, [all.clone()]).take_kept().unwrap().unwrap());
+                contents(output_of(max, [all.clone()]).take_long().unwrap().unwrap());
             assert_eq!(lost, 50_000 - max);
             assert!(
                 whole.starts_with(&all[..first]) && whole.ends_with(&all[50_000 - last..]),
@@ -292,38 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_larger_than_all_that_is_in_memory() {
-        let mut piece = vec![b'a'; 3 * END];
-        piece.push(b'z');
-        let output = output([piece]);
-        assert_eq!((output.head.len(), output.tail.len()), (SHOWN, END));
-        assert!(output.shown(10).tail.ends_with('z'));
-    }
-
-    #[test]
-    fn characters_are_told_whole_when_live() {
-        let mut live = Live::default();
-        live.push(b"a\xc3");
-        assert_eq!(live.take().unwrap(), "a");
-        live.push(b"\xa9\xffb");
-        assert_eq!(live.take().unwrap(), "é\u{fffd}b");
-        assert_eq!(live.take(), None);
-    }
-
-    #[test]
-    fn live_output_is_bounded_and_can_be_put_back() {
-        let mut live = Live::default();
-        live.push(&[b'x'; 4 * WAITING]);
-        let text = live.take().unwrap();
-        assert!(text.len() < WAITING && text.starts_with("\n[… left out"), "{}", text.len());
-        live.put_back("first ".into());
-        live.push(b"second");
-        assert_eq!(live.take().unwrap(), "first second");
-        let mut told = 0;
-        for _ in 0..1_000 {
-            live.push(&[b'x'; 10_000]);
-            told += live.take().map_or(0, |text| text.len());
-        }
-        assert!(told < LIVE + 20_000, "{told}");
+    fn one_chunk_larger_than_the_memory_limit() {
+        let mut chunk = vec![b'a'; 3 * MAX_TAIL_BYTES];
+        chunk.push(b'z');
+        let output = output([chunk]);
+        assert_eq!((output.head.len(), output.tail.len()), (MAX_SHOWN_BYTES, MAX_TAIL_BYTES));
+        assert!(output.excerpt(10).tail.ends_with('z'));
     }
 }

@@ -1,166 +1,186 @@
-//! One command from its start to the end of its last process, on a thread of its own.
+//! Supervises one command from its start to the end of its last process, on its own thread.
 
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
-use super::confine::Fence;
-use super::members::{Mark, Members};
-use super::output::{Live, Output};
+use super::exit::{Exit, Finished};
+use super::landlock::Sandbox;
+use super::live_output::LiveOutput;
+use super::output::CommandOutput;
+use super::process_set::{Membership, ProcessSet};
 use super::watchdog::Watchdog;
-use super::{Ended, How};
 
-/// How long a command that has ended may leave its output open, as a process in the background
-/// does.
-const LINGER: Duration = Duration::from_millis(200);
-/// How long ending all processes may take beyond the command's time.
-const ENDING: Duration = Duration::from_millis(700);
-/// How long it may take if that time is not up.
-const ENDING_EARLY: Duration = Duration::from_secs(10);
-/// How often live output that was not taken is offered again, and the system asked how many
-/// processes it has. Short, since many can come in it.
-const LOOK: Duration = Duration::from_millis(10);
-/// How often the command's processes are counted, however many the system has.
-const COUNT: Duration = Duration::from_millis(500);
+/// How long the output of a command that has exited is still read while a background process holds
+/// it open.
+const OUTPUT_GRACE: Duration = Duration::from_millis(200);
+/// How long killing all processes may take after the command's timeout.
+const KILL_TIMEOUT: Duration = Duration::from_millis(700);
+/// How much longer killing may take if the command ended before its timeout.
+const MAX_EXTRA_KILL_TIME: Duration = Duration::from_secs(10);
+/// How long to wait for the exit status of a killed command.
+const REAP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How often live output that was not accepted is offered once more, and the number of processes
+/// in the system is read. Short, since a fork bomb starts many processes in this time.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often the processes of the command are counted, however many the system has.
+const COUNT_INTERVAL: Duration = Duration::from_millis(500);
+/// How many blocks of output are read before other events are handled.
+const MAX_BLOCKS_PER_READ: usize = 16;
 
-/// What a shell does with its first argument: it waits until it may do anything, and does that.
-pub(super) const START: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
+/// The script of a supervised shell: waits for a line on its input, then runs its first argument.
+pub(super) const START_SCRIPT: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
 
-/// A command that is to be run.
+/// A command to run.
 pub(super) struct Job<'a> {
-    /// One that begins with [`START`].
+    /// A shell that runs [`START_SCRIPT`].
     pub(super) command: Command,
-    pub(super) fence: Option<&'a Fence>,
-    pub(super) mark: Mark,
-    pub(super) time: Duration,
+    pub(super) sandbox: Option<&'a Sandbox>,
+    pub(super) membership: Membership,
+    pub(super) timeout: Duration,
     pub(super) max_processes: usize,
-    /// At its end, which comes when nobody wants the command any more, it is stopped.
+    /// The command is stopped when the other end of this pipe is closed.
     pub(super) stop: PipeReader,
     pub(super) live: mpsc::Sender<String>,
-    pub(super) output: Output,
+    pub(super) output: CommandOutput,
 }
 
-/// Runs it on this thread, which is of no use for anything else afterwards.
-pub(super) fn supervise(job: Job<'_>) -> io::Result<Ended> {
-    let watchdog = job.fence.map(Fence::stand_guard).transpose()?.flatten();
-    let ended = watch(job, watchdog.as_ref().map(Watchdog::pid));
+/// Runs the command on this thread, which must not be used for anything else afterwards.
+pub(super) fn supervise(job: Job<'_>) -> io::Result<Finished> {
+    let watchdog = job.sandbox.map(Sandbox::enter_supervisor_domain).transpose()?.flatten();
+    let finished = run(job, watchdog.as_ref().map(Watchdog::pid));
     if let Some(watchdog) = watchdog {
         watchdog.dismiss();
     }
-    ended
+    finished
 }
 
-fn watch(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Ended> {
-    let (started, crowd) = (Instant::now(), crowd());
+fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
+    let started = Instant::now();
+    let deadline = started + job.timeout;
+    let limits = ProcessLimits {
+        command: job.max_processes,
+        system: system_process_count() + job.max_processes,
+    };
     let (out, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&out, true)?;
     job.command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
-    let mut child = match job.fence {
-        Some(fence) => fence.spawn(&mut job.command)?,
+    let mut child = match job.sandbox {
+        Some(sandbox) => sandbox.spawn(&mut job.command)?,
         None => job.command.spawn()?,
     };
-    drop(job.command); // it holds the pipe's other end
+    drop(job.command); // closes its copy of the pipe's other end
     let pid = Pid::from_child(&child);
     let exit = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-        let _ = child.kill(); // what it may have started has no chance to be known
+        let _ = child.kill(); // it still waits in START_SCRIPT, so it has started no process
         let _ = child.wait();
     })?;
-    let members = Members::of(pid, watchdog, job.mark.clone());
-    // Root is exempt from it, so processes are counted besides.
-    limit(pid, crowd + job.max_processes);
+    let processes = ProcessSet::of(pid, watchdog, job.membership.clone());
+    // The limit does not apply to root, so processes are counted as well.
+    limit_processes(pid, limits.system);
     if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(b"\n"); // go; if it is dead already, that shows
+        let _ = stdin.write_all(b"\n"); // starts the command; its exit shows if it is already dead
     }
-    let mut watch = Watch {
+    let mut supervisor = Supervisor {
         out: Some(out),
         output: job.output,
-        streamed: Live::default(),
+        live_output: LiveOutput::default(),
         live: &job.live,
         stop: &job.stop,
         exit,
     };
-    let over = watch.until_over(
-        started + job.time,
-        Most { own: job.max_processes, all: crowd + job.max_processes },
-        &members,
-    );
-    let left = if matches!(over, Ok(Over::Exited)) { members.running().len() } else { 0 };
-    let early = (started + job.time).saturating_duration_since(Instant::now());
-    let undead = members.end(ENDING + early.min(ENDING_EARLY));
-    let status = reap(&mut child, watch.exit.as_fd())?;
-    watch.read()?; // as much as a pipe can hold
-    watch.tell();
-    let how = match over? {
-        Over::Exited => status.map_or(How::Signalled(9), how),
-        Over::Other(how) => how,
+    let end = supervisor.wait_for_end(deadline, limits, &processes);
+    let exited = matches!(end, Ok(End::Exited));
+    let background_processes = if exited { processes.running().len() } else { 0 };
+    let time_left = deadline.saturating_duration_since(Instant::now());
+    let unkillable_processes = processes.kill(KILL_TIMEOUT + time_left.min(MAX_EXTRA_KILL_TIME));
+    let status = reap(&mut child, supervisor.exit.as_fd())?;
+    supervisor.read_output()?; // what is left in the pipe
+    supervisor.offer_live_output();
+    let exit = match end? {
+        End::Exited => status.map_or(Exit::Signal(9), Exit::from),
+        End::MustBeKilled(exit) => exit,
     };
-    Ok(Ended { how, output: watch.output, left, undead, took: started.elapsed() })
+    Ok(Finished {
+        exit,
+        output: supervisor.output,
+        background_processes,
+        unkillable_processes,
+        duration: started.elapsed(),
+    })
 }
 
-/// Why there is nothing more to wait for.
-enum Over {
+/// Why the wait for a command is over.
+enum End {
     Exited,
-    Other(How),
+    MustBeKilled(Exit),
 }
 
 /// How many processes there may be.
-struct Most {
+struct ProcessLimits {
     /// Of the command.
-    own: usize,
-    /// In the system, before those of the command are counted.
-    all: usize,
+    command: usize,
+    /// In the whole system, before those of the command are counted.
+    system: usize,
 }
 
-struct Watch<'a> {
-    /// Both outputs of the command, until their end.
+struct Supervisor<'a> {
+    /// Both outputs of the command, until they are closed.
     out: Option<PipeReader>,
-    output: Output,
-    streamed: Live,
+    output: CommandOutput,
+    live_output: LiveOutput,
     live: &'a mpsc::Sender<String>,
     stop: &'a PipeReader,
-    exit: std::os::fd::OwnedFd,
+    exit: OwnedFd,
 }
 
-impl Watch<'_> {
-    fn until_over(&mut self, deadline: Instant, most: Most, members: &Members) -> io::Result<Over> {
-        let mut look = Instant::now() + LOOK;
-        let mut count = Instant::now() + COUNT;
+impl Supervisor<'_> {
+    fn wait_for_end(
+        &mut self,
+        deadline: Instant,
+        limits: ProcessLimits,
+        processes: &ProcessSet,
+    ) -> io::Result<End> {
+        let mut next_poll = Instant::now() + POLL_INTERVAL;
+        let mut next_count = Instant::now() + COUNT_INTERVAL;
         let mut exited: Option<Instant> = None;
         loop {
             let now = Instant::now();
             if let Some(exited) = exited
-                && (self.out.is_none() || now >= exited + LINGER)
+                && (self.out.is_none() || now >= exited + OUTPUT_GRACE)
             {
-                return Ok(Over::Exited);
+                return Ok(End::Exited);
             }
             if exited.is_none() && now >= deadline {
-                return Ok(Over::Other(How::TimedOut));
+                return Ok(End::MustBeKilled(Exit::TimedOut));
             }
-            if now >= look {
-                self.tell();
-                if now >= count || crowd() > most.all {
-                    let running = members.running().len();
-                    if running > most.own {
-                        return Ok(Over::Other(How::Multiplied(running)));
+            if now >= next_poll {
+                self.offer_live_output();
+                if now >= next_count || system_process_count() > limits.system {
+                    let running = processes.running().len();
+                    if running > limits.command {
+                        return Ok(End::MustBeKilled(Exit::TooManyProcesses(running)));
                     }
-                    count = Instant::now() + COUNT;
+                    next_count = Instant::now() + COUNT_INTERVAL;
                 }
-                look = Instant::now() + LOOK;
+                next_poll = Instant::now() + POLL_INTERVAL;
             }
-            let due = exited.map_or(deadline, |at| at + LINGER).min(look);
-            let ready = self.wait(due.saturating_duration_since(now), exited.is_none())?;
+            let due = exited.map_or(deadline, |at| at + OUTPUT_GRACE).min(next_poll);
+            let ready =
+                self.wait_for_event(due.saturating_duration_since(now), exited.is_none())?;
             if ready.stop {
-                return Ok(Over::Other(How::Stopped));
+                return Ok(End::MustBeKilled(Exit::Stopped));
             }
             if ready.out {
-                self.read()?;
-                self.tell();
+                self.read_output()?;
+                self.offer_live_output();
             }
             if ready.exit {
                 exited = Some(Instant::now());
@@ -168,7 +188,7 @@ impl Watch<'_> {
         }
     }
 
-    fn wait(&self, time: Duration, running: bool) -> io::Result<Ready> {
+    fn wait_for_event(&self, time: Duration, running: bool) -> io::Result<Ready> {
         let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds = vec![readable(self.stop.as_fd())];
         fds.extend(self.out.as_ref().map(|out| readable(out.as_fd())));
@@ -188,17 +208,17 @@ impl Watch<'_> {
         })
     }
 
-    /// What there is to read, but not for ever: a command that never stops must be looked after
-    /// too.
-    fn read(&mut self) -> io::Result<()> {
+    /// Reads available output, but a bounded amount: a command that prints without end must still
+    /// be supervised.
+    fn read_output(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
-        for _ in 0..16 {
+        for _ in 0..MAX_BLOCKS_PER_READ {
             let Some(out) = &mut self.out else { break };
             match out.read(&mut buffer) {
                 Ok(0) => self.out = None,
                 Ok(count) => {
                     self.output.push(&buffer[..count]);
-                    self.streamed.push(&buffer[..count]);
+                    self.live_output.push(&buffer[..count]);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -208,46 +228,37 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Offers what has come to whoever watches, who may be behind.
-    fn tell(&mut self) {
-        if let Some(text) = self.streamed.take()
-            && let Err(mpsc::error::TrySendError::Full(text)) = self.live.try_send(text)
+    /// Sends new output to the receiver, unless its queue is full.
+    fn offer_live_output(&mut self) {
+        if let Some(text) = self.live_output.take()
+            && let Err(TrySendError::Full(text)) = self.live.try_send(text)
         {
-            self.streamed.put_back(text);
+            self.live_output.put_back(text);
         }
     }
 }
 
-/// What there is to look at.
+/// The sources that have an event.
 struct Ready {
     stop: bool,
     out: bool,
     exit: bool,
 }
 
-/// How many processes and threads the system has. Quickly known, unlike how many of them are the
-/// command's.
-fn crowd() -> usize {
+/// Returns the number of processes and threads in the system: cheap to read, unlike the number of
+/// the command's processes.
+fn system_process_count() -> usize {
     rustix::system::sysinfo().procs.into()
 }
 
-/// The kernel's own limit, on all processes of the user. It is not an error if there is a lower
-/// one.
-fn limit(pid: Pid, most: usize) {
-    let most = Some(most as u64);
-    let _ = prlimit(Some(pid), Resource::Nproc, Rlimit { current: most, maximum: most });
+/// Sets the kernel's limit on all processes of the user. Has no effect if a lower one is set.
+fn limit_processes(pid: Pid, max: usize) {
+    let max = Some(max as u64);
+    let _ = prlimit(Some(pid), Resource::Nproc, Rlimit { current: max, maximum: max });
 }
 
-/// How the first process ended. None if it does not end, being stuck in the kernel.
+/// Returns the exit status of the first process, or `None` if the process hangs in the kernel.
 fn reap(child: &mut Child, exit: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
-    let time = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    let _ = poll(&mut [PollFd::from_borrowed_fd(exit, PollFlags::IN)], Some(&time));
+    let _ = poll(&mut [PollFd::from_borrowed_fd(exit, PollFlags::IN)], Some(&REAP_TIMEOUT));
     child.try_wait()
-}
-
-fn how(status: ExitStatus) -> How {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => How::Exited(code),
-        (None, signal) => How::Signalled(signal.unwrap_or_default()),
-    }
 }

@@ -1,4 +1,4 @@
-//! A watchdog for each command: if this process is killed, the command dies too.
+//! [`Watchdog`]: kills a command if this process is killed.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// Reads until this process says that all is well. At the end of input, which comes when this
-/// process is gone, it ends every process that it may signal and that can get no new privileges.
-/// Landlock lets it signal those of its command alone; the second condition is there in case that
-/// should ever fail. What was temporary goes too.
+/// Waits for a line on its input, which means that the command has ended. If the input is closed
+/// instead, this process is dead: the script kills every process that it may signal and that has
+/// `no_new_privs`, and removes the temporary directory. Landlock restricts its signals to the
+/// processes of its command; the second condition is a safeguard.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _ && exit
@@ -29,12 +29,12 @@ done 2>/dev/null
 rm -rf "$1"
 "#;
 
-/// Ends what its thread starts from now on, should this process be killed.
+/// A process that kills the command of its thread if this process is killed.
 pub(super) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Starts it, from a thread in a Landlock domain that scopes signals, but not that of the
-    /// command.
+    /// Starts the watchdog from a thread in a Landlock domain that scopes signals, outside of the
+    /// command's own domain.
     pub(super) fn start(temporary: &Path) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
         shell
@@ -47,15 +47,15 @@ impl Watchdog {
         Ok(Watchdog(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
-    /// Its own process.
+    /// Returns its process id.
     pub(super) fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
 
-    /// Lets it go: the command has ended.
+    /// Ends the watchdog after the command has ended.
     pub(super) fn dismiss(mut self) {
         if let Some(mut stdin) = self.0.stdin.take() {
-            let _ = stdin.write_all(b"\n"); // it cannot be gone: nobody else may signal it
+            let _ = stdin.write_all(b"\n"); // it is alive: no other process may signal it
         }
         let _ = self.0.wait();
     }

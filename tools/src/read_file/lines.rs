@@ -1,43 +1,51 @@
-//! Lines of a file of any size, with little of it in memory at once.
+//! Reading the lines of a file of any size in bounded memory.
 
-use std::io::{BufRead, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use loopwright_core::{ToolContext, ToolError};
 
-use super::unreadable;
+use memchr::{memchr, memchr_iter, memrchr_iter};
 
-/// Bytes that are read at once.
-pub(super) const BLOCK: usize = 64 * 1024;
+use crate::error::{WorkspaceError, printable};
 
-/// Lines one by one, none of them held in full unless there is room.
-pub(super) struct Lines<'a, R> {
+/// How much of a file is read at once.
+pub(super) const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Converts an I/O error that occurred while the file was read.
+pub(super) fn read_error(path: &str, error: &io::Error) -> ToolError {
+    WorkspaceError::io(printable(path), "read", error).into()
+}
+
+/// Reads lines one by one, holding only a bounded part of each.
+pub(super) struct LineReader<'a, R> {
     pub(super) path: &'a str,
     pub(super) input: R,
     pub(super) cx: &'a ToolContext,
 }
 
-impl<R: BufRead> Lines<'_, R> {
-    /// Puts the first `room` bytes of the next line into `line`, without its end; gives its whole
-    /// length.
+impl<R: BufRead> LineReader<'_, R> {
+    /// Reads the next line, without its line end, and returns its whole length in bytes. Only its
+    /// first `max_bytes` bytes are put into `line`.
     pub(super) fn next(
         &mut self,
         line: &mut Vec<u8>,
-        room: usize,
+        max_bytes: usize,
     ) -> Result<Option<usize>, ToolError> {
         line.clear();
-        let (mut length, mut any) = (0, false);
+        let mut length = 0;
+        let mut any = false;
         loop {
             if self.cx.is_cancelled() {
                 return Err(ToolError::Cancelled);
             }
-            let chunk = self.input.fill_buf().map_err(|e| unreadable(self.path, &e))?;
+            let chunk = self.input.fill_buf().map_err(|e| read_error(self.path, &e))?;
             if chunk.is_empty() {
                 return Ok(any.then_some(length));
             }
             any = true;
-            let end = memchr::memchr(b'\n', chunk);
+            let end = memchr(b'\n', chunk);
             let part = &chunk[..end.unwrap_or(chunk.len())];
-            line.extend_from_slice(&part[..part.len().min(room - line.len())]);
+            line.extend_from_slice(&part[..part.len().min(max_bytes - line.len())]);
             length += part.len();
             let used = part.len() + usize::from(end.is_some());
             self.input.consume(used);
@@ -48,7 +56,7 @@ impl<R: BufRead> Lines<'_, R> {
     }
 }
 
-/// The line as text; of one that is `cut`, without the piece of a character at its end.
+/// Returns the line as text, without the incomplete character at the end of a `cut` line.
 pub(super) fn utf8(line: &[u8], cut: bool) -> Option<&str> {
     match std::str::from_utf8(line) {
         Ok(text) => Some(text),
@@ -59,16 +67,16 @@ pub(super) fn utf8(line: &[u8], cut: bool) -> Option<&str> {
     }
 }
 
-/// Where the last lines of a file begin.
+/// The start of the last lines of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Last {
-    /// The place of the first of them.
-    pub(super) place: u64,
-    /// How many they are: fewer than were asked for if the file has no more.
+pub(super) struct TailStart {
+    /// The byte offset of the first of these lines.
+    pub(super) position: u64,
+    /// Their number: fewer than requested if the file has no more.
     pub(super) lines: u64,
 }
 
-impl Last {
+impl TailStart {
     /// Finds the last `wanted` lines of the first `size` bytes, reading from the end and no further
     /// than needed.
     pub(super) fn find(
@@ -78,47 +86,51 @@ impl Last {
         wanted: u64,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let fail = |e| unreadable(path, &e);
-        let (mut block, mut lines, mut end) = (vec![0; BLOCK], 0, size);
+        let fail = |e| read_error(path, &e);
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut lines = 0;
+        let mut end = size;
         while end > 0 {
             if cx.is_cancelled() {
                 return Err(ToolError::Cancelled);
             }
-            let begin = end.saturating_sub(BLOCK as u64);
+            let begin = end.saturating_sub(BLOCK_BYTES as u64);
             let part = &mut block[..(end - begin) as usize];
             file.seek(SeekFrom::Start(begin)).map_err(fail)?;
             file.read_exact(part).map_err(fail)?;
-            for at in memchr::memrchr_iter(b'\n', part) {
+            for at in memrchr_iter(b'\n', part) {
                 let next = begin + at as u64 + 1;
-                // The end of the last line begins no other.
+                // The end of the last line does not start another one.
                 lines += u64::from(next < size);
                 if lines == wanted {
-                    return Ok(Last { place: next, lines });
+                    return Ok(TailStart { position: next, lines });
                 }
             }
             end = begin;
         }
-        Ok(Last { place: 0, lines: lines + u64::from(size > 0) })
+        Ok(TailStart { position: 0, lines: lines + u64::from(size > 0) })
     }
 }
 
-/// How many line ends there are before `place`.
-pub(super) fn ends_before(
+/// Counts the line ends before `position`.
+pub(super) fn count_line_ends(
     path: &str,
     file: &mut (impl Read + Seek),
-    place: u64,
+    position: u64,
     cx: &ToolContext,
 ) -> Result<u64, ToolError> {
-    let fail = |e| unreadable(path, &e);
+    let fail = |e| read_error(path, &e);
     file.rewind().map_err(fail)?;
-    let (mut block, mut left, mut ends) = (vec![0; BLOCK], place, 0);
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut left = position;
+    let mut ends = 0;
     while left > 0 {
         if cx.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        let part = &mut block[..left.min(BLOCK as u64) as usize];
+        let part = &mut block[..left.min(BLOCK_BYTES as u64) as usize];
         file.read_exact(part).map_err(fail)?;
-        ends += memchr::memchr_iter(b'\n', part).count() as u64;
+        ends += memchr_iter(b'\n', part).count() as u64;
         left -= part.len() as u64;
     }
     Ok(ends)
@@ -130,28 +142,29 @@ mod tests {
 
     use super::*;
 
-    const BYTES: usize = 50 * 1024;
+    const MAX_BYTES: usize = 50 * 1024;
 
-    /// A line that never ends, of which no more is held than there is room for.
+    /// Of an endless line, only `max_bytes` bytes are held.
     #[test]
     fn memory_does_not_grow_with_a_line() {
         let cx = ToolContext::detached();
-        let mut lines = Lines {
+        let mut lines = LineReader {
             path: "f",
             input: BufReader::new(std::io::repeat(b'x').take(50 << 20)),
             cx: &cx,
         };
         let mut line = Vec::new();
-        assert_eq!(lines.next(&mut line, BYTES).unwrap(), Some(50 << 20));
-        assert!(line.len() == BYTES && line.capacity() <= 4 * BYTES);
-        assert_eq!(lines.next(&mut line, BYTES).unwrap(), None);
+        assert_eq!(lines.next(&mut line, MAX_BYTES).unwrap(), Some(50 << 20));
+        assert!(line.len() == MAX_BYTES && line.capacity() <= 4 * MAX_BYTES);
+        assert_eq!(lines.next(&mut line, MAX_BYTES).unwrap(), None);
     }
 
     #[test]
     fn a_cancelled_call_stops_reading() {
         let cx = ToolContext::detached();
         cx.cancellation().cancel();
-        let mut lines = Lines { path: "f", input: BufReader::new(std::io::repeat(b'x')), cx: &cx };
+        let mut lines =
+            LineReader { path: "f", input: BufReader::new(std::io::repeat(b'x')), cx: &cx };
         assert_eq!(lines.next(&mut Vec::new(), 0), Err(ToolError::Cancelled));
     }
 
@@ -159,7 +172,7 @@ mod tests {
     fn the_last_lines_are_found_from_the_end() {
         let cx = ToolContext::detached();
         let find = |text: &str, wanted| {
-            Last::find("f", &mut Cursor::new(text), text.len() as u64, wanted, &cx).unwrap()
+            TailStart::find("f", &mut Cursor::new(text), text.len() as u64, wanted, &cx).unwrap()
         };
         let table = [
             ("a\nb\nc\n", 1, (4, 1)),
@@ -171,21 +184,24 @@ mod tests {
             ("\n\n", 1, (1, 1)),
             ("", 1, (0, 0)),
         ];
-        for (text, wanted, (place, lines)) in table {
-            assert_eq!(find(text, wanted), Last { place, lines }, "{text:?} {wanted}");
+        for (text, wanted, (position, lines)) in table {
+            assert_eq!(find(text, wanted), TailStart { position, lines }, "{text:?} {wanted}");
         }
         let long: String = (0..40_000).map(|n| format!("{n}\n")).collect();
         for wanted in [1, 2, 9_000, 39_999] {
-            let Last { place, lines } = find(&long, wanted);
+            let TailStart { position, lines } = find(&long, wanted);
             assert_eq!(lines, wanted);
-            assert!(long[place as usize..].starts_with(&format!("{}\n", 40_000 - wanted)));
+            assert!(long[position as usize..].starts_with(&format!("{}\n", 40_000 - wanted)));
             assert_eq!(
-                ends_before("f", &mut Cursor::new(&long), place, &cx).unwrap(),
+                count_line_ends("f", &mut Cursor::new(&long), position, &cx).unwrap(),
                 40_000 - wanted
             );
         }
         cx.cancellation().cancel();
-        assert_eq!(Last::find("f", &mut Cursor::new("a"), 1, 1, &cx), Err(ToolError::Cancelled));
-        assert_eq!(ends_before("f", &mut Cursor::new("a"), 1, &cx), Err(ToolError::Cancelled));
+        assert_eq!(
+            TailStart::find("f", &mut Cursor::new("a"), 1, 1, &cx),
+            Err(ToolError::Cancelled)
+        );
+        assert_eq!(count_line_ends("f", &mut Cursor::new("a"), 1, &cx), Err(ToolError::Cancelled));
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of `read_file`, as a model calls it.
 
-#![allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+#![allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 
 use std::fs;
 use std::io::{Seek, Write};
@@ -14,7 +14,7 @@ async fn call(dir: &tempfile::TempDir, arguments: Value) -> Result<ToolOutput, T
     tool.call(&arguments, ToolContext::detached()).await
 }
 
-/// Puts `content` into `f` and reads it with these arguments besides the path.
+/// Writes `content` to `f` and reads it with these additional arguments.
 async fn read(content: impl AsRef<[u8]>, mut arguments: Value) -> Result<(String, Value), String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), content).unwrap();
@@ -29,24 +29,24 @@ fn numbered(lines: u64) -> String {
 }
 
 #[tokio::test]
-async fn lines_are_numbered_and_kept_as_they_are() {
+async fn lines_are_numbered_and_unchanged() {
     let (text, details) = read("a\r\n\tb  \n\nü", json!({})).await.unwrap();
     assert_eq!(text, "     1\ta\r\n     2\t\tb  \n     3\t\n     4\tü\n");
     assert_eq!(details, json!({ "path": "f", "first_line": 1, "last_line": 4, "total_lines": 4 }));
 }
 
 #[tokio::test]
-async fn a_window_says_how_to_read_on() {
+async fn a_part_of_a_file_ends_with_how_to_continue() {
     let (text, details) = read(numbered(10), json!({ "offset": 3, "limit": 2 })).await.unwrap();
-    assert_eq!(text, "     3\tline 3\n     4\tline 4\n… 6 more lines: read on with offset=5\n");
+    assert_eq!(text, "     3\tline 3\n     4\tline 4\n… 6 more lines: continue with offset=5\n");
     assert_eq!(details, json!({ "path": "f", "first_line": 3, "last_line": 4, "total_lines": 10 }));
     let (text, _) = read(numbered(10), json!({ "offset": 9, "limit": 1 })).await.unwrap();
-    assert_eq!(text, "     9\tline 9\n… 1 more line: read on with offset=10\n");
+    assert_eq!(text, "     9\tline 9\n… 1 more line: continue with offset=10\n");
     let (text, _) = read(numbered(10), json!({ "offset": 10, "limit": i64::MAX })).await.unwrap();
     assert_eq!(text, "    10\tline 10\n");
     let (text, _) = read(numbered(2_120), json!({})).await.unwrap();
     assert!(
-        text.ends_with("  2000\tline 2000\n… 120 more lines: read on with offset=2001\n"),
+        text.ends_with("  2000\tline 2000\n… 120 more lines: continue with offset=2001\n"),
         "{text}"
     );
 }
@@ -58,19 +58,19 @@ async fn a_negative_offset_counts_from_the_end() {
         (json!({ "offset": -1, "limit": 5 }), "    10\tline 10\n"),
         (
             json!({ "offset": -4, "limit": 2 }),
-            "     7\tline 7\n     8\tline 8\n… 2 more lines: read on with offset=9\n",
+            "     7\tline 7\n     8\tline 8\n… 2 more lines: continue with offset=9\n",
         ),
         (
             json!({ "offset": -10, "limit": 1 }),
-            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+            "     1\tline 1\n… 9 more lines: continue with offset=2\n",
         ),
         (
             json!({ "offset": i64::MIN, "limit": 1 }),
-            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+            "     1\tline 1\n… 9 more lines: continue with offset=2\n",
         ),
         (
             json!({ "offset": null, "limit": 1 }),
-            "     1\tline 1\n… 9 more lines: read on with offset=2\n",
+            "     1\tline 1\n… 9 more lines: continue with offset=2\n",
         ),
     ];
     for (arguments, wanted) in table {
@@ -80,7 +80,7 @@ async fn a_negative_offset_counts_from_the_end() {
     }
 }
 
-/// The lines are not counted, and what is between its start and its end is not looked at.
+/// The lines are not counted, and the middle of the file is not read.
 #[tokio::test]
 async fn the_last_lines_of_a_huge_file_are_numbered_from_the_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -92,51 +92,54 @@ async fn the_last_lines_of_a_huge_file_are_numbered_from_the_end() {
     let arguments = json!({ "path": "huge", "offset": -2 });
     let output = call(&dir, arguments).await.unwrap();
     let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
-    let word = "… the file is too large to count its lines: they are numbered from its end, -1 is the last\n";
-    assert_eq!(text, &format!("    -2\tthe last but one\n    -1\tthe last\n{word}"));
+    let note = "… the file is too large to count its lines: they are numbered from its end, -1 is \
+                the last\n";
+    assert_eq!(text, &format!("    -2\tthe last but one\n    -1\tthe last\n{note}"));
     assert_eq!(output.details, Some(json!({ "path": "huge", "first_line": -2, "last_line": -1 })));
     let output = call(&dir, json!({ "path": "huge", "offset": -2, "limit": 1 })).await.unwrap();
     let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
     assert_eq!(
         text,
-        &format!("    -2\tthe last but one\n… 1 more line: read on with offset=-1\n{word}")
+        &format!("    -2\tthe last but one\n… 1 more line: continue with offset=-1\n{note}")
     );
 }
 
 #[tokio::test]
-async fn pieces_join_to_the_whole_when_bytes_are_the_limit() {
+async fn parts_join_to_the_whole_when_bytes_are_the_limit() {
     let whole: String = (0..300).map(|n| format!("{}\n", "é".repeat(n))).collect();
-    let (mut offset, mut joined, mut pieces) = (1, String::new(), 0);
+    let mut offset = 1;
+    let mut joined = String::new();
+    let mut parts = 0;
     while offset <= 300 {
         let (text, details) = read(&whole, json!({ "offset": offset })).await.unwrap();
-        assert!(text.len() < BYTES + 100);
+        assert!(text.len() < MAX_TEXT_BYTES + 100);
         for line in text.lines().filter(|line| !line.starts_with('…')) {
             joined.push_str(line.split_once('\t').unwrap().1);
             joined.push('\n');
         }
         offset = details["last_line"].as_u64().unwrap() + 1;
-        pieces += 1;
+        parts += 1;
     }
     assert_eq!(joined, whole);
-    assert_eq!(pieces, 2);
+    assert_eq!(parts, 2);
 }
 
 #[tokio::test]
 async fn a_line_without_end_is_cut_at_a_character() {
-    let long = format!("a{}\nnext\n", "é".repeat(BYTES));
+    let long = format!("a{}\nnext\n", "é".repeat(MAX_TEXT_BYTES));
     let (text, details) = read(long, json!({})).await.unwrap();
-    assert!(text.len() < BYTES + 200);
-    let word =
-        "… line 1 has 102401 bytes and is cut after 51200\n… 1 more line: read on with offset=2\n";
-    assert!(text.ends_with(word), "{}", &text[text.len() - 200..]);
+    assert!(text.len() < MAX_TEXT_BYTES + 200);
+    let note =
+        "… line 1 has 102401 bytes and is cut after 51200\n… 1 more line: continue with offset=2\n";
+    assert!(text.ends_with(note), "{}", &text[text.len() - 200..]);
     assert_eq!(details["last_line"], 1);
-    let (text, details) = read("x".repeat(BYTES + 1), json!({})).await.unwrap();
+    let (text, details) = read("x".repeat(MAX_TEXT_BYTES + 1), json!({})).await.unwrap();
     assert!(text.ends_with("x\n… line 1 has 51201 bytes and is cut after 51200\n"));
     assert_eq!(details["total_lines"], 1);
 }
 
 #[tokio::test]
-async fn nothing_to_show_is_said() {
+async fn an_empty_file_and_an_offset_past_the_end_are_reported() {
     let (text, details) = read("", json!({ "offset": 7 })).await.unwrap();
     assert_eq!((text.as_str(), &details["total_lines"]), ("`f` is empty.", &json!(0)));
     let why = read(numbered(3), json!({ "offset": 4 })).await.unwrap_err();
@@ -155,9 +158,9 @@ async fn nothing_to_show_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_named() {
+async fn a_file_that_is_not_text_is_refused_with_the_reason() {
     let why = read(b"\x7fELF\x02\x01\0\0", json!({})).await.unwrap_err();
-    assert_eq!(why, "`f` is a binary file of 8 bytes, which cannot be read as text");
+    assert_eq!(why, "`f` is a binary file of 8 bytes, which cannot be shown as text");
     let why = read(b"fine\nna\xefve\n", json!({})).await.unwrap_err();
     assert!(why.starts_with("`f` is not UTF-8 text (line 2 "), "{why}");
     assert!(read(b"fine\nna\xefve\n", json!({ "limit": 1 })).await.is_ok());
@@ -185,7 +188,7 @@ async fn images_are_shown_up_to_five_megabytes() {
     }
     let mut large = fs::File::create(dir.path().join("large")).unwrap();
     large.write_all(starts[0].0).unwrap();
-    large.set_len(IMAGE_BYTES + 1).unwrap();
+    large.set_len(MAX_IMAGE_BYTES + 1).unwrap();
     let why = call(&dir, json!({ "path": "large" })).await.unwrap_err().to_string();
     assert!(why.contains("an image of 5242881 bytes"), "{why}");
 }
@@ -196,12 +199,17 @@ async fn the_end_of_a_file_of_fifty_megabytes_is_read() {
     let line = format!("{}\n", "x".repeat(99));
     fs::write(dir.path().join("big"), line.repeat(500_000)).unwrap();
     let output = call(&dir, json!({ "path": "big", "offset": 499_999 })).await.unwrap();
-    let details = json!({ "path": "big", "first_line": 499_999, "last_line": 500_000, "total_lines": 500_000 });
+    let details = json!({
+        "path": "big",
+        "first_line": 499_999,
+        "last_line": 500_000,
+        "total_lines": 500_000,
+    });
     assert_eq!(output.details, Some(details));
 }
 
 #[test]
-fn it_runs_by_itself_and_every_argument_is_described() {
+fn it_needs_no_approval_and_every_argument_is_described() {
     let dir = tempfile::tempdir().unwrap();
     let tool = read_file(Workspace::open(dir.path()).unwrap());
     let spec = tool.spec();

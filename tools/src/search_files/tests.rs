@@ -1,6 +1,6 @@
 //! Tests of `search_files`, as a model calls it.
 
-#![allow(clippy::disallowed_methods, reason = "a test makes its files from outside")]
+#![allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 
 use std::fs;
 
@@ -39,8 +39,8 @@ async fn lines_come_with_path_and_number_in_order() {
     let (text, details) = search(&dir, json!({ "pattern": r"\bfn\b" })).await.unwrap();
     assert_eq!(
         text,
-        ".ci/run:1:# fn\nREADME:1:fn is a word\nsrc/a/z.rs:1:fn z() {}\nsrc/a.rs:2:fn a() {}\nsrc/a.rs:4:fn aa() {}\n\
-         src/b.rs:1:fn b() {}\n"
+        ".ci/run:1:# fn\nREADME:1:fn is a word\nsrc/a/z.rs:1:fn z() {}\nsrc/a.rs:2:fn a() {}\n\
+         src/a.rs:4:fn aa() {}\nsrc/b.rs:1:fn b() {}\n"
     );
     assert_eq!((&details["total_lines"], &details["total_files"]), (&json!(6), &json!(5)));
     assert_eq!(
@@ -102,7 +102,7 @@ async fn a_pattern_that_cannot_be_used_says_why() {
         "{why}"
     );
     let why = search(&dir, json!({ "pattern": r"\w{5000}" })).await.unwrap_err();
-    assert!(why.contains("too much memory: repeat less"), "{why}");
+    assert!(why.contains("too much memory: use fewer repetitions"), "{why}");
     let why = search(&dir, json!({ "pattern": "a\nb" })).await.unwrap_err();
     assert!(why.contains("line by line"), "{why}");
     assert!(search(&dir, json!({ "pattern": "" })).await.unwrap_err().contains("is empty"));
@@ -121,7 +121,7 @@ async fn a_pattern_that_cannot_be_used_says_why() {
 }
 
 #[tokio::test]
-async fn binary_and_ignored_files_are_left_out() {
+async fn binary_and_ignored_files_are_skipped() {
     let mut late = b"word\n".to_vec();
     late.resize(200_000, b'x');
     late.extend(b"\nword\n\0\nword\n");
@@ -144,7 +144,7 @@ async fn binary_and_ignored_files_are_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_ignored_is_searched_from_inside() {
+async fn ignored_paths_are_searched_if_the_search_starts_in_them() {
     let dir = tree(&[
         (".gitignore", b"target/**\nbuild/*\n*.log\n"),
         (".loopwright/output/.gitignore", b"*\n"),
@@ -163,8 +163,8 @@ async fn what_is_ignored_is_searched_from_inside() {
         ("logs/a.log", "logs/a.log:1:word\n"),
         (
             "logs",
-            "No line in `logs` matches `word`.\n… not looked at: 1 file, which a .gitignore or its like names. To look \
-             there, give one as `path`, such as `logs/a.log`\n",
+            "No line in `logs` matches `word`.\n… not searched: 1 file, ignored by a .gitignore or \
+             similar file. To search there, give one as `path`, such as `logs/a.log`\n",
         ),
     ] {
         assert_eq!(
@@ -174,9 +174,9 @@ async fn what_is_ignored_is_searched_from_inside() {
     }
 }
 
-/// It says so only where nothing is found, since that is when it matters.
+/// Reported only if no line matches, since it is relevant only then.
 #[tokio::test]
-async fn what_is_left_out_is_told_where_nothing_is_found() {
+async fn ignored_paths_are_reported_if_no_line_matches() {
     let dir = tree(&[
         (".gitignore", b"target\nbuild\n*.log\n"),
         ("target/debug/f", b"word\n"),
@@ -191,8 +191,8 @@ async fn what_is_left_out_is_told_where_nothing_is_found() {
     let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
     assert_eq!(
         text,
-        "No line in `.` matches `word`.\n… not looked at: 2 directories and 3 files, which a .gitignore or its like \
-         names. To look there, give one as `path`, such as `build`\n"
+        "No line in `.` matches `word`.\n… not searched: 2 directories and 3 files, ignored by a \
+         .gitignore or similar file. To search there, give one as `path`, such as `build`\n"
     );
     assert_eq!(search(&dir, json!({ "pattern": "text" })).await.unwrap().0, "f:1:text\n");
 }
@@ -208,7 +208,7 @@ async fn text_in_other_encodings_is_found_as_far_as_it_can_be() {
 }
 
 #[tokio::test]
-async fn of_very_many_the_first_are_shown_with_the_totals() {
+async fn only_the_first_of_many_matches_are_shown_with_the_totals() {
     let many = "word\n".repeat(100);
     let files: Vec<(String, &[u8])> =
         (0..9).rev().map(|n| (format!("f{n}"), many.as_bytes())).collect();
@@ -216,12 +216,12 @@ async fn of_very_many_the_first_are_shown_with_the_totals() {
         tree(&files.iter().map(|(name, content)| (name.as_str(), *content)).collect::<Vec<_>>());
     let (text, details) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
     assert!(text.starts_with("f0:1:word\nf0:2:word\n"));
-    let word = "f2:50:word\n… the first 250 of 900 matching lines in 9 files: narrow it with `path`, `include` or a longer \
-                pattern\n";
-    assert!(text.ends_with(word), "{}", &text[text.len() - 200..]);
+    let end = "f2:50:word\n… the first 250 of 900 matching lines in 9 files: narrow it with \
+               `path`, `include` or a longer pattern\n";
+    assert!(text.ends_with(end), "{}", &text[text.len() - 200..]);
     assert_eq!(
         (details["matches"].as_array().unwrap().len(), &details["total_lines"]),
-        (LINES, &json!(900))
+        (MAX_LINES, &json!(900))
     );
 }
 
@@ -238,29 +238,28 @@ async fn a_line_of_any_length_is_cut_at_a_character() {
 
 #[tokio::test]
 async fn a_line_without_end_is_not_held() {
-    let dir = tree(&[("a", b"word\n"), ("endless", &vec![b'x'; HELD + 1])]);
+    let dir = tree(&[("a", b"word\n"), ("endless", &vec![b'x'; MAX_SEARCHED_LINE_BYTES + 1])]);
     let (text, _) = search(&dir, json!({ "pattern": "word" })).await.unwrap();
-    assert_eq!(text, "a:1:word\n… 1 file could not be read, or has an endless line\n");
+    assert_eq!(text, "a:1:word\n… 1 file could not be read, or has a line that is too long\n");
 }
 
 #[test]
-fn memory_is_bounded_whatever_is_found() {
-    let mut found = Found::default();
+fn memory_is_bounded_for_any_number_of_matches() {
+    let mut matches = Matches::default();
     for n in (0..2_000).rev() {
         let first =
             (0..n % 7).map(|line| Line { line: line as u64, text: String::new() }).collect();
-        found.add(Path::new(&format!("{n:05}")), Ok(Hits { first, count: n % 7, binary: false }));
-        assert!(
-            found.held < LINES + 7
-                && found.held == found.first.values().map(Vec::len).sum::<usize>()
-        );
+        let in_file = FileMatches { first, count: n % 7, binary: false };
+        matches.add(Path::new(&format!("{n:05}")), Ok(in_file));
+        assert!(matches.held_lines < MAX_LINES + 7);
+        assert_eq!(matches.held_lines, matches.first.values().map(Vec::len).sum::<usize>());
     }
-    assert_eq!(found.first.keys().next().unwrap(), Path::new("00000"));
-    assert!(found.held >= LINES);
+    assert_eq!(matches.first.keys().next().unwrap(), Path::new("00000"));
+    assert!(matches.held_lines >= MAX_LINES);
 }
 
 #[test]
-fn it_runs_by_itself() {
+fn it_needs_no_approval() {
     let dir = tempfile::tempdir().unwrap();
     let tool = search_files(Workspace::open(dir.path()).unwrap());
     let spec = tool.spec();

@@ -1,4 +1,4 @@
-//! Directories that commands run in, and that files without a name are in.
+//! Subdirectories, working directories of commands, and files without a name.
 
 #[cfg(feature = "commands")]
 use std::fs::File;
@@ -8,62 +8,65 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 
-use super::{Result, Root, Workspace};
+use super::root::{Result, Root, Workspace};
 use crate::error::WorkspaceError;
 
 impl Workspace {
-    /// The workspace in a directory of this one, which must exist: what it is opened as stays below
-    /// this root, whatever its path comes to mean meanwhile. It has no guard.
+    /// Opens a directory of this workspace, which must exist, as a workspace.
+    ///
+    /// The new workspace stays in the directory that was opened, even if its path is replaced
+    /// later. It is not [guarded](Self::guarded).
     ///
     /// # Errors
-    /// The path leads out of this workspace, or to no directory.
-    pub fn below(&self, path: &str) -> Result<Workspace> {
+    /// Returns an error if the path leads out of this workspace or is not a directory.
+    pub fn subdirectory(&self, path: &str) -> Result<Workspace> {
         let (dir, path) = self.open_dir(path)?;
         let fail = |e: io::Error| WorkspaceError::Root {
             root: path.display().to_string(),
             why: e.to_string(),
         };
-        let real = std::fs::canonicalize(here(&dir, &path)).map_err(fail)?;
-        Ok(Workspace { root: Arc::new(Root { dir, path: real.clone(), real }), seen: None })
+        let real = std::fs::canonicalize(stable_path(&dir, &path)).map_err(fail)?;
+        Ok(Workspace { root: Arc::new(Root { dir, path: real.clone(), real }), stamps: None })
     }
 
-    /// A directory, open, so that it stays what it is whatever its path comes to mean; and the
+    /// Opens a directory. Returns the handle, which stays valid if the path is replaced, and the
     /// path.
     pub(crate) fn open_dir(&self, path: &str) -> Result<(Dir, PathBuf)> {
-        let inside = self.inside(path)?;
+        let relative = self.relative(path)?;
         let fail = |e: io::Error| self.error(path, "used as the working directory", &e);
-        let dir = self.root.dir.open_dir(&inside).map_err(fail)?;
-        Ok((dir, self.root.real.join(inside)))
+        let dir = self.root.dir.open_dir(&relative).map_err(fail)?;
+        Ok((dir, self.root.real.join(relative)))
     }
 
-    /// A path that leads to the root, whatever its own path comes to mean.
+    /// Returns a path that leads to the open root even if the root's own path is replaced.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn root_here(&self) -> PathBuf {
-        here(&self.root.dir, &self.root.real)
+    pub(crate) fn stable_root(&self) -> PathBuf {
+        stable_path(&self.root.dir, &self.root.real)
     }
 
-    /// The root, absolute and without symbolic links, as the kernel knows it.
+    /// Returns the root, absolute and without symbolic links.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn real_root(&self) -> &Path {
         &self.root.real
     }
 }
 
-/// A path that leads to an open directory, in a child too, whatever happens meanwhile.
+/// Returns a path that leads to the open directory, in a child process too, even if its own path
+/// is replaced.
 #[cfg(target_os = "linux")]
-pub(crate) fn here(dir: &Dir, _: &Path) -> PathBuf {
+pub(crate) fn stable_path(dir: &Dir, _: &Path) -> PathBuf {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
 }
 
-/// The directory that it is, asked for at the last moment.
+/// Returns `path`: only Linux has a path for an open directory.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn here(_: &Dir, path: &Path) -> PathBuf {
+pub(crate) fn stable_path(_: &Dir, path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// A file in an open directory that has no name, or at most for a moment.
+/// Creates a file without a name in an open directory.
 #[cfg(feature = "commands")]
-pub(super) fn nameless(dir: &Dir, path: &Path) -> io::Result<File> {
-    tempfile::tempfile_in(here(dir, path))
+pub(super) fn unnamed_file(dir: &Dir, path: &Path) -> io::Result<File> {
+    tempfile::tempfile_in(stable_path(dir, path))
 }

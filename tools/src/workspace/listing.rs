@@ -1,4 +1,4 @@
-//! Listing a directory: [`Listing`], and what an [`Entry`] is.
+//! Listing a directory: [`Listing`] and its entries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::Path;
 use cap_std::fs::{Dir, DirEntry};
 use serde::Serialize;
 
-use super::{Result, Workspace, special};
+use super::root::{Result, Workspace, special_kind};
 
-/// What is in a directory.
+/// The entries of a directory.
 pub(crate) struct Listing {
-    /// The first by name, as many as were asked for.
+    /// The first entries by name, at most as many as requested.
     pub(crate) entries: Vec<Entry>,
-    /// How many there are in all.
+    /// The number of all entries.
     pub(crate) total: usize,
 }
 
-/// A thing in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
 }
 
-/// What it is. A symbolic link is not followed.
+/// The kind of an entry. Symbolic links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum EntryKind {
@@ -36,37 +36,38 @@ pub(crate) enum EntryKind {
 }
 
 impl Workspace {
-    /// The entries of a directory whose names `keep` likes, sorted by name, the first `at_most` of
-    /// them.
+    /// Lists the entries of a directory whose names `filter` accepts, sorted by name, the first
+    /// `limit` of them.
     pub(crate) fn list(
         &self,
         path: &str,
-        at_most: usize,
-        keep: impl Fn(&Path) -> bool,
+        limit: usize,
+        filter: impl Fn(&Path) -> bool,
     ) -> Result<Listing> {
         let fail = |e: io::Error| self.error(path, "listed", &e);
-        let dir = self.root.dir.open_dir(self.inside(path)?).map_err(fail)?;
-        let (mut first, mut total) = (BTreeMap::new(), 0);
+        let dir = self.root.dir.open_dir(self.relative(path)?).map_err(fail)?;
+        let mut first = BTreeMap::new();
+        let mut total = 0;
         for entry in dir.entries().map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = entry.file_name();
-            if !keep(Path::new(&name)) {
+            if !filter(Path::new(&name)) {
                 continue;
             }
             total += 1;
             first.insert(name, entry);
-            if first.len() > at_most {
+            if first.len() > limit {
                 first.pop_last();
             }
         }
-        // An entry that is gone by now was not there.
-        let entries = first.values().filter_map(|entry| Entry::look(&dir, entry).ok()).collect();
+        // An entry that was removed in the meantime is left out.
+        let entries = first.values().filter_map(|entry| Entry::read(&dir, entry).ok()).collect();
         Ok(Listing { entries, total })
     }
 }
 
 impl Entry {
-    fn look(dir: &Dir, entry: &DirEntry) -> io::Result<Self> {
+    fn read(dir: &Dir, entry: &DirEntry) -> io::Result<Self> {
         let metadata = entry.metadata()?;
         let kind = if metadata.is_symlink() {
             let target = dir.read_link_contents(entry.file_name())?;
@@ -76,7 +77,7 @@ impl Entry {
         } else if metadata.is_file() {
             EntryKind::File { bytes: metadata.len() }
         } else {
-            EntryKind::Other { what: special(metadata.file_type()) }
+            EntryKind::Other { what: special_kind(metadata.file_type()) }
         };
         Ok(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind })
     }

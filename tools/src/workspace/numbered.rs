@@ -1,4 +1,4 @@
-//! Files that are kept for a while, each under a name of its own.
+//! Numbered files that are retained for a while, such as the output of commands.
 
 use std::fs::File;
 use std::io;
@@ -6,10 +6,11 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::{Result, Workspace};
+use super::directory::unnamed_file;
+use super::root::{Result, Workspace};
 
-/// One of them.
-struct Numbered {
+/// A file `SERIES-NUMBER.txt`.
+struct NumberedFile {
     file: String,
     series: String,
     number: u64,
@@ -17,81 +18,88 @@ struct Numbered {
     bytes: u64,
 }
 
-/// How many of them are kept, and how many bytes.
+/// How many numbered files of a directory are retained.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
-    pub(crate) of_series: usize,
-    pub(crate) of_all: usize,
-    pub(crate) bytes: u64,
+pub(crate) struct Retention {
+    pub(crate) max_files_per_series: usize,
+    pub(crate) max_files: usize,
+    pub(crate) max_bytes: u64,
 }
 
 impl Workspace {
-    /// A file without a name, on the disk of such a directory. It is gone with whoever has it open.
+    /// Creates a file without a name on the disk of the directory `path`. It is removed when it is
+    /// closed.
     pub(crate) fn spool(&self, path: &str) -> Result<File> {
-        let dir = self.ignored(path)?;
-        super::directory::nameless(&dir, &self.root.real.join(path))
+        let dir = self.git_ignored_dir(path)?;
+        unnamed_file(&dir, &self.root.real.join(path))
             .map_err(|e| self.error(path, "written to", &e))
     }
 
-    /// Fills a new file `SERIES-NUMBER.txt` of a directory that git ignores, and gives its path.
-    /// What has a name keeps it: numbers only grow, and a file that was there is never written to.
-    /// The oldest files are removed.
+    /// Fills a new file `SERIES-NUMBER.txt` in a directory that git ignores, and returns its path.
+    ///
+    /// Numbers only grow and an existing file is never written to, so a name stays valid. The
+    /// oldest files beyond `retention` are removed.
     pub(crate) fn add_numbered(
         &self,
         path: &str,
         series: &str,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
-        most: Most,
+        retention: Retention,
     ) -> Result<String> {
         let fail = |e: io::Error| self.error(path, "written to", &e);
-        let dir = self.ignored(path)?;
-        let mut there = numbered(&dir).map_err(fail)?;
-        let last = there.iter().filter(|file| file.series == series).map(|file| file.number).max();
+        let dir = self.git_ignored_dir(path)?;
+        let mut existing = numbered_files(&dir).map_err(fail)?;
+        let last =
+            existing.iter().filter(|file| file.series == series).map(|file| file.number).max();
         let mut number = last.unwrap_or_default().saturating_add(1);
         let (file, mut open) = loop {
             let file = format!("{series}-{number}.txt");
             match dir.open_with(&file, OpenOptions::new().write(true).create_new(true)) {
                 Ok(open) => break (file, open.into_std()),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < u64::MAX => {
-                    number += 1
+                    number += 1;
                 }
                 Err(e) => return Err(fail(e)),
             }
         };
         if let Err(e) = fill(&mut open) {
-            let _ = dir.remove_file(&file); // as if it had not been begun
+            let _ = dir.remove_file(&file); // leaves no partial file
             return Err(fail(e));
         }
-        // The new one counts, but is never removed.
-        there.sort_by_key(|file| (file.modified, file.number));
-        let (mut own, mut all, mut bytes) = (1, 1, open.metadata().map_err(fail)?.len());
-        for old in there.iter().rev().filter(|old| old.file != file) {
-            own += usize::from(old.series == series);
-            all += 1;
+        // The new file counts, but is never removed.
+        existing.sort_by_key(|file| (file.modified, file.number));
+        let mut in_series = 1;
+        let mut in_all = 1;
+        let mut bytes = open.metadata().map_err(fail)?.len();
+        for old in existing.iter().rev().filter(|old| old.file != file) {
+            in_series += usize::from(old.series == series);
+            in_all += 1;
             bytes = bytes.saturating_add(old.bytes);
-            if all > most.of_all
-                || bytes > most.bytes
-                || (old.series == series && own > most.of_series)
+            if in_all > retention.max_files
+                || bytes > retention.max_bytes
+                || (old.series == series && in_series > retention.max_files_per_series)
             {
-                let _ = dir.remove_file(&old.file); // another process may have done it
-                all -= 1;
+                let _ = dir.remove_file(&old.file); // another process may have removed it
+                in_all -= 1;
                 bytes -= old.bytes.min(bytes);
             }
         }
         Ok(format!("{path}/{file}"))
     }
 
-    /// The directory, made so that it is not taken for a part of the project.
-    fn ignored(&self, path: &str) -> Result<Dir> {
-        let (ignore, all) = (format!("{path}/.gitignore"), b"*\n");
-        if !self.read(&ignore, 16).is_ok_and(|(bytes, _)| bytes == all) {
-            self.write(&ignore, all, None)?;
+    /// Opens the directory, creating it with a `.gitignore` that excludes all of its files.
+    fn git_ignored_dir(&self, path: &str) -> Result<Dir> {
+        let ignore_file = format!("{path}/.gitignore");
+        let ignore_all = b"*\n";
+        if !self.read(&ignore_file, 16).is_ok_and(|(bytes, _)| bytes == ignore_all) {
+            self.write(&ignore_file, ignore_all, None)?;
         }
-        self.root.dir.open_dir(self.inside(path)?).map_err(|e| self.error(path, "written to", &e))
+        self.root.dir.open_dir(self.relative(path)?).map_err(|e| self.error(path, "written to", &e))
     }
 }
 
-fn numbered(dir: &Dir) -> io::Result<Vec<Numbered>> {
+/// Lists the numbered files of a directory.
+fn numbered_files(dir: &Dir) -> io::Result<Vec<NumberedFile>> {
     let mut files = Vec::new();
     for entry in dir.entries()? {
         let entry = entry?;
@@ -104,14 +112,14 @@ fn numbered(dir: &Dir) -> io::Result<Vec<Numbered>> {
         else {
             continue;
         };
-        // One that is gone by now was not there.
+        // A file that was removed in the meantime is left out.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
         if metadata.is_file() {
             let modified =
                 metadata.modified().map_or(SystemTime::UNIX_EPOCH, |time| time.into_std());
-            files.push(Numbered {
+            files.push(NumberedFile {
                 series: series.to_owned(),
                 number,
                 modified,

@@ -1,20 +1,21 @@
-//! [`Stamp`]: by what a file is known to be as it was; [`Seen`]: the files as they were last read.
+//! [`Stamp`] identifies a state of a file; [`ReadStamps`] records the states that were last read.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use cap_fs_ext::MetadataExt;
 use cap_std::fs::Metadata;
 
-/// A file as it was at a moment: which one, how long, and when it was changed.
+/// The state of a file at one time: its identity, its size, and when it was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),
     size: u64,
     modified: Option<SystemTime>,
-    /// Changed with every change of content or mode, and not to be set back. Seconds, nanoseconds.
+    /// Time of the last change of content or mode, in seconds and nanoseconds. Programs cannot set
+    /// it back.
     changed: (i64, i64),
 }
 
@@ -28,7 +29,7 @@ impl Stamp {
         #[cfg(not(unix))]
         let changed = (0, 0);
         Stamp {
-            file: (MetadataExt::dev(metadata), MetadataExt::ino(metadata)),
+            file: file_id(metadata),
             size: metadata.len(),
             modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
             changed,
@@ -36,20 +37,30 @@ impl Stamp {
     }
 }
 
-/// The files of one workspace as its tools last read or wrote them, by their place in it.
+/// The device and inode numbers of a file.
+pub(super) fn file_id(metadata: &Metadata) -> (u64, u64) {
+    (MetadataExt::dev(metadata), MetadataExt::ino(metadata))
+}
+
+/// Returns the path without `.` components, the form in which [`ReadStamps`] keys files.
+pub(super) fn normalized(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// The files of one workspace as its tools last read or wrote them, by their normalized paths.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<HashMap<PathBuf, Stamp>>);
+pub(super) struct ReadStamps(Mutex<HashMap<PathBuf, Stamp>>);
 
-impl Seen {
-    pub(super) fn note(&self, place: PathBuf, stamp: Stamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place, stamp);
+impl ReadStamps {
+    pub(super) fn record(&self, file: PathBuf, stamp: Stamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(file, stamp);
     }
 
-    pub(super) fn forget(&self, place: &Path) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    pub(super) fn forget(&self, file: &Path) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
     }
 
-    pub(super) fn last(&self, place: &Path) -> Option<Stamp> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(place).copied()
+    pub(super) fn get(&self, file: &Path) -> Option<Stamp> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(file).copied()
     }
 }

@@ -1,109 +1,111 @@
-//! Going through the files of a directory tree: [`Workspace::walk`].
+//! Visiting the files of a directory tree: [`Workspace::walk`].
 //!
-//! The crate `ignore` walks, on several threads, and does not follow symbolic links. It reads names
-//! by ambient paths, so a directory that is swapped for a link meanwhile could show it names
-//! outside: they are only hints here. Whatever is told or opened is looked up again from the open
-//! root ([`Here`]), and so are the files that say what to ignore, of which a link, a pipe or a very
-//! large one is not read.
+//! The crate `ignore` walks on several threads and does not follow symbolic links. It reads names
+//! by absolute paths, so a directory that is replaced by a link in the meantime could make it see
+//! names outside. These names are only hints: each file that is reported or opened is looked up
+//! from the open root ([`WalkEntry`]).
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::fs::{Dir, File, OpenOptions};
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use ignore::{DirEntry, Match, WalkBuilder, WalkState};
+use cap_std::fs::{Dir, File};
+use ignore::gitignore::Gitignore;
+use ignore::{DirEntry, WalkBuilder, WalkState};
 use loopwright_core::{ToolContext, ToolError};
 
-use super::{Root, Workspace, replace};
-use crate::error::shown;
+use super::ignore_rules::{IgnoreRules, is_ignored, open_regular};
+use super::root::{Root, Workspace, require_regular};
+use super::temp_file::is_temporary;
+use crate::error::printable;
 
-/// The largest file that says what to ignore, in bytes; of a larger one, this much is read.
-const IGNORE_BYTES: u64 = 1024 * 1024;
-
-/// A file that a walk has come by, or a symbolic link.
-pub(crate) struct Here<'a> {
+/// A file or symbolic link that a walk visits.
+pub(crate) struct WalkEntry<'a> {
     root: &'a Root,
-    near: &'a Near,
-    /// Its path from the root of the workspace.
+    parent: &'a ParentDir,
+    /// Its path relative to the root of the workspace.
     pub(crate) path: &'a Path,
-    /// Its path from where the walk began; of a file that was itself the start, its name.
+    /// Its path relative to the start of the walk; its name if it is itself the start.
     pub(crate) below: &'a Path,
-    /// Whether it is a regular file, and no link.
+    /// Whether it is a regular file, and not a link.
     pub(crate) is_file: bool,
 }
 
-/// What a walk did not see.
+/// The paths that a walk did not visit.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
-    /// Directories that could not be listed.
-    unreadable: AtomicUsize,
-    ignored: Mutex<Ignored>,
+pub(crate) struct SkippedPaths {
+    unreadable_directories: AtomicUsize,
+    ignored: Mutex<IgnoredPaths>,
 }
 
-/// What some rule ignores. What is in such a directory is not counted: nobody looks into it.
+/// The paths that a rule ignores. The contents of an ignored directory are not counted.
 #[derive(Debug, Default)]
-struct Ignored {
+struct IgnoredPaths {
     directories: usize,
     files: usize,
-    /// One of them, a directory if there is one; whether it is none, and its path from the root.
-    example: Option<(bool, PathBuf)>,
+    example: Option<IgnoredPath>,
 }
 
-impl Walked {
-    /// What is to be said of it, where something was found or nothing.
-    pub(crate) fn told(self, nothing: bool) -> String {
-        let mut told = match self.unreadable.into_inner() {
+/// An ignored path. In their order, directories come before files.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct IgnoredPath {
+    is_file: bool,
+    /// Relative to the root of the workspace.
+    path: PathBuf,
+}
+
+impl SkippedPaths {
+    /// Describes the skipped paths in lines for the model. Ignored paths are mentioned only if
+    /// the search found no match.
+    pub(crate) fn report(self, no_match: bool) -> String {
+        let mut report = match self.unreadable_directories.into_inner() {
             0 => String::new(),
             1 => "… 1 directory could not be read\n".into(),
             n => format!("… {n} directories could not be read\n"),
         };
-        let Ignored { directories, files, example } =
+        let IgnoredPaths { directories, files, example } =
             self.ignored.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let (true, Some((_, example))) = (nothing, example) {
+        if let (true, Some(example)) = (no_match, example) {
             let count = |n, one, many| match n {
                 0 => None,
                 1 => Some(format!("1 {one}")),
                 n => Some(format!("{n} {many}")),
             };
-            let all =
+            let counts =
                 [count(directories, "directory", "directories"), count(files, "file", "files")];
-            told.push_str(&format!(
-                "… not looked at: {}, which a .gitignore or its like names. To look there, give one as `path`, such as \
-                 `{}`\n",
-                all.into_iter().flatten().collect::<Vec<_>>().join(" and "),
-                text_of(&example)
+            report.push_str(&format!(
+                "… not searched: {}, ignored by a .gitignore or similar file. To search there, \
+                 give one as `path`, such as `{}`\n",
+                counts.into_iter().flatten().collect::<Vec<_>>().join(" and "),
+                path_text(&example.path)
             ));
         }
-        told
+        report
     }
 
-    fn ignore(&self, path: &Path, is_dir: bool) {
+    fn add_ignored(&self, path: &Path, is_dir: bool) {
         if path.starts_with(".loopwright") {
-            return; // the tools' own, of which each answer tells
+            return; // the tools' own directory, which their results mention
         }
         let mut ignored = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
         match is_dir {
             true => ignored.directories += 1,
             false => ignored.files += 1,
         }
-        let is_better =
-            |(is_file, known): &(bool, PathBuf)| (!is_dir, path) < (*is_file, known.as_path());
-        if ignored.example.as_ref().is_none_or(is_better) {
-            ignored.example = Some((!is_dir, path.to_owned()));
+        let candidate = IgnoredPath { is_file: !is_dir, path: path.to_owned() };
+        if ignored.example.as_ref().is_none_or(|example| candidate < *example) {
+            ignored.example = Some(candidate);
         }
     }
 }
 
-impl Here<'_> {
-    /// Whether it is in the workspace.
-    pub(crate) fn is_there(&self) -> bool {
+impl WalkEntry<'_> {
+    /// Returns whether the entry exists in the workspace.
+    pub(crate) fn exists(&self) -> bool {
         let name = self.path.file_name();
-        let directory = self.near.opened.get_or_init(|| {
+        let directory = self.parent.opened.get_or_init(|| {
             let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
             self.root.dir.open_dir(directory.unwrap_or(Path::new("."))).ok()
         });
@@ -113,224 +115,137 @@ impl Here<'_> {
             .is_some_and(|(directory, name)| directory.symlink_metadata(name).is_ok())
     }
 
-    /// Opens it if it is a regular file.
+    /// Opens the entry if it is a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
         open_regular(self.root, self.path)
     }
 }
 
 impl Workspace {
-    /// Goes through the files below `path`, or to the file that it is, in no certain order, on
-    /// several threads: each calls a function that `thread` makes. Left out are `.git`, and what a
-    /// `.gitignore` or `.ignore` in the workspace names, unless the walk begins in it.
+    /// Visits the files below `path`, or the file that it is, in no defined order.
+    ///
+    /// The walk runs on several threads; each calls the function that `visitor` returns for it.
+    /// `.git` and the paths that a `.gitignore` or `.ignore` in the workspace ignores are skipped,
+    /// unless the walk starts in them.
     pub(crate) fn walk<'w, V>(
         &'w self,
         path: &str,
         cx: &ToolContext,
-        thread: impl Fn() -> V,
-    ) -> Result<Walked, ToolError>
+        visitor: impl Fn() -> V,
+    ) -> Result<SkippedPaths, ToolError>
     where
-        V: FnMut(&Here<'_>) + Send + 'w,
+        V: FnMut(&WalkEntry<'_>) + Send + 'w,
     {
         let fail = |e: io::Error| self.error(path, "searched", &e);
         let root = &*self.root;
-        let start = root.dir.canonicalize(self.inside(path)?).map_err(fail)?;
+        let start = root.dir.canonicalize(self.relative(path)?).map_err(fail)?;
         let metadata = root.dir.metadata(&start).map_err(fail)?;
         if !metadata.is_dir() {
-            super::regular(path, &metadata)?;
+            require_regular(path, &metadata)?;
             let below = start.file_name().map(Path::new).unwrap_or(&start);
-            thread()(&Here { root, near: &Near::default(), path: &start, below, is_file: true });
-            return Ok(Walked::default());
+            let parent = &ParentDir::default();
+            visitor()(&WalkEntry { root, parent, path: &start, below, is_file: true });
+            return Ok(SkippedPaths::default());
         }
         root.dir.open_dir(&start).map_err(fail)?;
-        // Joining `.` or nothing would leave a mark in each path.
+        // Normalized: joining `.` or an empty path would show in the path of each entry.
         let start = root.real.join(start).components().collect::<PathBuf>();
-        let rules = Rules::above(root, &start);
-        let walked = Walked::default();
+        let rules = IgnoreRules::above(root, &start);
+        let skipped = SkippedPaths::default();
         let walk =
             WalkBuilder::new(&start).standard_filters(false).follow_links(false).build_parallel();
         walk.run(|| {
-            let (mut visit, mut near, start) = (thread(), Near::default(), &start);
-            let (rules, walked) = (&rules, &walked);
+            let mut visit = visitor();
+            let mut parent = ParentDir::default();
+            let walk = Walk { root, rules: &rules, start: &start, skipped: &skipped };
             Box::new(move |entry| {
                 if cx.is_cancelled() {
                     return WalkState::Quit;
                 }
                 let Ok(entry) = entry else {
-                    walked.unreadable.fetch_add(1, Ordering::Relaxed);
+                    walk.skipped.unreadable_directories.fetch_add(1, Ordering::Relaxed);
                     return WalkState::Continue;
                 };
-                step(root, rules, start, walked, &mut near, &entry, &mut visit)
+                walk.visit_entry(&mut parent, &entry, &mut visit)
             })
         });
-        if cx.is_cancelled() { Err(ToolError::Cancelled) } else { Ok(walked) }
+        if cx.is_cancelled() { Err(ToolError::Cancelled) } else { Ok(skipped) }
     }
 }
 
-fn step(
-    root: &Root,
-    rules: &Rules,
-    start: &Path,
-    walked: &Walked,
-    near: &mut Near,
-    entry: &DirEntry,
-    visit: &mut impl FnMut(&Here<'_>),
-) -> WalkState {
-    let (path, kind) = (entry.path(), entry.file_type());
-    let is_dir = kind.is_some_and(|kind| kind.is_dir());
-    if entry.depth() > 0 {
-        let name = entry.file_name().as_encoded_bytes();
-        if name == b".git" || replace::is_temporary(name) {
-            return WalkState::Skip;
+/// What the threads of a walk share.
+struct Walk<'a> {
+    root: &'a Root,
+    rules: &'a IgnoreRules,
+    start: &'a Path,
+    skipped: &'a SkippedPaths,
+}
+
+impl Walk<'_> {
+    fn visit_entry(
+        &self,
+        parent: &mut ParentDir,
+        entry: &DirEntry,
+        visit: &mut impl FnMut(&WalkEntry<'_>),
+    ) -> WalkState {
+        let path = entry.path();
+        let kind = entry.file_type();
+        let is_dir = kind.is_some_and(|kind| kind.is_dir());
+        if entry.depth() > 0 {
+            let name = entry.file_name().as_encoded_bytes();
+            if name == b".git" || is_temporary(name) {
+                return WalkState::Skip;
+            }
+            if is_ignored(&parent.of(self.rules, path).rules, path, is_dir) {
+                let relative = path.strip_prefix(&self.root.real).unwrap_or(path);
+                self.skipped.add_ignored(relative, is_dir);
+                return WalkState::Skip;
+            }
         }
-        if near.of(rules, path).ignores(path, is_dir) {
-            walked.ignore(path.strip_prefix(&root.real).unwrap_or(path), is_dir);
-            return WalkState::Skip;
-        }
-    }
-    if is_dir {
-        rules.read(root, path);
-    } else if let (Ok(inside), Ok(below)) =
-        (path.strip_prefix(&root.real), path.strip_prefix(start))
-        && let Some(kind) = kind.filter(|kind| kind.is_file() || kind.is_symlink())
-    {
-        visit(&Here {
-            root,
-            near: near.of(rules, path),
-            path: inside,
-            below,
-            is_file: kind.is_file(),
-        });
-    }
-    WalkState::Continue
-}
-
-/// What is to be ignored, by the directory that says so.
-struct Rules {
-    root: PathBuf,
-    /// Where the walk begins.
-    start: PathBuf,
-    by_directory: RwLock<HashMap<PathBuf, Arc<Gitignore>>>,
-}
-
-impl Rules {
-    /// The rules of the directories from the root of the workspace down to that of `start`, without
-    /// its own.
-    fn above(root: &Root, start: &Path) -> Self {
-        let rules = Rules {
-            root: root.real.clone(),
-            start: start.to_owned(),
-            by_directory: RwLock::default(),
-        };
-        for directory in
-            start.ancestors().skip(1).take_while(|directory| directory.starts_with(&root.real))
+        if is_dir {
+            self.rules.read(self.root, path);
+        } else if let (Ok(relative), Ok(below)) =
+            (path.strip_prefix(&self.root.real), path.strip_prefix(self.start))
+            && let Some(kind) = kind.filter(|kind| kind.is_file() || kind.is_symlink())
         {
-            rules.read(root, directory);
+            visit(&WalkEntry {
+                root: self.root,
+                parent: parent.of(self.rules, path),
+                path: relative,
+                below,
+                is_file: kind.is_file(),
+            });
         }
-        rules
-    }
-
-    /// Reads what `directory` says. Comes before anything in it is visited.
-    fn read(&self, root: &Root, directory: &Path) {
-        let Ok(inside) = directory.strip_prefix(&root.real) else {
-            return;
-        };
-        let mut builder = GitignoreBuilder::new(directory);
-        let at_root = directory == root.real;
-        let exclude = at_root && add_lines(root, Path::new(".git/info/exclude"), &mut builder);
-        // The last rule that fits holds, so what is to win comes last.
-        let ignores =
-            [".gitignore", ".ignore"].map(|name| add_lines(root, &inside.join(name), &mut builder));
-        if exclude || ignores.contains(&true) {
-            self.add(directory, builder);
-        }
-    }
-
-    /// Whether by these rules nothing would be seen: they ignore where the walk begins, or whatever
-    /// is in it.
-    fn ignores_start(&self, directory: &Path, rules: &Gitignore) -> bool {
-        let any = self.start.join("any name, such as nothing has");
-        let itself = || rules.matched_path_or_any_parents(&self.start, true).is_ignore();
-        self.start.starts_with(directory)
-            && (rules.matched(any, false).is_ignore() || self.start != directory && itself())
-    }
-
-    fn add(&self, directory: &Path, builder: GitignoreBuilder) {
-        if let Ok(rules) = builder.build()
-            && !self.ignores_start(directory, &rules)
-        {
-            let mut all = self.by_directory.write().unwrap_or_else(PoisonError::into_inner);
-            all.insert(directory.to_owned(), Arc::new(rules));
-        }
+        WalkState::Continue
     }
 }
 
-/// Adds the lines of this file, if it is a regular one; says whether it was.
-fn add_lines(root: &Root, path: &Path, builder: &mut GitignoreBuilder) -> bool {
-    let Ok(file) = open_regular(root, path) else {
-        return false;
-    };
-    let mut bytes = Vec::new();
-    if file.take(IGNORE_BYTES).read_to_end(&mut bytes).is_err() {
-        return false;
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        let _ = builder.add_line(None, line); // a line that is no pattern ignores nothing
-    }
-    true
-}
-
-/// What is known of one directory, remembered from one entry of it to the next.
+/// The directory of the current entry, cached from one of its entries to the next.
 #[derive(Default)]
-struct Near {
-    directory: PathBuf,
-    /// The rules for what is in it, from its own up to those of the root.
+struct ParentDir {
+    path: PathBuf,
+    /// The rules for its entries, from its own up to those of the root.
     rules: Vec<Arc<Gitignore>>,
-    /// It, opened from the root when that is first needed; `None` if it is not there, or leads out.
+    /// Its handle, opened from the root when first needed; `None` if it does not exist or leads
+    /// out.
     opened: OnceCell<Option<Dir>>,
 }
 
-impl Near {
-    fn of(&mut self, rules: &Rules, path: &Path) -> &Self {
+impl ParentDir {
+    /// Returns the parent directory of `path`, reusing the cached one if it is the same.
+    fn of(&mut self, rules: &IgnoreRules, path: &Path) -> &Self {
         let directory = path.parent().unwrap_or(path);
-        if self.directory.as_os_str() != directory.as_os_str() {
-            let all = rules.by_directory.read().unwrap_or_else(PoisonError::into_inner);
-            self.rules.clear();
-            if !all.is_empty() {
-                let inside =
-                    directory.ancestors().take_while(|above| above.starts_with(&rules.root));
-                self.rules.extend(inside.filter_map(|above| all.get(above).cloned()));
-            }
+        if self.path.as_os_str() != directory.as_os_str() {
+            self.rules = rules.for_directory(directory);
             self.opened.take();
-            self.directory.clear();
-            self.directory.push(directory);
+            self.path.clear();
+            self.path.push(directory);
         }
         self
     }
-
-    /// The nearest directory that has a word on it decides.
-    fn ignores(&self, path: &Path, is_dir: bool) -> bool {
-        let words = self.rules.iter().map(|rules| rules.matched(path, is_dir));
-        words
-            .into_iter()
-            .find(|word| !word.is_none())
-            .is_some_and(|word| matches!(word, Match::Ignore(_)))
-    }
 }
 
-/// Opens a regular file that is no link itself, without waiting for a pipe's other end.
-fn open_regular(root: &Root, path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).nonblock(true).follow(FollowSymlinks::No);
-    let file = root.dir.open_with(path, &options)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidInput.into()),
-    }
-}
-
-/// A path from the root as text; what is no UTF-8 in it is replaced.
-pub(crate) fn text_of(path: &Path) -> String {
-    shown(&path.to_string_lossy())
+/// Returns a path relative to the root as text; invalid UTF-8 in it is replaced.
+pub(crate) fn path_text(path: &Path) -> String {
+    printable(&path.to_string_lossy())
 }

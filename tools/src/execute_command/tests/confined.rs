@@ -1,4 +1,4 @@
-//! What commands may reach, and what not.
+//! Tests of the confinement: what commands can access.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::symlink;
@@ -7,10 +7,10 @@ use super::*;
 
 #[tokio::test]
 async fn it_runs_in_a_directory_of_the_workspace_and_in_no_other() {
-    let place = Place::new();
-    symlink("sub", place.root().join("inner")).unwrap();
-    symlink("..", place.root().join("up")).unwrap();
-    let root = place.root().canonicalize().unwrap().display().to_string();
+    let fixture = Fixture::new();
+    symlink("sub", fixture.root().join("inner")).unwrap();
+    symlink("..", fixture.root().join("up")).unwrap();
+    let root = fixture.root().canonicalize().unwrap().display().to_string();
     for (cwd, wanted) in [
         ("", &*root),
         (".", &root),
@@ -18,21 +18,21 @@ async fn it_runs_in_a_directory_of_the_workspace_and_in_no_other() {
         ("sub", &format!("{root}/sub")),
         ("inner", &format!("{root}/sub")),
     ] {
-        let (text, _) = place.call(json!({ "command": "/bin/pwd", "cwd": cwd })).await.unwrap();
+        let (text, _) = fixture.call(json!({ "command": "/bin/pwd", "cwd": cwd })).await.unwrap();
         assert_eq!(text, format!("Exit code 0.\n{wanted}\n"), "{cwd}");
     }
     for cwd in ["..", "up", "sub/../..", "/", "/tmp", "up/root"] {
-        let why = place.call(json!({ "command": "pwd", "cwd": cwd })).await.unwrap_err();
+        let why = fixture.call(json!({ "command": "pwd", "cwd": cwd })).await.unwrap_err();
         assert!(why.contains("leads out of the workspace"), "{cwd}: {why}");
     }
-    let why = place.call(json!({ "command": "pwd", "cwd": "nowhere" })).await.unwrap_err();
+    let why = fixture.call(json!({ "command": "pwd", "cwd": "nowhere" })).await.unwrap_err();
     assert!(why.starts_with("`nowhere` does not exist in the workspace"), "{why}");
 }
 
 #[tokio::test]
-async fn a_write_outside_fails_and_one_inside_does_not() {
-    let place = Place::new();
-    let out = place.outer.path().display().to_string();
+async fn writes_fail_outside_the_workspace_and_succeed_inside() {
+    let fixture = Fixture::new();
+    let out = fixture.outer.path().display().to_string();
     for attempt in [
         "echo x > ../new",
         "echo x > ../secret",
@@ -54,32 +54,33 @@ async fn a_write_outside_fails_and_one_inside_does_not() {
     ] {
         let attempt = attempt
             .replace("..", &if attempt.starts_with("mkdir") { out.clone() } else { "..".into() });
-        let told = place.run(&attempt).await;
+        let text = fixture.run(&attempt).await;
         assert!(
-            !told.starts_with("Exit code 0.") && !told.contains("the secret"),
-            "{attempt}: {told}"
+            !text.starts_with("Exit code 0.") && !text.contains("the secret"),
+            "{attempt}: {text}"
         );
     }
-    assert_eq!(fs::read_to_string(place.outer.path().join("secret")).unwrap(), "the secret");
+    assert_eq!(fs::read_to_string(fixture.outer.path().join("secret")).unwrap(), "the secret");
     let mut names: Vec<_> =
-        fs::read_dir(place.outer.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        fs::read_dir(fixture.outer.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["root", "secret"]);
-    let inside = "echo y > f && mkdir -p d/e && mv f d/e/g && ln d/e/g h && rm h && cat d/e/g && chmod 600 d/e/g \
-                  && echo t > $TMPDIR/t && cat $TMPDIR/t && echo h > ~/h && cat ~/h";
-    assert_eq!(place.run(inside).await, "Exit code 0.\ny\nt\nh\n");
+    let inside = "echo y > f && mkdir -p d/e && mv f d/e/g && ln d/e/g h && rm h && cat d/e/g \
+                  && chmod 600 d/e/g && echo t > $TMPDIR/t && cat $TMPDIR/t && echo h > ~/h \
+                  && cat ~/h";
+    assert_eq!(fixture.run(inside).await, "Exit code 0.\ny\nt\nh\n");
     assert_eq!(
-        place.run("cat $TMPDIR/t").await,
+        fixture.run("cat $TMPDIR/t").await,
         "Exit code 0.\nt\n",
-        "what is temporary lasts as long as the tool"
+        "temporary files last as long as the tool"
     );
 }
 
-/// Not only the process itself: the thread that starts a command is confined like it, and leads to
-/// the same memory.
+/// This includes the thread that starts a command: it is in the same domain, and shares the memory
+/// of this process.
 #[tokio::test]
-async fn this_process_cannot_be_looked_into_or_signalled() {
-    let place = Place::new();
+async fn this_process_cannot_be_traced_or_signalled() {
+    let fixture = Fixture::new();
     for attempt in [
         "cat /proc/$PPID/environ",
         "cat /proc/$PPID/task/*/environ",
@@ -90,20 +91,20 @@ async fn this_process_cannot_be_looked_into_or_signalled() {
         "kill -0 $PPID",
         "kill -TERM $PPID",
     ] {
-        let told = place.run(&format!("{attempt} && echo IT WORKED")).await;
-        assert!(!told.contains("IT WORKED") && !told.contains("CARGO_"), "{attempt}: {told}");
+        let text = fixture.run(&format!("{attempt} && echo IT WORKED")).await;
+        assert!(!text.contains("IT WORKED") && !text.contains("CARGO_"), "{attempt}: {text}");
     }
-    let told = place
+    let text = fixture
         .run("cat /proc/[0-9]*/task/*/environ 2>/dev/null | tr '\\0' '\\n' | grep ^CARGO_MANIFEST")
         .await;
-    assert_eq!(told, "Exit code 1. It printed nothing.");
-    let caps = place.run("grep -E '^(Cap|NoNew)' /proc/self/status | cut -f2 | sort -u").await;
+    assert_eq!(text, "Exit code 1. It printed nothing.");
+    let caps = fixture.run("grep -E '^(Cap|NoNew)' /proc/self/status | cut -f2 | sort -u").await;
     assert_eq!(caps, "Exit code 0.\n0000000000000000\n1\n");
 }
 
 #[tokio::test]
 async fn its_environment_is_a_short_list() {
-    let told = Place::new().run("env | cut -d= -f1 | sort").await;
+    let text = Fixture::new().run("env | cut -d= -f1 | sort").await;
     let fixed = [
         "GIT_PAGER",
         "GIT_TERMINAL_PROMPT",
@@ -129,10 +130,10 @@ async fn its_environment_is_a_short_list() {
         "_",
         "SHLVL",
     ];
-    let names: Vec<&str> = told.lines().skip(1).collect();
-    assert!(fixed.iter().all(|name| names.contains(name)), "{told}");
-    assert!(names.iter().all(|name| fixed.contains(name) || may.contains(name)), "{told}");
-    let more = Place::with(Commands::new().env("CARGO_MANIFEST_DIR"))
+    let names: Vec<&str> = text.lines().skip(1).collect();
+    assert!(fixed.iter().all(|name| names.contains(name)), "{text}");
+    assert!(names.iter().all(|name| fixed.contains(name) || may.contains(name)), "{text}");
+    let more = Fixture::with(Commands::new().env("CARGO_MANIFEST_DIR"))
         .run("echo $CARGO_MANIFEST_DIR")
         .await;
     assert!(more.trim_end().ends_with("tools"), "{more}");
@@ -144,41 +145,44 @@ async fn more_can_be_made_readable_and_writable() {
     fs::write(extra.path().join("f"), "extra").unwrap();
     let path = extra.path().display();
     let command = format!("cat {path}/f; echo; echo x > {path}/g");
-    assert!(!Place::new().run(&command).await.contains("extra"));
-    let told = Place::with(Commands::new().readable(extra.path())).run(&command).await;
-    assert!(told.contains("extra") && told.contains("Permission denied"), "{told}");
+    assert!(!Fixture::new().run(&command).await.contains("extra"));
+    let text = Fixture::with(Commands::new().readable(extra.path())).run(&command).await;
+    assert!(text.contains("extra") && text.contains("Permission denied"), "{text}");
     assert_eq!(
-        Place::with(Commands::new().writable(extra.path())).run(&command).await,
+        Fixture::with(Commands::new().writable(extra.path())).run(&command).await,
         "Exit code 0.\nextra\n"
     );
 }
 
-/// TCP and UDP, with bash, which can do both by itself.
+/// TCP and UDP, which bash supports without other programs.
 #[tokio::test]
-async fn the_network_is_reached_only_when_it_is_allowed() {
-    let (tcp, udp) =
-        (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+async fn the_network_is_accessible_only_if_enabled() {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     tcp.set_nonblocking(true).unwrap();
     udp.set_nonblocking(true).unwrap();
-    let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+    let tcp_port = tcp.local_addr().unwrap().port();
+    let udp_port = udp.local_addr().unwrap().port();
     let command = format!(
-        "bash -c 'echo t > /dev/tcp/127.0.0.1/{tcp_port}; echo t=$?'; bash -c 'echo u > /dev/udp/127.0.0.1/{udp_port}; echo u=$?'"
+        "bash -c 'echo t > /dev/tcp/127.0.0.1/{tcp_port}; echo t=$?'; \
+         bash -c 'echo u > /dev/udp/127.0.0.1/{udp_port}; echo u=$?'"
     );
-    let told = Place::new().run(&command).await;
+    let text = Fixture::new().run(&command).await;
     assert!(
-        told.contains("t=1") && told.contains("u=1") && told.contains("Permission denied"),
-        "{told}"
+        text.contains("t=1") && text.contains("u=1") && text.contains("Permission denied"),
+        "{text}"
     );
     assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err());
-    let told = Place::with(Commands::new().network()).run(&command).await;
-    assert_eq!(told, "Exit code 0.\nt=0\nu=0\n");
+    let text = Fixture::with(Commands::new().network()).run(&command).await;
+    assert_eq!(text, "Exit code 0.\nt=0\nu=0\n");
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok());
 }
 
 #[tokio::test]
-async fn without_confinement_it_refuses_or_says_so() {
-    let place = Place::confined_by(Confinement::Missing("this kernel has no Landlock".into()));
-    let why = place.call(json!({ "command": "echo ran > f" })).await.unwrap_err();
+async fn without_confinement_it_refuses_or_states_so() {
+    let fixture =
+        Fixture::confined_by(Confinement::Unavailable("this kernel has no Landlock".into()));
+    let why = fixture.call(json!({ "command": "echo ran > f" })).await.unwrap_err();
     assert!(
         why.starts_with("commands cannot be confined on this system, so none is run: this kernel"),
         "{why}"
@@ -186,52 +190,56 @@ async fn without_confinement_it_refuses_or_says_so() {
     assert!(
         why.contains("--unconfined")
             && why.contains("bubblewrap")
-            && !place.root().join("f").exists()
+            && !fixture.root().join("f").exists()
     );
-    assert!(place.tool.spec().description.contains("It does not work here"));
-    let (place, mark) = (Place::with(Commands::new().unconfined()), marker("free"));
+    assert!(fixture.tool.spec().description.contains("It does not work on this system"));
+    let fixture = Fixture::with(Commands::new().unconfined());
+    let mark = marker("free");
     let command = format!(
-        "cat ../secret; setsid sh -c ': >begun; sleep 1000; : {mark}' & until [ -e begun ]; do :; done"
+        "cat ../secret; setsid sh -c ': >started; sleep 1000; : {mark}' & \
+         until [ -e started ]; do :; done"
     );
-    let (text, details) = place.call(json!({ "command": command })).await.unwrap();
+    let (text, details) = fixture.call(json!({ "command": command })).await.unwrap();
     assert!(
         text.contains("the secret") && details["confinement"]["by"].is_null(),
         "{text} {details}"
     );
-    assert!(place.tool.spec().description.contains("Commands are not confined"));
-    assert_eq!(alive(&mark), 0, "what keeps its environment or its parents is known even so");
+    assert!(fixture.tool.spec().description.contains("Commands are not confined"));
+    assert_eq!(alive(&mark), 0, "a process with its environment or parents intact is killed");
 }
 
-/// Where it is installed and may make name spaces; elsewhere there is nothing to see.
+/// Runs only where bubblewrap is installed and may create namespaces.
 #[tokio::test]
 async fn bubblewrap_confines_where_landlock_cannot() {
     let confinement = match Confinement::bubblewrap() {
         Ok(confinement) => confinement,
         Err(why) => return eprintln!("not tested: {why}"),
     };
-    let (place, mark) = (Place::confined_by(confinement), marker("wrapped"));
-    assert!(place.tool.spec().description.contains("confined by bubblewrap"));
-    let told = place
+    let fixture = Fixture::confined_by(confinement);
+    let mark = marker("wrapped");
+    assert!(fixture.tool.spec().description.contains("confined by bubblewrap"));
+    let text = fixture
         .run(
-            "cat ../secret; echo x > ../new; echo x > /etc/new; cat /proc/*/environ | tr '\\0' '\\n' | grep ^CARGO_MAN",
+            "cat ../secret; echo x > ../new; echo x > /etc/new; \
+             cat /proc/*/environ | tr '\\0' '\\n' | grep ^CARGO_MAN",
         )
         .await;
-    assert!(!told.contains("the secret") && !told.contains("CARGO_MAN"), "{told}");
-    assert_eq!(fs::read_dir(place.outer.path()).unwrap().count(), 2, "{told}");
+    assert!(!text.contains("the secret") && !text.contains("CARGO_MAN"), "{text}");
+    assert_eq!(fs::read_dir(fixture.outer.path()).unwrap().count(), 2, "{text}");
     assert!(!Path::new("/etc/new").exists());
-    let (text, _) = place
+    let (text, _) = fixture
         .call(json!({ "command": "echo y > f; cat f ../f; pwd; echo t > $TMPDIR/t", "cwd": "sub" }))
         .await
         .unwrap();
     assert!(
         text.contains("\ny\n")
             && text.ends_with("root/sub\n")
-            && place.root().join("sub/f").exists(),
+            && fixture.root().join("sub/f").exists(),
         "{text}"
     );
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
-    place
+    fixture
         .run(&format!(
             "bash -c 'echo t > /dev/tcp/127.0.0.1/{}'",
             listener.local_addr().unwrap().port()
@@ -239,50 +247,51 @@ async fn bubblewrap_confines_where_landlock_cannot() {
         .await;
     assert!(listener.accept().is_err());
     let daemon = format!(
-        "(setsid env -i sh -c ': >begun; sleep 1000; : {mark}' <&- >&- 2>&- &) ; until [ -e begun ]; do :; done; kill -9 $$"
+        "(setsid env -i sh -c ': >started; sleep 1000; : {mark}' <&- >&- 2>&- &) ; \
+         until [ -e started ]; do :; done; kill -9 $$"
     );
-    place.run(&daemon).await;
-    until_alive(&mark, |count| count == 0); // the kernel ends them with their name space, which takes a moment
-    // As root too, what only root may read is not there; links beside it are.
-    let told = place
+    fixture.run(&daemon).await;
+    wait_until_alive(&mark, |count| count == 0); // the kernel kills them with their namespace
+    // Files that only root may read are absent even for root; links next to them are present.
+    let text = fixture
         .run("cat /etc/shadow && echo IT WORKED; cat /etc/passwd >/dev/null && echo public")
         .await;
-    assert!(!told.contains("IT WORKED") && told.ends_with("public\n"), "{told}");
+    assert!(!text.contains("IT WORKED") && text.ends_with("public\n"), "{text}");
     let links = fs::read_dir("/etc")
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.is_symlink());
     for link in links.filter(|link| link.exists()) {
-        let told = place.run(&format!("readlink '{}'", link.display())).await;
-        assert_eq!(told, format!("Exit code 0.\n{}\n", fs::read_link(&link).unwrap().display()));
+        let text = fixture.run(&format!("readlink '{}'", link.display())).await;
+        assert_eq!(text, format!("Exit code 0.\n{}\n", fs::read_link(&link).unwrap().display()));
     }
 }
 
-/// What an older kernel leaves open is said.
+/// The description states what an older kernel does not cover.
 #[tokio::test]
-async fn what_is_not_covered_is_told() {
-    let place = Place::confined_by(Confinement::old_landlock());
-    let (_, details) = place.call(json!({ "command": "true" })).await.unwrap();
+async fn gaps_of_the_confinement_are_stated() {
+    let fixture = Fixture::confined_by(Confinement::old_landlock());
+    let (_, details) = fixture.call(json!({ "command": "true" })).await.unwrap();
     for gap in
         ["signals reach other processes of the same user", "modes and times of the user's files"]
     {
-        let told = details["confinement"]["not_covered"].as_array().unwrap();
-        assert!(told.iter().any(|told| told.as_str().unwrap().contains(gap)), "{details}");
-        assert!(place.tool.spec().description.contains(gap));
+        let gaps = details["confinement"]["not_covered"].as_array().unwrap();
+        assert!(gaps.iter().any(|known| known.as_str().unwrap().contains(gap)), "{details}");
+        assert!(fixture.tool.spec().description.contains(gap));
     }
 }
 
-/// Landlock has no rule for it, on any kernel so far. When this test fails, a sentence can go.
+/// No kernel has a Landlock rule for this so far. When this test fails, the sentence is obsolete.
 #[tokio::test]
-async fn the_mode_of_a_file_outside_can_be_changed_which_is_said() {
-    let place = Place::new();
-    assert_eq!(place.run("chmod 640 ../secret").await, "Exit code 0. It printed nothing.");
+async fn the_mode_of_a_file_outside_can_be_changed_which_is_stated() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.run("chmod 640 ../secret").await, "Exit code 0. It printed nothing.");
     assert!(
-        place
+        fixture
             .tool
             .spec()
             .description
             .contains("modes and times of the user's files outside can be changed")
     );
-    assert!(!place.run("chmod 777 ../secret; cat ../secret").await.contains("the secret"));
+    assert!(!fixture.run("chmod 777 ../secret; cat ../secret").await.contains("the secret"));
 }

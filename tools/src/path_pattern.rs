@@ -1,40 +1,41 @@
-//! Globs, as the tools take them.
+//! [`PathPattern`]: globs over the paths of a walk.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use loopwright_core::ToolError;
 
-use crate::error::shown;
+use crate::error::printable;
 
-/// What a glob says of paths: one without `/` is about names, in whatever directory they are.
-pub(crate) struct Pattern {
+/// A compiled glob. Without `/` it is matched against file names in every directory.
+pub(crate) struct PathPattern {
     matcher: GlobMatcher,
-    of_names: bool,
+    names_only: bool,
 }
 
-impl Pattern {
+impl PathPattern {
     pub(crate) fn new(pattern: &str) -> Result<Self, ToolError> {
         let bad = |why: String| {
-            ToolError::Failed(format!("the pattern `{}` is not usable: {why}", shown(pattern)))
+            ToolError::Failed(format!("the pattern `{}` is not usable: {why}", printable(pattern)))
         };
         let plain = pattern.strip_prefix("./").unwrap_or(pattern);
         if plain.is_empty() {
             return Err(bad("it is empty. `**` matches every file".into()));
         }
         if plain.starts_with('/') || plain.split('/').any(|part| part == "..") {
-            let why = "it is matched against paths below `path`, so it can neither begin with `/` nor contain `..`";
+            let why = "it is matched against paths below `path`, so it can neither begin with `/` \
+                       nor contain `..`";
             return Err(bad(why.into()));
         }
         let glob = GlobBuilder::new(plain).literal_separator(true).build();
         let matcher = glob.map_err(|e| bad(format!("{}", e.kind())))?.compile_matcher();
-        Ok(Pattern { matcher, of_names: !plain.contains('/') && plain != "**" })
+        Ok(PathPattern { matcher, names_only: !plain.contains('/') && plain != "**" })
     }
 
-    /// Whether it matches the file at this path.
+    /// Returns whether the pattern matches this path.
     pub(crate) fn matches(&self, path: &Path) -> bool {
         match path.file_name() {
-            Some(name) if self.of_names => self.matcher.is_match(name),
+            Some(name) if self.names_only => self.matcher.is_match(name),
             _ => self.matcher.is_match(path),
         }
     }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_with_a_slash_is_about_paths_and_one_without_about_names() {
+    fn a_pattern_with_a_slash_matches_paths_and_one_without_matches_names() {
         let table = [
             ("*.rs", "a.rs", true),
             ("*.rs", "deep/er/a.rs", true),
@@ -63,7 +64,7 @@ mod tests {
         ];
         for (pattern, path, wanted) in table {
             assert_eq!(
-                Pattern::new(pattern).unwrap().matches(Path::new(path)),
+                PathPattern::new(pattern).unwrap().matches(Path::new(path)),
                 wanted,
                 "{pattern} {path}"
             );
@@ -71,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_match_is_refused() {
+    fn patterns_that_can_never_match_are_refused() {
         for (pattern, why) in
             [("", "is empty"), ("/etc/*", "below `path`"), ("../*", "`..`"), ("[a", "not usable")]
         {
-            let told = Pattern::new(pattern).err().unwrap().to_string();
-            assert!(told.contains(why), "{pattern}: {told}");
+            let error = PathPattern::new(pattern).err().unwrap().to_string();
+            assert!(error.contains(why), "{pattern}: {error}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The directory that commands have for themselves, and an end to those whose owner was killed.
+//! [`PrivateDir`]: a temporary directory for commands, removed even if its owner is killed.
 //!
-//! Its owner holds it locked as long as it lives, by a descriptor that no command inherits; the
-//! kernel lets go when the owner is gone, however that comes. Whoever makes one removes those that
-//! nobody holds.
+//! The owner holds a lock on the directory, through a descriptor that no command inherits. The
+//! kernel releases the lock when the owner dies. Creating a directory removes those without a lock.
 
 use std::fs::File;
 use std::io;
@@ -10,42 +9,46 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// What the names begin with, and how many letters and digits follow.
-const NAME: &str = "loopwright-commands-";
-const RANDOM: usize = 12;
+/// The start of the names.
+const PREFIX: &str = "loopwright-commands-";
+/// The number of random letters and digits after the prefix.
+const RANDOM_CHARS: usize = 12;
 
-/// For temporary files (`tmp`), and the home directory of confined commands (`home`). Gone when it
-/// is dropped.
-pub(super) struct Private {
+/// How often creating the directory is tried while another process removes it.
+const MAX_ATTEMPTS: usize = 16;
+
+/// A directory with `tmp` for temporary files and `home` for the home directory of confined
+/// commands. Removed when dropped.
+pub(super) struct PrivateDir {
     dir: TempDir,
-    /// None where nothing can be locked; nothing can be taken for left over there either.
+    /// `None` if the file system has no locks; then abandoned directories are not detected either.
     _lock: Option<File>,
 }
 
-impl Private {
-    pub(super) fn make() -> io::Result<Self> {
-        Self::make_in(&std::env::temp_dir())
+impl PrivateDir {
+    pub(super) fn create() -> io::Result<Self> {
+        Self::create_in(&std::env::temp_dir())
     }
 
-    fn make_in(place: &Path) -> io::Result<Self> {
+    fn create_in(parent: &Path) -> io::Result<Self> {
         #[cfg(unix)]
-        sweep(place);
+        remove_abandoned(parent);
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        builder.prefix(NAME).rand_bytes(RANDOM);
-        // Until it is locked another process may take it for left over. That is not so every time.
-        for _ in 0..16 {
-            let dir = builder.tempdir_in(place)?;
+        builder.prefix(PREFIX).rand_bytes(RANDOM_CHARS);
+        // Until it is locked, another process may take it for abandoned and remove it.
+        for _ in 0..MAX_ATTEMPTS {
+            let dir = builder.tempdir_in(parent)?;
             let Some(lock) = lock(dir.path()) else {
                 continue;
             };
             for name in ["tmp", "home"] {
                 std::fs::create_dir(dir.path().join(name))?;
             }
-            return Ok(Private { dir, _lock: lock });
+            return Ok(PrivateDir { dir, _lock: lock });
         }
-        Err(io::Error::other("another process removes what is made there"))
+        Err(io::Error::other("another process removes each directory created there"))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -53,7 +56,8 @@ impl Private {
     }
 }
 
-/// Locks it, where that can be done. None if another process has it, or has removed it.
+/// Locks the directory. Returns `None` if another process has locked or removed it, and
+/// `Some(None)` if the file system has no locks.
 #[cfg(unix)]
 fn lock(path: &Path) -> Option<Option<File>> {
     let file = File::open(path).ok()?;
@@ -69,19 +73,19 @@ fn lock(_: &Path) -> Option<Option<File>> {
     Some(None)
 }
 
-/// Removes those of this user that nobody holds.
+/// Removes the directories of this user whose owner is dead.
 #[cfg(unix)]
-fn sweep(place: &Path) {
+fn remove_abandoned(parent: &Path) {
     use std::os::unix::fs::MetadataExt;
     let user = rustix::process::geteuid().as_raw();
     let ours = |name: &str| {
-        let random = name.strip_prefix(NAME);
+        let random = name.strip_prefix(PREFIX);
         random.is_some_and(|random| {
-            random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric())
+            random.len() == RANDOM_CHARS && random.chars().all(|c| c.is_ascii_alphanumeric())
         })
     };
-    for entry in std::fs::read_dir(place).into_iter().flatten().filter_map(Result::ok) {
-        // Of a link this is what the link is, not what it leads to.
+    for entry in std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok) {
+        // This is the metadata of a link itself, not of its target.
         let is_dir =
             || entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user);
         if entry.file_name().to_str().is_some_and(ours)
@@ -103,36 +107,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_nobody_holds_goes_and_all_else_stays() {
-        let place = tempfile::tempdir().unwrap();
-        let path = |name: &str| place.path().join(name);
-        let living = Private::make_in(place.path()).unwrap();
+    fn an_abandoned_directory_is_removed_and_all_others_stay() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = |name: &str| parent.path().join(name);
+        let living = PrivateDir::create_in(parent.path()).unwrap();
         fs::write(living.path().join("tmp/f"), "").unwrap();
         let stale = path("loopwright-commands-aB3dEf6hIj9l");
         fs::create_dir_all(stale.join("tmp/deep")).unwrap();
         fs::write(stale.join("tmp/deep/f"), "").unwrap();
-        // Whatever else has such a name, somebody made on purpose.
+        // Other directories with such a name were created on purpose.
         let others = [
             "loopwright-commands-mine",
             "loopwright-commands-aB3dEf6h-j9l",
             "loopwright-commands-aB3dEf6hIj9lm",
         ];
         others.iter().for_each(|other| fs::create_dir(path(other)).unwrap());
-        fs::create_dir_all(path("elsewhere/tmp")).unwrap();
-        symlink("elsewhere", path("loopwright-commands-000000000000")).unwrap();
+        fs::create_dir_all(path("target/tmp")).unwrap();
+        symlink("target", path("loopwright-commands-000000000000")).unwrap();
         fs::write(path("loopwright-commands-111111111111"), "").unwrap();
 
-        let second = Private::make_in(place.path()).unwrap();
+        let second = PrivateDir::create_in(parent.path()).unwrap();
         assert!(!stale.exists());
         assert!(living.path().join("tmp/f").exists() && second.path().join("home").exists());
         assert!(others.iter().all(|other| path(other).exists()));
-        assert!(
-            path("elsewhere/tmp").exists() && path("loopwright-commands-111111111111").exists()
-        );
+        assert!(path("target/tmp").exists() && path("loopwright-commands-111111111111").exists());
         assert_eq!(
             fs::metadata(second.path()).unwrap().permissions().mode() & 0o777,
             0o700,
-            "nobody else looks in"
+            "private to this user"
         );
         let gone = living.path().to_owned();
         drop(living);
@@ -140,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn many_that_are_made_at_once_do_not_disturb_each_other() {
-        let place = tempfile::tempdir().unwrap();
+    fn many_that_are_created_at_once_do_not_disturb_each_other() {
+        let parent = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let private = Private::make_in(place.path()).unwrap();
+                        let private = PrivateDir::create_in(parent.path()).unwrap();
                         assert!(
                             private.path().join("tmp").is_dir()
                                 && private.path().join("home").is_dir()
@@ -155,6 +157,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 }

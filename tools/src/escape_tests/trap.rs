@@ -1,4 +1,4 @@
-//! A workspace in which every way out is laid, and the paths that try them.
+//! [`Trap`]: a workspace with links and files that lead out of it, and the paths that try them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,13 +18,14 @@ use crate::{Workspace, coding_tools};
 pub(super) const SECRET: &str = "the secret";
 pub(super) const PLANTED: &str = "planted by the model";
 
-/// `outer/secret.txt` and other things outside, `outer/root` with every trap inside.
+/// A workspace in `outer/root`, with secrets outside of it in `outer`.
 pub(super) struct Trap {
     pub(super) outer: TempDir,
     pub(super) tools: Toolbox,
 }
 
 impl Trap {
+    /// Creates the directories.
     pub(super) fn set() -> Self {
         let outer = tempfile::tempdir().unwrap();
         let out = outer.path();
@@ -56,8 +57,8 @@ impl Trap {
         ] {
             symlink(target, root.join(link)).unwrap();
         }
-        let made = std::process::Command::new("mkfifo").arg(root.join("fifo")).status().unwrap();
-        assert!(made.success());
+        let status = std::process::Command::new("mkfifo").arg(root.join("fifo")).status().unwrap();
+        assert!(status.success());
         symlink("fifo", root.join("link_fifo")).unwrap();
         fs::write(root.join(OsStr::from_bytes(b"sub/not \xff utf8")), "inner").unwrap();
         let tools = coding_tools(Workspace::open(&root).unwrap());
@@ -70,7 +71,7 @@ impl Trap {
         Ok(serde_json::to_string(&output).unwrap())
     }
 
-    /// Calls each tool with this path, in every argument that takes one; gives what was told.
+    /// Calls each tool with this path, in every argument that takes one, and returns the results.
     pub(super) async fn call_each(
         &self,
         path: &str,
@@ -90,22 +91,24 @@ impl Trap {
                 json!({ "cwd": path, "command": "cat secret.txt; echo x > made.txt" }),
             ),
         ];
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for (tool, arguments) in calls {
-            told.push((tool, self.call(tool, arguments).await));
+            results.push((tool, self.call(tool, arguments).await));
         }
         let taking = self
             .tools
             .tools()
             .filter(|tool| tool.spec().schema.to_string().contains("relative to the workspace"));
-        let tried = |tool: &Arc<dyn Tool>| told.iter().any(|(name, _)| *name == &*tool.spec().name);
-        assert!(taking.into_iter().all(tried), "a tool that takes a path is missing here");
-        told
+        let called =
+            |tool: &Arc<dyn Tool>| results.iter().any(|(name, _)| *name == &*tool.spec().name);
+        assert!(taking.into_iter().all(called), "a tool that takes a path is missing here");
+        results
     }
 
-    /// Every path outside of the root, with what is in it.
+    /// Returns every path outside of the root, with its contents.
     pub(super) fn outside(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (mut found, mut dirs) = (BTreeMap::new(), vec![self.outer.path().to_owned()]);
+        let mut found = BTreeMap::new();
+        let mut dirs = vec![self.outer.path().to_owned()];
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
                 let path = entry.path();
@@ -120,6 +123,7 @@ impl Trap {
         found
     }
 
+    /// Returns paths that lead out of the workspace, or that no file can have.
     pub(super) fn attempts(&self) -> Vec<String> {
         let out = self.outer.path().display().to_string();
         let plain = [
@@ -197,7 +201,7 @@ impl Trap {
             "\0/../../secret.txt",
             "../secret.txt\0.png",
         ];
-        let made = [
+        let generated = [
             format!("{out}/secret.txt"),
             format!("{out}/root/../secret.txt"),
             format!("{out}/root/sub/../../secret.txt"),
@@ -209,6 +213,6 @@ impl Trap {
             "x/".repeat(3_000),
             format!("{}secret.txt", "../".repeat(2_000)),
         ];
-        plain.into_iter().map(String::from).chain(made).collect()
+        plain.into_iter().map(String::from).chain(generated).collect()
     }
 }

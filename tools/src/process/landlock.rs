@@ -1,8 +1,8 @@
-//! Landlock: a thread that confines itself, and with itself every process it starts.
+//! Landlock: a thread confines itself, and with itself every process that it starts.
 //!
-//! Landlock, capabilities, `no_new_privs` and seccomp belong to a thread, and what a thread starts
-//! inherits them. So a thread gives its rights away, starts the command with the standard library,
-//! and ends: no code runs between fork and exec, and none of this needs `unsafe`.
+//! Landlock, capabilities, `no_new_privs` and seccomp are properties of a thread, and its child
+//! processes inherit them. A thread drops its rights, starts the command with the standard library,
+//! and ends: no code runs between fork and exec, and no `unsafe` is needed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,50 +16,54 @@ use landlock::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-use super::system;
+use super::system_paths;
 use super::watchdog::Watchdog;
 
-/// The newest rules that this file knows; on an older kernel those hold that it knows.
+/// The newest version of the rules that are used. An older kernel applies those that it supports.
 const RULES: ABI = ABI::V9;
-/// Devices that may be read and written.
+/// Devices that commands may read and write.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// The niceness of a supervisor thread.
+const HIGHEST_PRIORITY: i32 = -20;
 /// How long a thread may take to end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const THREAD_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the kernel can do about commands.
+/// The confinement that this kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Landlock {
     abi: ABI,
-    /// Sockets can be refused altogether.
+    /// Whether seccomp can refuse all sockets.
     seccomp: bool,
 }
 
-/// The rules for the commands of one workspace. Made once; each command's thread enters them.
-pub(super) struct Fence {
+/// The rules for the commands of one workspace, created once and applied by the thread of each
+/// command.
+pub(super) struct Sandbox {
     rules: RulesetCreated,
     landlock: Landlock,
     no_sockets: Option<BpfProgram>,
-    /// The niceness of commands: that of this process.
+    /// The niceness of commands, which is that of this process.
     priority: i32,
-    /// What goes with this process.
+    /// The directory that the watchdog removes.
     temporary: PathBuf,
 }
 
 impl Landlock {
-    /// What this kernel can do, tried on a thread; an error says why nothing.
-    pub(crate) fn find() -> Result<Self, String> {
-        let tried = std::thread::Builder::new().name("landlock".into()).spawn(|| {
+    /// Detects what this kernel supports by trying it on a thread. An error says why it supports
+    /// nothing.
+    pub(crate) fn detect() -> Result<Self, String> {
+        let trial = std::thread::Builder::new().name("landlock".into()).spawn(|| {
             let rules = Ruleset::default().handle_access(AccessFs::from_all(RULES))?.create()?;
             Ok(rules.restrict_self()?.landlock)
         });
-        let tried = tried.map_err(|e| format!("no thread could be started: {e}"))?;
-        match tried.join() {
+        let trial = trial.map_err(|e| format!("no thread could be started: {e}"))?;
+        match trial.join() {
             Ok(Ok(LandlockStatus::Available { effective_abi: abi, .. })) => {
                 Ok(Landlock { abi, seccomp: no_sockets().is_ok() })
             }
             Ok(Ok(LandlockStatus::NotEnabled)) => {
-                Err("Landlock is in this kernel, but not switched on".into())
+                Err("this kernel has Landlock, but it is not enabled".into())
             }
             Ok(Ok(LandlockStatus::NotImplemented)) => Err("this kernel has no Landlock".into()),
             Ok(Err::<_, RulesetError>(why)) => Err(format!("Landlock does not work here: {why}")),
@@ -67,41 +71,41 @@ impl Landlock {
         }
     }
 
-    /// As on Linux 6.10.
+    /// Returns the support of Linux 6.10.
     #[cfg(test)]
     pub(super) fn old() -> Self {
         Landlock { abi: ABI::V5, seccomp: true }
     }
 
-    /// Signals stay among the processes of a command, which is also how they are told from all
-    /// others.
+    /// Returns whether processes of a command can signal each other only. Then the processes of a
+    /// command are recognised by signals as well.
     pub(super) fn scopes_signals(self) -> bool {
         self.abi >= ABI::V6
     }
 
-    /// What this kernel's rules do not cover. None has a rule for modes and times so far.
+    /// Lists what this kernel's rules do not cover. No kernel has rules for modes and times so far.
     pub(crate) fn gaps(self, network: bool) -> Vec<&'static str> {
         let mut gaps = vec!["modes and times of the user's files outside can be changed"];
-        let mut without = |missing: bool, gap| gaps.extend(missing.then_some(gap));
-        without(self.abi < ABI::V3, "files outside can be cut to nothing");
-        without(!network && !self.seccomp && self.abi < ABI::V4, "the network is open");
-        without(
+        let mut add_if = |missing: bool, gap| gaps.extend(missing.then_some(gap));
+        add_if(self.abi < ABI::V3, "files outside can be truncated");
+        add_if(!network && !self.seccomp && self.abi < ABI::V4, "the network is open");
+        add_if(
             !network && !self.seccomp && self.abi >= ABI::V4,
             "UDP and other sockets than TCP are open",
         );
-        without(self.abi < ABI::V6, "signals reach other processes of the same user");
+        add_if(self.abi < ABI::V6, "signals reach other processes of the same user");
         let by_socket = network || !self.seccomp;
-        without(
+        add_if(
             by_socket && self.abi < ABI::V9,
-            "local services can be asked through their socket files",
+            "local services can be reached through their socket files",
         );
         gaps
     }
 }
 
-impl Fence {
-    /// Rules by which `writable` and `temporary` may be read and written, and `readable` and the
-    /// system's directories read. Without `network`, no socket can be made.
+impl Sandbox {
+    /// Creates rules that allow reading and writing `writable` and `temporary`, and reading
+    /// `readable` and the system's directories. Without `network`, no socket can be created.
     pub(super) fn new(
         landlock: Landlock,
         readable: &[PathBuf],
@@ -109,13 +113,14 @@ impl Fence {
         temporary: &Path,
         network: bool,
     ) -> Result<Self, RulesetError> {
-        let (read, all) = (AccessFs::from_read(RULES), AccessFs::from_all(RULES));
+        let read = AccessFs::from_read(RULES);
+        let all = AccessFs::from_all(RULES);
         let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(RULES))?;
         if !network {
             rules = rules.handle_access(AccessNet::from_all(RULES))?;
         }
         let mut rules = rules.create()?;
-        for path in system::readable().paths.iter().chain(readable) {
+        for path in system_paths::readable().paths.iter().chain(readable) {
             rules = allow(rules, path, read)?;
         }
         for path in DEVICES {
@@ -130,34 +135,34 @@ impl Fence {
         }
         let no_sockets = (!network && landlock.seccomp).then(no_sockets).and_then(Result::ok);
         let priority = rustix::process::getpriority_process(None).unwrap_or_default();
-        Ok(Fence { rules, landlock, no_sockets, priority, temporary: temporary.to_owned() })
+        Ok(Sandbox { rules, landlock, no_sockets, priority, temporary: temporary.to_owned() })
     }
 
-    /// Takes from the thread that calls it the power over all processes but those that it starts
-    /// from now on, for good. The watchdog ends those if this process dies, where it can tell them
-    /// from others.
-    pub(super) fn stand_guard(&self) -> io::Result<Option<Watchdog>> {
+    /// Restricts the calling thread, permanently, to signalling and tracing the processes that it
+    /// starts from now on. If signals can be scoped, starts a watchdog that kills these processes
+    /// when this process dies.
+    pub(super) fn enter_supervisor_domain(&self) -> io::Result<Option<Watchdog>> {
         rustix::thread::set_no_new_privs(true)?;
-        // Ahead of whatever it watches, if that is allowed: one that multiplies leaves little time
-        // to others.
-        let _ = rustix::process::setpriority_process(None, -20);
-        // Any rule makes a domain. These allow what they are about everywhere; that links and
-        // renames may go from one directory to another is refused by every domain that does not say
-        // so.
+        // Runs before its command, if permitted: a fork bomb leaves little time to others.
+        let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
+        // Any rule creates a domain; this one allows everywhere what it handles. `Refer` must be
+        // handled, since a domain that does not refuses links and renames between directories.
         let rights = AccessFs::Refer | AccessFs::MakeBlock;
-        let apart =
-            Ruleset::default().handle_access(rights).and_then(|rules| rules.scope(Scope::Signal));
-        let apart =
-            apart.and_then(Ruleset::create).and_then(|rules| allow(rules, Path::new("/"), rights));
-        apart.and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+        Ruleset::default()
+            .handle_access(rights)
+            .and_then(|rules| rules.scope(Scope::Signal))
+            .and_then(Ruleset::create)
+            .and_then(|rules| allow(rules, Path::new("/"), rights))
+            .and_then(RulesetCreated::restrict_self)
+            .map_err(io::Error::other)?;
         self.landlock.scopes_signals().then(|| Watchdog::start(&self.temporary)).transpose()
     }
 
-    /// Starts a command confined, from a thread that stands guard. It must not do anything before
-    /// this returns.
+    /// Starts a confined command from a supervisor thread. The command must wait for a signal to
+    /// start after this returns.
     ///
-    /// The thread that confines itself is in the command's domain, so the command may look into it,
-    /// and sees the memory of this process. That is why the thread must be gone first.
+    /// The thread that confines itself is in the domain of the command, so the command may trace it
+    /// and read the memory of this process. The thread must therefore have ended before.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let start = || {
             let _ = rustix::process::setpriority_process(None, self.priority);
@@ -172,7 +177,7 @@ impl Fence {
                 .unwrap_or_else(|_| Err(io::Error::other("the thread that starts it panicked")))
         })?;
         let task = format!("/proc/self/task/{}", thread.as_raw_pid());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + THREAD_EXIT_TIMEOUT;
         while Path::new(&task).exists() {
             if Instant::now() > deadline {
                 let _ = child.kill();
@@ -184,12 +189,12 @@ impl Fence {
         Ok(child)
     }
 
-    /// Confines this thread, for good, and what it starts.
+    /// Confines this thread, permanently, and the processes that it starts.
     fn confine(&self) -> io::Result<()> {
-        give_up_capabilities()?;
+        drop_capabilities()?;
         let status = self.rules.try_clone()?.restrict_self().map_err(io::Error::other)?;
         if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
-            return Err(io::Error::other("Landlock does less than it did a moment ago"));
+            return Err(io::Error::other("Landlock enforces less than was detected before"));
         }
         if let Some(no_sockets) = &self.no_sockets {
             seccompiler::apply_filter(no_sockets).map_err(io::Error::other)?;
@@ -198,7 +203,7 @@ impl Fence {
     }
 }
 
-/// A rule for a path, if there is something.
+/// Adds a rule for a path, if it exists.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -211,13 +216,13 @@ fn allow(
     rules.add_rule(PathBeneath::new(file, access))
 }
 
-/// Without capabilities root is a user who owns many files. It may not look into other processes
-/// then, nor undo any of the rest; the bounding set keeps it from getting them back with the next
-/// program.
-fn give_up_capabilities() -> io::Result<()> {
+/// Drops all capabilities. Without them root is a user that owns many files: it may not trace other
+/// processes or undo the confinement. Emptying the bounding set keeps the next program from getting
+/// them back.
+fn drop_capabilities() -> io::Result<()> {
     let held = rustix::thread::capabilities(None)?;
     if held.permitted.contains(CapabilitySet::SETPCAP) {
-        // The kernel knows fewer than 64 and refuses the first that it does not know.
+        // The kernel has fewer than 64 and returns an error for the first that it does not have.
         let drop = |n: u32| {
             rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(
                 1 << n,
@@ -228,7 +233,8 @@ fn give_up_capabilities() -> io::Result<()> {
             return Err(io::Error::other("the capability bounding set could not be emptied"));
         }
     }
-    let _ = rustix::thread::clear_ambient_capability_set(); // none are left without permitted ones
+    // May fail: without permitted capabilities there are no ambient ones.
+    let _ = rustix::thread::clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(
         None,
@@ -237,7 +243,8 @@ fn give_up_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// A filter that refuses sockets of every family, and the way around it.
+/// Returns a filter that refuses sockets of every family, and `io_uring`, which could create them
+/// too.
 fn no_sockets() -> Result<BpfProgram, seccompiler::BackendError> {
     let refused = [libc::SYS_socket, libc::SYS_io_uring_setup].map(|call| (call, Vec::new()));
     let refuse = SeccompAction::Errno(libc::EACCES as u32);

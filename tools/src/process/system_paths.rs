@@ -1,10 +1,10 @@
-//! What of the system commands may read, whatever confines them.
+//! [`SystemPaths`]: the paths of the system that commands may read.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What of the system may be read, and programs in it run.
-const SYSTEM: [&str; 16] = [
+/// Directories that commands may read and run programs from.
+const SYSTEM_DIRS: [&str; 16] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -23,57 +23,57 @@ const SYSTEM: [&str; 16] = [
     "/run/systemd/resolve",
 ];
 
-/// Where administrators keep secrets, so that for root each thing in them is looked at. The rest of
-/// `/usr` comes from packages, and would take long.
-const LOOKED_AT: [&str; 3] = ["/etc", "/opt", "/usr/local"];
-/// How deep it is looked; what lies deeper is left out where something beside it is.
-const DEEP: usize = 40;
+/// Directories in which administrators store secrets. For root, the permissions of each entry are
+/// checked. The rest of `/usr` comes from packages, and checking it would take long.
+const CHECKED_DIRS: [&str; 3] = ["/etc", "/opt", "/usr/local"];
+/// How deep the entries are checked. Deeper directories are treated as not public.
+const MAX_DEPTH: usize = 40;
 
-/// What may be read, each with all below it.
+/// Readable paths, each with everything below it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Readable {
+pub(super) struct SystemPaths {
     pub(super) paths: Vec<PathBuf>,
-    /// Links beside what is in `paths`, which nobody needs leave to follow, but which must be
-    /// there.
+    /// Symbolic links next to `paths`. Following them needs no permission, but a new view of the
+    /// file system must contain them.
     pub(super) links: Vec<PathBuf>,
 }
 
-/// The system's directories. Root owns all that is in them, secrets too, and may read it without
-/// any capability; so for root what is in some of them is looked at, and what not everybody may
-/// read is left out.
-pub(super) fn readable() -> Readable {
-    let all = SYSTEM.iter().map(PathBuf::from);
+/// Returns the system's directories.
+///
+/// Root owns all files in them, including secrets, and may read them without any capability. For
+/// root, files that are not readable by everybody are therefore left out of [`CHECKED_DIRS`].
+pub(super) fn readable() -> SystemPaths {
+    let all = SYSTEM_DIRS.iter().map(PathBuf::from);
     if !rustix::process::geteuid().is_root() {
-        return Readable { paths: all.collect(), links: Vec::new() };
+        return SystemPaths { paths: all.collect(), links: Vec::new() };
     }
-    let mut found = Readable::default();
-    all.for_each(|path| found.add_but(&path, &LOOKED_AT.map(Path::new)));
-    found
+    let mut readable = SystemPaths::default();
+    all.for_each(|path| readable.add_checked(&path, &CHECKED_DIRS.map(Path::new)));
+    readable
 }
 
-impl Readable {
-    /// Adds all of a directory but what is closed in those of `looked_at`.
-    fn add_but(&mut self, dir: &Path, looked_at: &[&Path]) {
-        if looked_at.contains(&dir) {
+impl SystemPaths {
+    /// Adds a directory, without the entries of `checked` directories that are not public.
+    fn add_checked(&mut self, dir: &Path, checked: &[&Path]) {
+        if checked.contains(&dir) {
             if dir.metadata().is_ok_and(|metadata| metadata.mode() & 0o005 == 0o005) {
-                self.add_public(dir, DEEP);
+                self.add_public(dir, MAX_DEPTH);
             }
-        } else if !looked_at.iter().any(|below| below.starts_with(dir)) {
+        } else if !checked.iter().any(|below| below.starts_with(dir)) {
             self.paths.push(dir.to_owned());
         } else {
-            let (paths, links) = (self.paths.len(), self.links.len());
+            let paths = self.paths.len();
+            let links = self.links.len();
             let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
             for path in entries.map(|entry| entry.path()) {
                 match path.is_symlink() {
                     true => self.links.push(path),
-                    false => self.add_but(&path, looked_at),
+                    false => self.add_checked(&path, checked),
                 }
             }
-            // All at once where nothing is left out, so that the directory itself can be listed
-            // too.
+            // If no entry is left out, the directory itself is added, so that it can be listed.
             let whole = |below: &&Path| self.paths.iter().any(|path| path == below);
-            if looked_at.iter().filter(|below| below.starts_with(dir) && below.is_dir()).all(whole)
-            {
+            if checked.iter().filter(|below| below.starts_with(dir) && below.is_dir()).all(whole) {
                 self.paths.truncate(paths);
                 self.links.truncate(links);
                 self.paths.push(dir.to_owned());
@@ -81,23 +81,27 @@ impl Readable {
         }
     }
 
-    /// Adds what is in a directory and open to everybody: all at once where nothing in it is
-    /// closed.
-    fn add_public(&mut self, dir: &Path, deep: usize) -> bool {
+    /// Adds the entries of a directory that everybody may read; the directory itself if that is
+    /// all of them. Returns whether it is.
+    fn add_public(&mut self, dir: &Path, depth: usize) -> bool {
         let Ok(entries) = std::fs::read_dir(dir) else {
             return false;
         };
-        let (mut all_public, paths, links) = (true, self.paths.len(), self.links.len());
+        let mut all_public = true;
+        let paths = self.paths.len();
+        let links = self.links.len();
         for entry in entries.filter_map(Result::ok) {
             let path = entry.path();
-            // A link is followed when it is used, and what it leads to is looked at there.
+            // The target of a link is checked where it is.
             let public = match path.symlink_metadata() {
                 Ok(metadata) if metadata.is_symlink() => {
                     self.links.push(path);
                     true
                 }
                 Ok(metadata) if metadata.is_dir() => {
-                    metadata.mode() & 0o005 == 0o005 && deep > 0 && self.add_public(&path, deep - 1)
+                    metadata.mode() & 0o005 == 0o005
+                        && depth > 0
+                        && self.add_public(&path, depth - 1)
                 }
                 Ok(metadata) if metadata.is_file() && metadata.mode() & 0o004 != 0 => {
                     self.paths.push(path);
@@ -117,7 +121,7 @@ impl Readable {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test makes files")]
+#[allow(clippy::disallowed_methods, reason = "the test creates files")]
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -126,7 +130,7 @@ mod tests {
 
     /// As `/usr` with `/usr/local` in it.
     #[test]
-    fn only_some_directories_are_looked_at() {
+    fn only_some_directories_are_checked() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         for (name, mode) in
@@ -141,23 +145,23 @@ mod tests {
         }
         symlink("lib", path("lib64")).unwrap();
         let found = || {
-            let mut found = Readable::default();
-            found.add_but(dir.path(), &[&path("local"), &path("not there"), Path::new("/")]);
+            let mut found = SystemPaths::default();
+            found.add_checked(dir.path(), &[&path("local"), &path("not there"), Path::new("/")]);
             found.paths.sort();
             found
         };
-        assert_eq!(found(), Readable { paths: vec![dir.path().to_owned()], links: Vec::new() });
+        assert_eq!(found(), SystemPaths { paths: vec![dir.path().to_owned()], links: Vec::new() });
         fs::set_permissions(path("local/b/open"), PermissionsExt::from_mode(0o600)).unwrap();
         assert_eq!(
             found(),
-            Readable { paths: vec![path("lib"), path("local/a")], links: vec![path("lib64")] }
+            SystemPaths { paths: vec![path("lib"), path("local/a")], links: vec![path("lib64")] }
         );
         fs::set_permissions(path("local"), PermissionsExt::from_mode(0o700)).unwrap();
         assert_eq!(found().paths, [path("lib")]);
     }
 
     #[test]
-    fn what_is_closed_is_left_out_and_what_lies_beside_it_is_not() {
+    fn private_files_are_left_out_and_their_public_siblings_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         for (name, mode) in
@@ -175,12 +179,12 @@ mod tests {
         }
         symlink("open", path("a/link")).unwrap();
         symlink("closed", path("b/link")).unwrap();
-        let mut found = Readable::default();
+        let mut found = SystemPaths::default();
         assert!(!found.add_public(dir.path(), 8));
         found.paths.sort();
         assert_eq!(
             found,
-            Readable { paths: vec![path("a"), path("b/open")], links: vec![path("b/link")] }
+            SystemPaths { paths: vec![path("a"), path("b/open")], links: vec![path("b/link")] }
         );
     }
 }

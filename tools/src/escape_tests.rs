@@ -1,6 +1,6 @@
-//! Attempts to leave the workspace, each made with each tool.
+//! Attempts to leave the workspace, each with every tool.
 
-#![allow(clippy::disallowed_methods, reason = "a test looks at the workspace from outside")]
+#![allow(clippy::disallowed_methods, reason = "the tests inspect the workspace from outside")]
 
 mod trap;
 
@@ -17,14 +17,14 @@ use self::trap::{PLANTED, SECRET, Trap};
 use crate::Workspace;
 
 #[tokio::test]
-async fn no_attempt_gets_out() {
+async fn no_attempt_leaves_the_workspace() {
     let trap = Trap::set();
     let before = trap.outside();
     let attempts = trap.attempts();
     for path in &attempts {
-        for (tool, told) in trap.call_each(path).await {
-            let Err(ToolError::Failed(why)) = told else {
-                panic!("{tool} took {path:?}: {told:?}")
+        for (tool, result) in trap.call_each(path).await {
+            let Err(ToolError::Failed(why)) = result else {
+                panic!("{tool} accepted {path:?}: {result:?}")
             };
             assert!(
                 !why.contains(SECRET) && !why.contains("os error 1)"),
@@ -38,17 +38,16 @@ async fn no_attempt_gets_out() {
         assert_eq!(trap.outside(), before, "after {path:?}");
     }
     assert_eq!(fs::read_to_string(trap.outer.path().join("root/inner.txt")).unwrap(), "inner");
-    assert!(!trap.outer.path().join("root/new").exists(), "half of a refused path was made");
+    assert!(!trap.outer.path().join("root/new").exists(), "a part of a refused path was created");
     assert!(attempts.len() >= 80, "{}", attempts.len());
 }
 
-/// What other systems and programs take for a way out is a name here, of nothing or of a file
-/// inside.
+/// Paths that lead out in other systems or programs are ordinary names here.
 #[tokio::test]
-async fn odd_names_are_names() {
+async fn unusual_names_are_ordinary_names() {
     let trap = Trap::set();
     let before = trap.outside();
-    let odd = [
+    let names = [
         "..\\secret.txt",
         "..\\..\\secret.txt",
         "C:\\secret.txt",
@@ -88,17 +87,17 @@ async fn odd_names_are_names() {
         "../ROOT/inner.txt\0",
         "\n../secret.txt",
     ];
-    for path in odd {
-        for (tool, told) in trap.call_each(path).await {
-            let told = told.unwrap_or_else(|e| e.to_string());
-            assert!(!told.contains(SECRET) && !told.contains("root:"), "{tool} {path:?}: {told}");
+    for path in names {
+        for (tool, result) in trap.call_each(path).await {
+            let text = result.unwrap_or_else(|e| e.to_string());
+            assert!(!text.contains(SECRET) && !text.contains("root:"), "{tool} {path:?}: {text}");
         }
         assert_eq!(trap.outside(), before, "after {path:?}");
     }
     assert!(trap.outer.path().join("root/..\\secret.txt").is_file());
 }
 
-/// A search of everything comes by every link, pipe and odd name, and follows none.
+/// The search visits every link, pipe and unusual name, and follows none.
 #[tokio::test]
 async fn a_search_of_everything_stays_inside() {
     let trap = Trap::set();
@@ -112,21 +111,20 @@ async fn a_search_of_everything_stays_inside() {
         "link_up/**",
         "{..,sub}*/**",
     ] {
-        let told = trap.call("glob_files", json!({ "pattern": pattern })).await;
-        let told: Value = serde_json::from_str(&told.unwrap()).unwrap();
-        let files = told["details"]["files"].as_array().unwrap();
-        let of_the_tree =
-            |file: &Value| file.as_str().is_some_and(|file| !file.ends_with("secret.txt"));
+        let output = trap.call("glob_files", json!({ "pattern": pattern })).await;
+        let output: Value = serde_json::from_str(&output.unwrap()).unwrap();
+        let files = output["details"]["files"].as_array().unwrap();
+        let inside = |file: &Value| file.as_str().is_some_and(|file| !file.ends_with("secret.txt"));
         assert!(
-            files.iter().all(of_the_tree) && told["details"]["total"] == files.len(),
-            "{pattern}: {told}"
+            files.iter().all(inside) && output["details"]["total"] == files.len(),
+            "{pattern}: {output}"
         );
         let arguments = json!({ "pattern": "secret|root:|inner", "include": pattern });
-        let told = trap.call("search_files", arguments).await.unwrap_or_else(|e| e.to_string());
-        assert!(!told.contains(SECRET) && !told.contains("root:x"), "{pattern}: {told}");
+        let text = trap.call("search_files", arguments).await.unwrap_or_else(|e| e.to_string());
+        assert!(!text.contains(SECRET) && !text.contains("root:x"), "{pattern}: {text}");
     }
-    let told = trap.call("search_files", json!({ "pattern": "inner" })).await.unwrap();
-    assert!(told.contains("inner.txt") && told.contains("sub/not \u{fffd} utf8"), "{told}");
+    let text = trap.call("search_files", json!({ "pattern": "inner" })).await.unwrap();
+    assert!(text.contains("inner.txt") && text.contains("sub/not \u{fffd} utf8"), "{text}");
     for pattern in ["../**", "/etc/*", "sub/../../*"] {
         assert!(trap.call("glob_files", json!({ "pattern": pattern })).await.is_err());
         assert!(
@@ -135,9 +133,9 @@ async fn a_search_of_everything_stays_inside() {
     }
 }
 
-/// What worked a moment ago leads out when a command has changed it.
+/// A path that was inside leads out after a command has changed it.
 #[tokio::test]
-async fn what_a_command_makes_meanwhile_does_not_lead_out() {
+async fn a_path_that_a_command_changes_does_not_lead_out() {
     let trap = Trap::set();
     let root = trap.outer.path().join("root");
     let before = trap.outside();
@@ -162,16 +160,16 @@ async fn what_a_command_makes_meanwhile_does_not_lead_out() {
         let read = trap.call("read_file", json!({ "path": "made/secret.txt" })).await.unwrap();
         assert!(read.contains("the inner"), "{read}");
         assert!(shell(command).success());
-        for (tool, told) in trap.call_each(path).await {
-            assert!(told.is_err(), "{tool} after {command}: {told:?}");
+        for (tool, result) in trap.call_each(path).await {
+            assert!(result.is_err(), "{tool} after {command}: {result:?}");
         }
         assert_eq!(trap.outside(), before, "after {command}");
     }
 }
 
-/// A hard link cannot be told from a file; what is written never goes through one.
+/// A hard link cannot be distinguished from a file, but no write goes through one.
 #[tokio::test]
-async fn nothing_is_written_through_a_hard_link() {
+async fn no_write_goes_through_a_hard_link() {
     let trap = Trap::set();
     let before = trap.outside();
     fs::hard_link(trap.outer.path().join("secret.txt"), trap.outer.path().join("root/hard"))
@@ -193,7 +191,7 @@ async fn nothing_is_written_through_a_hard_link() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_where_and_what_to_do() {
+async fn a_refusal_states_what_where_and_what_to_do() {
     let trap = Trap::set();
     let root = trap.outer.path().join("root").display().to_string();
     let read = async |path: &str| {
@@ -232,12 +230,12 @@ async fn harmless_paths_of_every_form_work() {
         "link_sub/link_in",
         &absolute,
     ] {
-        let told = trap.call("read_file", json!({ "path": path })).await.unwrap();
-        assert!(told.contains("inner"), "{path}: {told}");
+        let text = trap.call("read_file", json!({ "path": path })).await.unwrap();
+        assert!(text.contains("inner"), "{path}: {text}");
     }
     for path in ["", ".", "./", "sub/..", root.to_str().unwrap()] {
-        let told = trap.call("list_directory", json!({ "path": path })).await.unwrap();
-        assert!(told.contains("inner.txt"), "{path}: {told}");
+        let text = trap.call("list_directory", json!({ "path": path })).await.unwrap();
+        assert!(text.contains("inner.txt"), "{path}: {text}");
     }
     trap.call("write_file", json!({ "path": "link_sub/link_in", "content": "through" }))
         .await
@@ -248,10 +246,10 @@ async fn harmless_paths_of_every_form_work() {
     assert!(root.join("~tilde").is_file());
 }
 
-/// `tests/storm.rs` does this 20,000 times with each tool. Another process turns a link to and fro,
-/// so that a path that was checked leads elsewhere when it is used.
+/// Another thread keeps retargeting a link, so that a path that was checked leads out when it is
+/// used. `tests/storm.rs` does this 20,000 times with each tool.
 #[tokio::test]
-async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
+async fn a_link_that_is_swapped_concurrently_does_not_lead_out() {
     let trap = Trap::set();
     let root = trap.outer.path().join("root");
     fs::write(root.join("sub/secret.txt"), "inner").unwrap();
@@ -270,16 +268,17 @@ async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
             }
         }
     });
-    let (mut reached, mut refused) = (0, 0);
+    let mut reached = 0;
+    let mut refused = 0;
     let start = Instant::now();
-    // On a machine with much else to do the link may turn seldom.
+    // On a busy machine the link may be swapped rarely.
     while (reached < 100 || refused < 100) && start.elapsed() < Duration::from_secs(30) {
         let _ = trap
             .call("write_file", json!({ "path": "turning/made.txt", "content": PLANTED }))
             .await;
         match trap.call("read_file", json!({ "path": "turning/secret.txt" })).await {
-            Ok(told) => {
-                assert!(told.contains("inner") && !told.contains(SECRET), "{told}");
+            Ok(text) => {
+                assert!(text.contains("inner") && !text.contains(SECRET), "{text}");
                 reached += 1;
             }
             Err(_) => refused += 1,
@@ -289,15 +288,16 @@ async fn a_link_that_is_swapped_meanwhile_does_not_lead_out() {
     turning.join().unwrap();
     assert!(
         reached > 0 && refused > 0,
-        "{reached} reached, {refused} refused: it was not swapped meanwhile"
+        "{reached} reached, {refused} refused: the link was not swapped in between"
     );
     assert_eq!(trap.outside().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn a_root_that_is_a_link_is_known_by_both_names() {
+async fn a_root_that_is_a_link_is_accessible_by_both_names() {
     let trap = Trap::set();
-    let (real, link) = (trap.outer.path().join("root"), trap.outer.path().join("by_link"));
+    let real = trap.outer.path().join("root");
+    let link = trap.outer.path().join("by_link");
     symlink(&real, &link).unwrap();
     let workspace = Workspace::open(&link).unwrap();
     assert_eq!(workspace.root(), link);

@@ -1,0 +1,207 @@
+//! [`TempFile`]: a new file that replaces another one when it is complete.
+//!
+//! A process that is killed while it writes leaves its file behind, `.loopwright-N.tmp`: at most as
+//! many in a directory as there were writers at the same time. A file stays locked while its writer
+//! lives, so the next write in the directory removes a file that is not locked.
+
+use std::cell::Cell;
+use std::fs::{File, Permissions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::path::Path;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+
+use super::stamp::file_id;
+
+/// How many numbered names are tried before random ones. A file left behind under a numbered name
+/// is found and removed.
+const NUMBERED_NAMES: usize = 16;
+
+/// Returns whether a file of this name is a temporary file of this module.
+#[cfg(feature = "search")]
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(b".loopwright-") && name.ends_with(b".tmp")
+}
+
+/// A file under a temporary name, locked while it is open. Removed when dropped before
+/// [`rename_to`](Self::rename_to).
+pub(super) struct TempFile<'a> {
+    dir: &'a Dir,
+    name: String,
+    file: File,
+    /// Whether the temporary name no longer belongs to this file.
+    released: Cell<bool>,
+}
+
+impl<'a> TempFile<'a> {
+    /// Creates an empty file in `dir`, with no more permissions than the file `old` that it is to
+    /// replace.
+    pub(super) fn create(dir: &'a Dir, old: Option<&Metadata>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if let Some(old) = old {
+            use cap_std::fs::{MetadataExt, OpenOptionsExt};
+            options.mode(old.mode() & 0o600);
+        }
+        #[cfg(not(unix))]
+        let _ = old;
+        let mut number = 0;
+        let mut last = None;
+        // A name becomes free when the abandoned file under it is removed, so each is tried twice.
+        for _ in 0..2 * NUMBERED_NAMES {
+            let lockable = number < NUMBERED_NAMES;
+            let name = match lockable {
+                true => format!(".loopwright-{number}.tmp"),
+                false => format!(".loopwright-{:016x}.tmp", RandomState::new().hash_one(0)),
+            };
+            let file = match dir.open_with(&name, &options) {
+                Ok(file) => file.into_std(),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    number += usize::from(!remove_abandoned(dir, &name));
+                    last = Some(e);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let new = TempFile { dir, name, file, released: false.into() };
+            match new.file.try_lock() {
+                _ if !lockable => return Ok(new),
+                Ok(()) if is_name_of(dir, &new.name, &new.file) => return Ok(new),
+                // Another writer took the file for abandoned before it was locked, and now uses
+                // the name.
+                Ok(()) | Err(TryLockError::WouldBlock) => new.released.set(true),
+                // Without file locks abandoned files cannot be detected: use a random name.
+                Err(TryLockError::Error(_)) => number = NUMBERED_NAMES,
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// Writes the content, copies owner and mode of `old`, and syncs the file to disk.
+    pub(super) fn fill(&self, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
+        (&self.file).write_all(content)?;
+        if let Some(old) = old {
+            self.copy_permissions(old)?;
+        }
+        self.file.sync_all()
+    }
+
+    #[cfg(unix)]
+    fn copy_permissions(&self, old: &Metadata) -> io::Result<()> {
+        use std::os::unix::fs::{PermissionsExt, fchown};
+
+        use cap_std::fs::MetadataExt;
+        // Only root may change the owner; for other users the file stays their own.
+        let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
+        // As with any write, set-user-id and similar bits are dropped.
+        self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
+    }
+
+    #[cfg(not(unix))]
+    fn copy_permissions(&self, old: &Metadata) -> io::Result<()> {
+        let mut permissions: Permissions = self.file.metadata()?.permissions();
+        permissions.set_readonly(old.permissions().readonly());
+        self.file.set_permissions(permissions)
+    }
+
+    /// Renames the file to `name`, replacing what is there, and syncs the directory.
+    pub(super) fn rename_to(&self, name: &Path) -> io::Result<()> {
+        self.dir.rename(&self.name, self.dir, name)?;
+        self.released.set(true);
+        // Makes the rename durable where directories can be synced.
+        let _ = self.dir.open(".").and_then(|dir| dir.sync_all());
+        Ok(())
+    }
+
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        Metadata::from_file(&self.file)
+    }
+}
+
+impl Drop for TempFile<'_> {
+    fn drop(&mut self) {
+        if !self.released.get() {
+            let _ = self.dir.remove_file(&self.name);
+        }
+    }
+}
+
+/// Removes the file that a killed writer left under this name. Returns `false` if its writer is
+/// still alive, or if it is not such a file.
+fn remove_abandoned(dir: &Dir, name: &str) -> bool {
+    let mut options = OpenOptions::new();
+    options.read(true).nonblock(true).follow(FollowSymlinks::No);
+    let Ok(file) = dir.open_with(name, &options).map(cap_std::fs::File::into_std) else {
+        return false;
+    };
+    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    regular
+        && file.try_lock().is_ok()
+        && is_name_of(dir, name, &file)
+        && dir.remove_file(name).is_ok()
+}
+
+/// Returns whether `name` is the name of `file`.
+fn is_name_of(dir: &Dir, name: &str, file: &File) -> bool {
+    match (dir.symlink_metadata(name), Metadata::from_file(file)) {
+        (Ok(named), Ok(open)) => file_id(&named) == file_id(&open),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspace::Workspace;
+
+    fn workspace() -> (tempfile::TempDir, Workspace) {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        (dir, workspace)
+    }
+
+    fn names(dir: &tempfile::TempDir) -> Vec<String> {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The file is never renamed: the old file stays, and no temporary file is left.
+    #[test]
+    fn a_write_that_fails_half_way_leaves_no_file() {
+        let (outer, workspace) = workspace();
+        fs::write(outer.path().join("f"), "old").unwrap();
+        let new = TempFile::create(&workspace.root.dir, None).unwrap();
+        new.fill(b"half", None).unwrap();
+        fs::create_dir(outer.path().join("d")).unwrap();
+        assert!(new.rename_to(Path::new("d")).is_err());
+        assert_eq!(names(&outer), [".loopwright-0.tmp", "d", "f"]);
+        drop(new);
+        assert_eq!(names(&outer), ["d", "f"]);
+        assert_eq!(fs::read_to_string(outer.path().join("f")).unwrap(), "old");
+    }
+
+    #[test]
+    fn the_file_of_a_killed_writer_is_removed_and_that_of_a_living_one_is_not() {
+        let (outer, workspace) = workspace();
+        fs::write(outer.path().join(".loopwright-0.tmp"), "left over").unwrap();
+        let first = TempFile::create(&workspace.root.dir, None).unwrap();
+        let second = TempFile::create(&workspace.root.dir, None).unwrap();
+        assert_eq!(
+            (first.name.as_str(), second.name.as_str()),
+            (".loopwright-0.tmp", ".loopwright-1.tmp")
+        );
+        second.rename_to(Path::new("g")).unwrap();
+        first.rename_to(Path::new("f")).unwrap();
+        assert_eq!(names(&outer), ["f", "g"]);
+        assert_eq!(fs::read(outer.path().join("f")).unwrap(), b"");
+    }
+}
