@@ -41,7 +41,8 @@ mod text;
 mod workspace;
 mod write_file;
 
-#[cfg(all(test, unix, feature = "commands", feature = "search"))]
+#[cfg(test)]
+#[cfg(all(unix, feature = "commands", feature = "search"))]
 mod escape_tests;
 
 use std::sync::Arc;
