@@ -1,13 +1,20 @@
-//! How fast replies are read, beside `eventsource-stream` and a `serde_json::Value` per event:
-//! `cargo bench --bench parser`, or `cargo bench --bench parser -- --quick`.
+//! Measures how fast replies are read and requests are written: `cargo bench --bench parser`, or
+//! `cargo bench --bench parser -- --quick`.
 //!
-//! Both read the recordings of `$LOOPWRIGHT_SHARED/wire` (by default `shared` beside the
-//! repository) in the same chunks, in turns: as packets of 1 to 4 KiB, and event by event. Ours
-//! ends with model events, theirs with values nobody has looked into. One table comes of it, and
-//! exit code 1 where we are less than three times as fast (twice with `--quick`, for busy
-//! machines). The allocator is the default one, as a library's user has it; a faster one helps
-//! theirs more, as ours hardly allocates. Words after `--` choose wire formats by their folders. To
-//! look at ours alone, under a profiler: `parser ours FORMAT TIMES`.
+//! The baseline for replies is `eventsource-stream` with a `serde_json::Value` per event. Both read
+//! the recordings of `$LOOPWRIGHT_SHARED/wire` (by default `shared` beside the repository) in the
+//! same chunks, in turns: as packets of 1 to 4 KiB, and event by event. Ours ends with model
+//! events, the baseline with values that nobody has looked into.
+//!
+//! The baseline for requests is a `serde::Serialize` struct that borrows from the same conversation
+//! and is written with `serde_json::to_vec`. Ours writes each message once and copies its bytes
+//! afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
+//!
+//! The output is one table. The exit code is 1 where ours is less than three times as fast (twice
+//! with `--quick`, for busy machines). The allocator is the default one, as a library's user has
+//! it; a faster one helps the baseline more, as ours hardly allocates. Words after `--` choose wire
+//! formats by their folders, or `encode`. To run ours alone, under a profiler: `parser ours FORMAT
+//! TIMES`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,16 +32,24 @@ use std::time::Duration;
 
 use eventsource_stream::Eventsource;
 use futures::{FutureExt, StreamExt};
+use loopwright_core::Message;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, MessageId, MessageKind, ResultStatus, ToolCall,
+    ToolResult, UserMessage,
+};
+use loopwright_core::model::ChatRequest;
+use loopwright_core::tool::{ToolList, ToolSpec};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
-use loopwright_providers::openai_chat::ChatCompletions;
+use loopwright_providers::openai_chat::{self, ChatCompletions};
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{Endpoint, ReplyBody, WireFormat};
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// A wire format's folder, and how we read its replies.
-type Format = (&'static str, fn(&[Body]));
+type Format = (&'static str, fn(&[Chunks]));
 
 const FORMATS: [Format; 4] = [
     ("openai-chat", ours::<ChatCompletions>),
@@ -44,7 +59,7 @@ const FORMATS: [Format; 4] = [
 ];
 
 /// A body in the chunks in which it comes.
-type Body = Vec<Vec<u8>>;
+type Chunks = Vec<Vec<u8>>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -58,16 +73,18 @@ fn main() -> ExitCode {
     let (rounds, round, least) = if quick { (9, 10, 2.0) } else { (41, 40, 3.0) };
     let mut slow = Vec::new();
     println!(
-        "| medians of {rounds} rounds | MB/s | µs per event | theirs: MB/s | µs per event | times as fast |"
+        "| medians of {rounds} rounds | MB/s | µs per event or request | baseline: MB/s | \
+         µs per event or request | times as fast |"
     );
     println!("|---|---:|---:|---:|---:|---:|");
     for (name, ours) in
         FORMATS.iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|one| one == name))
     {
         let bodies = recordings(name);
-        for (how, split) in [("packets", packets as fn(&[u8]) -> Body), ("events", events)] {
-            let bodies: Vec<Body> = bodies.iter().map(|body| split(body)).collect();
-            let times = measure(*ours, &bodies, rounds, Duration::from_millis(round));
+        for (how, split) in [("packets", packets as fn(&[u8]) -> Chunks), ("events", events)] {
+            let bodies: Vec<Chunks> = bodies.iter().map(|body| split(body)).collect();
+            let work = (&|| ours(&bodies) as _, &|| assert!(theirs(&bodies) > 0) as _);
+            let times = measure(work.0, work.1, rounds, Duration::from_millis(round));
             let size: usize = bodies.iter().flatten().map(Vec::len).sum();
             let events_read = theirs(&bodies);
             let speed = |time: f64| {
@@ -87,20 +104,41 @@ fn main() -> ExitCode {
             }
         }
     }
+    if chosen.is_empty() || chosen.iter().any(|one| *one == "encode") {
+        let (request, settings) = (conversation(), openai_chat::Settings::new("gpt-4o"));
+        let ours = || drop(black_box(openai_chat::encode(black_box(&request), &settings)));
+        let theirs = || drop(black_box(serde_json::to_vec(&Body::of(black_box(&request)))));
+        let body = openai_chat::encode(&request, &settings);
+        let parsed: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(parsed, serde_json::to_value(Body::of(&request)).unwrap(), "not the same body");
+        let times = measure(&ours, &theirs, rounds, Duration::from_millis(round));
+        let speed =
+            |time: f64| format!("{:.0} | {:.2}", body.len() as f64 / time / 1e6, time * 1e6);
+        println!(
+            "| openai-chat, encode {} messages | {} | {} | {:.2} |",
+            request.messages.len(),
+            speed(times.ours),
+            speed(times.theirs),
+            times.ratio
+        );
+        if times.ratio < least {
+            slow.push(format!("encode: {:.2} times as fast, less than {least}", times.ratio));
+        }
+    }
     slow.iter().for_each(|line| println!("{line}"));
     if slow.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Ours without theirs, and without the clock.
 fn alone(format: &str, times: usize) -> ExitCode {
-    let bodies: Vec<Body> = recordings(format).iter().map(|body| events(body)).collect();
+    let bodies: Vec<Chunks> = recordings(format).iter().map(|body| events(body)).collect();
     let (_, ours) = FORMATS.iter().find(|(name, _)| *name == format).unwrap();
     (0..times).for_each(|_| ours(&bodies));
     ExitCode::SUCCESS
 }
 
 /// Reads all bodies as a model does.
-fn ours<F: WireFormat>(bodies: &[Body]) {
+fn ours<F: WireFormat>(bodies: &[Chunks]) {
     let endpoint = Arc::new(Endpoint::default());
     for chunks in bodies {
         let (mut body, mut out) = (ReplyBody::new(F::decoder(endpoint.clone())), VecDeque::new());
@@ -116,7 +154,7 @@ fn ours<F: WireFormat>(bodies: &[Body]) {
 }
 
 /// Reads all bodies with the common crates. Gives the number of events.
-fn theirs(bodies: &[Body]) -> usize {
+fn theirs(bodies: &[Chunks]) -> usize {
     let mut events_read = 0;
     for chunks in bodies {
         let chunks = chunks.iter().map(|chunk| Ok::<_, Infallible>(black_box(chunk)));
@@ -138,17 +176,15 @@ struct Times {
 }
 
 /// Both in turns, each for about half of `round`, after a round that does not count.
-fn measure(ours: fn(&[Body]), bodies: &[Body], rounds: usize, round: Duration) -> Times {
+fn measure(ours: &dyn Fn(), theirs: &dyn Fn(), rounds: usize, round: Duration) -> Times {
     let time = |work: &dyn Fn(), times: u32| {
         let start = cpu();
         (0..times).for_each(|_| work());
         (cpu() - start).as_secs_f64() / f64::from(times)
     };
-    let (ours, theirs) = (|| ours(bodies), || assert!(theirs(bodies) > 0));
     let times = |work: &dyn Fn()| ((round.as_secs_f64() / 2.0 / time(work, 3)) as u32).max(1);
-    let (n, m) = (times(&ours), times(&theirs));
-    let mut all: Vec<(f64, f64)> =
-        (0..=rounds).map(|_| (time(&ours, n), time(&theirs, m))).collect();
+    let (n, m) = (times(ours), times(theirs));
+    let mut all: Vec<(f64, f64)> = (0..=rounds).map(|_| (time(ours, n), time(theirs, m))).collect();
     all.remove(0);
     let median = |of: fn(&(f64, f64)) -> f64| {
         let mut values: Vec<f64> = all.iter().map(of).collect();
@@ -179,7 +215,7 @@ fn recordings(format: &str) -> Vec<Vec<u8>> {
 }
 
 /// Chunks of 1 to 4 KiB, of lengths that are the same each time.
-fn packets(mut body: &[u8]) -> Body {
+fn packets(mut body: &[u8]) -> Chunks {
     let mut chunks = Vec::new();
     for length in (0..).map(|n| 1024 + n * 1021 % 3073) {
         if body.is_empty() {
@@ -193,7 +229,7 @@ fn packets(mut body: &[u8]) -> Body {
 }
 
 /// A chunk for each event, with its blank line.
-fn events(body: &[u8]) -> Body {
+fn events(body: &[u8]) -> Chunks {
     let mut chunks = vec![Vec::new()];
     for line in body.split_inclusive(|byte| *byte == b'\n') {
         chunks.last_mut().unwrap().extend_from_slice(line);
@@ -203,4 +239,147 @@ fn events(body: &[u8]) -> Body {
     }
     chunks.retain(|chunk| !chunk.is_empty());
     chunks
+}
+
+/// A conversation of 20 rounds: a question, a call, its result, an answer; with ten tools.
+fn conversation() -> ChatRequest {
+    let mut messages: Vec<MessageKind> = Vec::new();
+    for round in 0..20 {
+        let id = format!("call_{round}");
+        let call = ToolCall {
+            id: id.as_str().into(),
+            name: "read_file".into(),
+            arguments: format!(r#"{{"path":"src/module_{round}.rs"}}"#).into(),
+            signature: None,
+        };
+        let result = ToolResult {
+            call: id.as_str().into(),
+            name: "read_file".into(),
+            status: ResultStatus::Ok,
+            content: vec![Content::text("let value = \"one line of code\";\n".repeat(40))],
+            details: None,
+            terminate: false,
+        };
+        let reply = |part| AssistantMessage { parts: vec![part], ..Default::default() };
+        let text = "It defines a value and returns it to its caller. ".repeat(4);
+        messages.push(UserMessage::from(format!("What does module {round} do?")).into());
+        messages.push(reply(ContentPart::ToolCall(call)).into());
+        messages.push(result.into());
+        messages.push(reply(ContentPart::Text { text, signature: None }).into());
+    }
+    let tool = |number| {
+        let properties = json!({"path": {"type": "string"}, "limit": {"type": "integer"}});
+        let schema = json!({"type": "object", "properties": properties, "required": ["path"]});
+        let name = format!("tool_{number}");
+        Arc::new(ToolSpec::with_schema(name, "Reads a file of the workspace.", schema))
+    };
+    let messages =
+        (1..).zip(messages).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
+    let mut request = ChatRequest::default();
+    request.messages = Arc::new(messages.collect());
+    request.system = "You are a coding agent.".into();
+    request.tools = Arc::new(ToolList::new((0..10).map(tool).collect()));
+    request
+}
+
+/// The baseline: the same body as a struct that serde writes.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<ChatMessage<'a>>,
+    tools: Vec<Tool<'a>>,
+    stream_options: StreamOptions,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum ChatMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: String,
+    },
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'a str,
+    function: CalledFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'a str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl<'a> Body<'a> {
+    fn of(request: &'a ChatRequest) -> Self {
+        let mut messages = vec![ChatMessage::System { content: &request.system }];
+        messages.extend(request.messages.iter().map(|message| ChatMessage::of(message)));
+        let tools = request.tools.iter().map(|tool| Tool {
+            r#type: "function",
+            function: Function {
+                name: &tool.name,
+                description: &tool.description,
+                parameters: &tool.schema,
+            },
+        });
+        Body {
+            model: "gpt-4o",
+            messages,
+            tools: tools.collect(),
+            stream_options: StreamOptions { include_usage: true },
+            stream: true,
+        }
+    }
+}
+
+impl<'a> ChatMessage<'a> {
+    fn of(message: &'a Message) -> Self {
+        if let Some(result) = message.as_tool_result() {
+            return ChatMessage::Tool { tool_call_id: &result.call, content: result.text() };
+        }
+        let Some(reply) = message.as_assistant() else {
+            return ChatMessage::User { content: message.text() };
+        };
+        let calls = reply.calls().map(|call| Call {
+            id: &call.id,
+            r#type: "function",
+            function: CalledFunction { name: &call.name, arguments: &call.arguments },
+        });
+        let text = reply.text();
+        let content = Some(text).filter(|text| !text.is_empty());
+        ChatMessage::Assistant { content, tool_calls: calls.collect() }
+    }
 }
