@@ -51,7 +51,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Answers, Profile, Settings, Thinks};
 
-/// The Anthropic Messages format.
+/// Implements the Anthropic Messages format.
 #[derive(Debug, Clone, Copy)]
 pub struct Messages;
 

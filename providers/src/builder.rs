@@ -20,7 +20,20 @@ use crate::model::Model;
 use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 
-/// Says how a [`Model`] is reached. Only the model's name is needed.
+/// Configures how a [`Model`] is reached. Only the model's name is required.
+///
+/// ```
+/// use loopwright_providers::OpenAiChat;
+/// use serde_json::json;
+///
+/// let model = OpenAiChat::builder("qwen3:8b")
+///     .base_url("http://127.0.0.1:11434/v1")
+///     .provider("ollama")
+///     .option("top_p", json!(0.9))
+///     .context_window(32_768)
+///     .build()?;
+/// # Ok::<(), loopwright_core::model::ModelError>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "call build()"]
 pub struct ModelBuilder<F: WireFormat> {
@@ -50,7 +63,7 @@ pub type AnthropicBuilder = ModelBuilder<Messages>;
 pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 impl<F: WireFormat> Model<F> {
-    /// Begins with the model's name, as the server knows it.
+    /// Returns a builder for the model of this name, as the server knows it.
     pub fn builder(model: impl Into<String>) -> ModelBuilder<F> {
         ModelBuilder::new(model.into())
     }
@@ -64,12 +77,12 @@ enum Key {
 }
 
 impl ModelBuilder<ChatCompletions> {
-    /// The organization that pays.
+    /// Sets the organization that pays.
     pub fn organization(self, id: impl Into<String>) -> Self {
         self.header("openai-organization", id)
     }
 
-    /// The project that pays.
+    /// Sets the project that pays.
     pub fn project(self, id: impl Into<String>) -> Self {
         self.header("openai-project", id)
     }
@@ -92,19 +105,19 @@ impl<F: WireFormat> ModelBuilder<F> {
         }
     }
 
-    /// The address, up to what the format puts after it, such as `http://127.0.0.1:8080/v1`.
+    /// Sets the address, without the path that the format adds, such as `http://127.0.0.1:8080/v1`.
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = url.into();
         self
     }
 
-    /// The provider's name, the first half of the model's id.
+    /// Sets the provider's name, the first half of the model's id.
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         self.provider = name.into();
         self
     }
 
-    /// The key; servers on one's own machine need none. An empty one counts as none.
+    /// Sets the key. A local server needs none; an empty key counts as none.
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.key =
@@ -112,10 +125,10 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// A callback that gives the key of each request, retries included, for keys that expire. It
-    /// takes the place of [`api_key`](ModelBuilder::api_key). Where the server does not accept the
-    /// key (HTTP 401), the callback is asked once more, and the request is sent again if it gives
-    /// another one.
+    /// Sets a callback that returns the key of each request, retries included, for keys that
+    /// expire. It replaces [`api_key`](ModelBuilder::api_key). If the server rejects the key (HTTP
+    /// 401), the callback is called once more, and the request is sent again if the key is a new
+    /// one.
     ///
     /// A request fails with [`ModelErrorKind::Auth`] if the callback does; its own error is told in
     /// a sentence.
@@ -139,56 +152,57 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// The environment variable that people keep this key in, for error messages.
+    /// Names the environment variable that usually holds this key, for error messages.
     pub fn key_var(mut self, name: impl Into<String>) -> Self {
         self.key_var = Some(name.into());
         self
     }
 
-    /// What the server does in its own way, where its address does not tell.
+    /// Sets the server's deviations, where its address does not identify it.
     pub fn profile(mut self, profile: F::Profile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// A further header. Its value is kept out of `Debug` and errors, as the key is.
+    /// Adds a header. Its value is kept out of `Debug` output and errors, as the key is.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// A further field of each request's body, such as `top_p`.
+    /// Adds a field to the body of each request, such as `top_p`. It replaces our field of that
+    /// name.
     pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
         self.options.insert(name.into(), value);
         self
     }
 
-    /// Connections and timeouts, to be shared with other models.
+    /// Sets the connections and timeouts, which several models can share.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
     }
 
-    /// What tokens cost.
+    /// Sets the prices of tokens.
     pub fn prices(mut self, prices: Prices) -> Self {
         self.facts.prices = Some(prices);
         self
     }
 
-    /// The context window, in tokens.
+    /// Sets the context window, in tokens.
     pub fn context_window(mut self, tokens: u64) -> Self {
         self.facts.context_window = Some(tokens);
         self
     }
 
-    /// What the model's [`info`](loopwright_core::ChatModel::info) says of it, such as a
-    /// [`Catalogue`](crate::Catalogue) knows. What is not known there stays as it was.
+    /// Sets the fields of the model's [`info`](loopwright_core::ChatModel::info), for example from
+    /// a [`Catalogue`](crate::Catalogue). Fields that are `None` do not change.
     pub fn facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts.over(self.facts);
         self
     }
 
-    /// The model. Nothing is sent yet.
+    /// Builds the model. Sends nothing.
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] if the base URL is none, or a header or the key has

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// Which call ids a server takes. Others are rewritten, always in the same way.
+/// Describes which call ids a server accepts. Others are rewritten, always in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CallIds {
@@ -19,7 +19,7 @@ pub enum CallIds {
 }
 
 impl CallIds {
-    /// `id`, or what stands for it where the server does not take it.
+    /// Returns `id`, or its replacement if the server does not accept it.
     pub fn fit(self, id: &str) -> Cow<'_, str> {
         let legal = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
         let fits = match self {

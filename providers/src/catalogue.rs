@@ -7,7 +7,7 @@ use std::path::Path;
 use loopwright_core::model::{LongPrices, ModelError, ModelErrorKind, Prices};
 use serde::{Deserialize, Serialize};
 
-/// The wire formats, by name.
+/// Names the wire formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -26,11 +26,11 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// Lists all formats.
     pub const ALL: [Wire; 4] =
         [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
-    /// Its name, as a catalogue has it.
+    /// Returns the format's name as a catalogue spells it.
     pub fn name(self) -> &'static str {
         match self {
             Wire::OpenAiChat => "openai-chat",
@@ -47,21 +47,21 @@ impl fmt::Display for Wire {
     }
 }
 
-/// What is known of one model; what is not known is `None`.
+/// Describes one model. Unknown facts are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ModelFacts {
-    /// How it is spoken to, if not as its provider's models usually are.
+    /// Names the wire format, if it is not the usual one of the provider.
     pub wire: Option<Wire>,
-    /// Tokens that fit into a request and its reply.
+    /// Holds the number of tokens that fit into a request and its reply.
     pub context_window: Option<u64>,
-    /// Tokens that fit into a reply.
+    /// Holds the number of tokens that fit into a reply.
     pub max_output: Option<u64>,
-    /// US dollars per million tokens.
+    /// Holds US dollars per million tokens.
     pub prices: Option<Prices>,
-    /// Whether it can think before it answers.
+    /// Says whether the model can think before it answers.
     pub thinking: Option<bool>,
-    /// Whether it takes images.
+    /// Says whether the model accepts images.
     pub images: Option<bool>,
 }
 
@@ -79,7 +79,7 @@ impl ModelFacts {
     }
 }
 
-/// What is known of models, by their ids.
+/// Holds the facts of models by their ids.
 ///
 /// A list of one's own, to [add](Catalogue::add), is TOML: a table for each model, named by its id,
 /// in which every field may be left out. Prices are US dollars per million tokens; a price of the
@@ -113,20 +113,19 @@ pub struct Catalogue {
 const BUILT_IN: &str = include_str!("models.toml");
 
 impl Catalogue {
-    /// The models that this version knows. It is read with each call, which takes less than a
-    /// millisecond.
+    /// Returns the built-in list. Parses it with each call, which takes less than a millisecond.
     pub fn built_in() -> Self {
         // It always parses: a test sees to that.
         Catalogue { models: parse(BUILT_IN, "the built-in list").unwrap_or_default() }
     }
 
-    /// No models.
+    /// Returns an empty catalogue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the entries of a list; `name` stands for it in errors. What an entry says of a model
-    /// that is known already counts more than what was known, field by field.
+    /// Adds the entries of a TOML list; `name` names it in errors. The fields of an entry replace
+    /// those of an entry with the same id, one by one.
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] with the entry and the field that are wrong; the
@@ -139,7 +138,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// [Adds](Catalogue::add) the entries of a file.
+    /// Adds the entries of a file, as [`add`](Catalogue::add) does.
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or as [`add`](Catalogue::add)
@@ -153,14 +152,14 @@ impl Catalogue {
         self.add(&list, &path.display().to_string())
     }
 
-    /// What is known of the model called `id`, which is `provider/name`. A name that ends with a
-    /// date, such as `-2025-04-14` or `-20251001`, may do without an entry of its own.
+    /// Returns the facts of the model `id`, which is `provider/name`. A name that ends with a date,
+    /// such as `-2025-04-14` or `-20251001`, falls back to the entry without it.
     pub fn get(&self, id: &str) -> Option<&ModelFacts> {
         self.models.get(id).or_else(|| self.models.get(undated(id)?))
     }
 
-    /// The models whose id has `filter` in it, whatever the case, in alphabetical order; all of
-    /// them if it is empty.
+    /// Returns the models whose id contains `filter`, ignoring case, in alphabetical order. An
+    /// empty filter matches all.
     pub fn search(&self, filter: &str) -> impl Iterator<Item = (&str, &ModelFacts)> {
         let filter = filter.to_lowercase();
         let models = self.models.iter().map(|(id, facts)| (id.as_str(), facts));

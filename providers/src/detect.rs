@@ -24,8 +24,8 @@ use crate::provider::{PROVIDERS, Provider, with_path};
 /// How long a server on this machine may take to say what models it has.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The model called `id`, which is `provider/name`, with its key from the environment, and with
-/// what the built-in [`Catalogue`] knows of it.
+/// Builds the model `id`, which is `provider/name`, with its key from the environment and its facts
+/// from the built-in [`Catalogue`].
 ///
 /// `base_url` takes the place of the provider's own address, makes the key optional, and allows
 /// providers that are not [known](PROVIDERS); the key of one called `acme` is looked for in
@@ -44,8 +44,8 @@ pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, M
     resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
 
-/// [`resolve`], with a catalogue of one's own, with another place to look for environment
-/// variables, and before the model is built.
+/// Resolves a model as [`resolve`] does, with another catalogue and another source of environment
+/// variables, but does not build it.
 ///
 /// # Errors
 /// Those of [`resolve`].
@@ -114,7 +114,7 @@ fn base_path(wire: Wire, provider: Option<&Provider>) -> &'static str {
     owner.map_or("", |provider| provider.base_path)
 }
 
-/// A model that has been found, and not been built yet. Its `Debug` does not show the key.
+/// Holds a resolved model before it is built. Its `Debug` output has no key.
 #[must_use = "call build()"]
 pub struct Resolved {
     provider: String,
@@ -128,24 +128,24 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// How it is spoken to.
+    /// Returns the wire format.
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// What is known of it.
+    /// Returns the facts of the model.
     pub fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
-    /// Connections and timeouts, to be shared with other models.
+    /// Sets the connections and timeouts, which several models can share.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
         self
     }
 
-    /// A builder in the format `F`, whatever [`wire`](Resolved::wire) says: for more headers,
-    /// options, a profile.
+    /// Returns a builder in the format `F`, whatever [`wire`](Resolved::wire) returns, to add
+    /// headers, options or a profile.
     pub fn builder<F: WireFormat>(self) -> ModelBuilder<F> {
         let builder = ModelBuilder::new(self.model).provider(self.provider).base_url(self.address);
         let builder =
@@ -156,7 +156,7 @@ impl Resolved {
         }
     }
 
-    /// The model. Nothing is sent yet.
+    /// Builds the model. Sends nothing.
     ///
     /// # Errors
     /// Those of [`ModelBuilder::build`].
@@ -181,8 +181,9 @@ impl fmt::Debug for Resolved {
     }
 }
 
-/// The first model that can be used without being told: that of the first provider whose key is in
-/// the environment, else that of the first server that answers on this machine.
+/// Builds the first model that is usable without configuration: that of the first provider whose
+/// key is in the environment, or else that of the first local server that responds. Returns `None`
+/// if there is neither.
 ///
 /// # Errors
 /// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have, or an
@@ -210,8 +211,8 @@ pub async fn from_env(
     }
 }
 
-/// The first model that the server at `base_url` lists; `key` is for a server that wants one.
-/// `None` if there is no answer in 300 ms.
+/// Returns the first model that the server at `base_url` lists, or `None` if it does not respond
+/// within 300 ms. `key` is for servers that require one.
 pub async fn first_model(http: &Http, base_url: &str, key: Option<&str>) -> Option<String> {
     #[derive(Deserialize)]
     struct Models {

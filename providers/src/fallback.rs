@@ -26,7 +26,7 @@ const KINDS: [ModelErrorKind; 8] = [
     ModelErrorKind::Malformed,
 ];
 
-/// Models of which the next is asked when one fails.
+/// Wraps several models and asks the next one when one fails.
 ///
 /// Each request begins with the first model. The next one is asked after an error of a kind that
 /// [`Fallback::on`] names; an attempt that had begun to stream is
@@ -54,7 +54,7 @@ struct Choice {
 }
 
 impl Fallback {
-    /// The model that is asked first, and the only one until [`Fallback::or`] adds others.
+    /// Wraps the model that is asked first; [`Fallback::or`] adds others.
     ///
     /// The next one is asked where the key, the account, a limit, the server, the connection or the
     /// form of the answer is at fault. A request that is too large, is refused as it is or meets a
@@ -65,8 +65,8 @@ impl Fallback {
         Fallback { choices: vec![choice], kinds: KINDS.to_vec(), info }
     }
 
-    /// The model that is asked when those before it have failed. Under a cost limit each model
-    /// needs its prices.
+    /// Adds a model that is asked when all models before it have failed. Under a cost limit each
+    /// model needs prices.
     pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
         let info = Arc::new(next.info().clone());
         // What holds for any of them: a budget needs each model's prices, and a request must suit
@@ -81,7 +81,7 @@ impl Fallback {
         self
     }
 
-    /// The kinds of error after which the next model is asked, instead of the usual ones.
+    /// Sets the kinds of error after which the next model is asked, instead of the default ones.
     pub fn on(mut self, kinds: impl IntoIterator<Item = ModelErrorKind>) -> Self {
         self.kinds = kinds.into_iter().collect();
         self

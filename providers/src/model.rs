@@ -15,7 +15,7 @@ use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 use crate::reply_stream::ReplyStream;
 
-/// A model behind a Chat Completions endpoint: OpenAI's, or that of another server.
+/// Names the model behind a Chat Completions endpoint: OpenAI's, or that of another server.
 ///
 /// ```
 /// use loopwright_providers::OpenAiChat;
@@ -26,7 +26,7 @@ use crate::reply_stream::ReplyStream;
 /// ```
 pub type OpenAiChat = Model<ChatCompletions>;
 
-/// A model behind an OpenAI Responses endpoint, which keeps nothing of the conversation.
+/// Names the model behind an OpenAI Responses endpoint, which stores nothing of the conversation.
 ///
 /// ```
 /// use loopwright_providers::OpenAiResponses;
@@ -37,7 +37,7 @@ pub type OpenAiChat = Model<ChatCompletions>;
 /// ```
 pub type OpenAiResponses = Model<Responses>;
 
-/// A model behind an Anthropic Messages endpoint.
+/// Names the model behind an Anthropic Messages endpoint.
 ///
 /// ```
 /// use loopwright_providers::Anthropic;
@@ -48,7 +48,7 @@ pub type OpenAiResponses = Model<Responses>;
 /// ```
 pub type Anthropic = Model<Messages>;
 
-/// A model behind a Gemini endpoint.
+/// Names the model behind a Gemini endpoint.
 ///
 /// ```
 /// use loopwright_providers::Gemini;
@@ -59,7 +59,9 @@ pub type Anthropic = Model<Messages>;
 /// ```
 pub type Gemini = Model<GenerateContent>;
 
-/// A model that is spoken to in the wire format `F`.
+/// Implements [`ChatModel`] for a server that speaks the wire format `F`.
+///
+/// Dropping its stream closes the connection, unless the reply is complete.
 #[derive(Clone)]
 pub struct Model<F: WireFormat> {
     pub(crate) info: ModelInfo,

@@ -14,9 +14,9 @@ use loopwright_core::{ChatModel, Message};
 use self::answer::Outcome;
 use self::words::{Call, Words};
 
-/// Rules in the place of a model: tools are called for what the prompt names, and the answer quotes
-/// what they returned. It needs no network, costs nothing, gives the same reply each time, and says
-/// that it is no language model.
+/// Implements [`ChatModel`] by rules, without a network: calls tools for what the prompt names, and
+/// quotes their results. Its replies cost nothing, are always the same and say that it is no
+/// language model.
 ///
 /// It reads files (`What is in Cargo.toml?`), lists directories (`List src/`), writes files
 /// (`Create a.txt with "hi"`), calculates where there is a tool for it (`2 + 3`) and calls any tool
@@ -27,7 +27,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// The stand-in, `offline/rules`.
+    /// Returns the model `offline/rules`.
     pub fn new() -> Self {
         Offline { info: ModelInfo::new("offline/rules").with_prices(Prices::default()) }
     }

@@ -17,7 +17,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Answers, Asks, Profile, Replay, Settings, Temperature};
 
-/// The Chat Completions format.
+/// Implements the Chat Completions format.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatCompletions;
 

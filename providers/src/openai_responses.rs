@@ -16,7 +16,7 @@ pub use decode::Decoder;
 pub use encode::encode;
 pub use profile::{Profile, Reasons, Settings};
 
-/// The OpenAI Responses format.
+/// Implements the OpenAI Responses format.
 #[derive(Debug, Clone, Copy)]
 pub struct Responses;
 

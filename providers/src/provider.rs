@@ -2,27 +2,27 @@
 
 use crate::catalogue::Wire;
 
-/// A provider of models.
+/// Describes a provider of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
-    /// Its name, the first half of a model's id.
+    /// Holds the provider's name, the first half of a model's id.
     pub name: &'static str,
-    /// Other names for it.
+    /// Lists other names of the provider.
     pub also: &'static [&'static str],
-    /// How its models are spoken to, where the catalogue does not say.
+    /// Names the wire format of its models, where the catalogue has none.
     pub wire: Wire,
-    /// Its base URL; empty for one that gives each customer their own.
+    /// Holds the base URL; empty if each customer has a different one.
     pub base_url: &'static str,
-    /// The environment variable with another address.
+    /// Names the environment variable that replaces the base URL.
     pub base_url_var: Option<&'static str>,
-    /// What follows the address in that variable, and in front of what the format adds.
+    /// Holds the path between the address in that variable and what the format adds.
     pub base_path: &'static str,
-    /// The environment variables that its key is looked for in, in this order.
+    /// Lists the environment variables that are searched for the key, in this order.
     pub key_vars: &'static [&'static str],
-    /// Whether it is a server on this machine: it needs no key, and its tokens cost nothing.
+    /// Says whether it is a local server, which needs no key and whose tokens are free.
     pub local: bool,
-    /// A model to begin with; empty where only the customer knows one, or the server.
+    /// Names a model to start with; empty if only the customer or the server knows one.
     pub default_model: &'static str,
 }
 
@@ -39,8 +39,8 @@ const HOSTED: Provider = Provider {
 };
 const LOCAL: Provider = Provider { local: true, ..HOSTED };
 
-/// The providers that are known by name, in the order in which [`from_env`](crate::from_env) looks
-/// for them.
+/// Lists the providers known by name, in the order in which [`from_env`](crate::from_env) tries
+/// them.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "openai",
@@ -146,12 +146,12 @@ pub const PROVIDERS: &[Provider] = &[
 ];
 
 impl Provider {
-    /// The one called `name`, if it is known.
+    /// Returns the provider with this name, if it is known.
     pub fn named(name: &str) -> Option<&'static Provider> {
         PROVIDERS.iter().find(|provider| provider.name == name || provider.also.contains(&name))
     }
 
-    /// Its address: the one that its environment variable tells, else its own; `None` if there is
+    /// Returns the address in its environment variable, or else its base URL; `None` if there is
     /// neither.
     pub fn address(&self, var: impl Fn(&str) -> Option<String>) -> Option<String> {
         let configured = self.base_url_var.and_then(var).filter(|url| !url.trim().is_empty());

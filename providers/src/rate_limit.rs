@@ -19,7 +19,7 @@ const IMAGE_BYTES: u64 = 1_500 * BYTES_PER_TOKEN;
 /// Less than this is missing only because numbers are rounded.
 const ROUNDING_ERROR: f64 = 1e-6;
 
-/// A model whose requests wait until its limits allow them.
+/// Wraps a model and delays its requests until its limits allow them.
 ///
 /// The turns are those of the [`RateLimiter`], which models and agents share by its clones. A
 /// request queues up when its stream is first polled and is sent when its turn comes; dropping the
@@ -40,7 +40,7 @@ pub struct RateLimit<M> {
 }
 
 impl<M: ChatModel> RateLimit<M> {
-    /// This model, with turns of this limiter.
+    /// Wraps `model`, with turns from this limiter.
     pub fn new(model: M, limiter: RateLimiter) -> Self {
         RateLimit { model, limiter }
     }
@@ -67,7 +67,7 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
     }
 }
 
-/// Requests and tokens that may be used per minute; clones share them.
+/// Limits the requests and tokens per minute. Clones share the limits.
 ///
 /// Each limit is a bucket that holds a minute's worth, begins full and fills evenly, as those of
 /// most providers: a minute's worth may go at once, and the next as time passes. Whoever comes
@@ -97,18 +97,18 @@ impl Default for Shared {
 }
 
 impl RateLimiter {
-    /// Without limits.
+    /// Returns a limiter without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At most this many requests per minute, at least one.
+    /// Limits the number of requests per minute; 0 counts as 1.
     pub fn requests_per_minute(self, requests: u32) -> Self {
         self.buckets().requests = Some(Bucket::new(f64::from(requests)));
         self
     }
 
-    /// At most about this many tokens per minute, at least one; input and output count alike.
+    /// Limits the estimated number of tokens per minute, input and output alike; 0 counts as 1.
     pub fn tokens_per_minute(self, tokens: u64) -> Self {
         self.buckets().tokens = Some(Bucket::new(tokens as f64));
         self

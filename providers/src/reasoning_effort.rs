@@ -2,15 +2,15 @@
 
 use loopwright_core::model::ThinkingLevel;
 
-/// The words by which a model is told how much to think.
+/// Lists the words that a model accepts for each level of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReasoningEfforts {
-    /// What switches its thinking off; `None` if it does not think unless it is told to, or cannot
-    /// be kept from it.
+    /// Holds the word that switches thinking off; `None` if the model thinks only on request or
+    /// cannot be switched off.
     pub off: Option<&'static str>,
-    /// What it is told from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh):
-    /// of what it knows, the nearest.
+    /// Holds the words from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh);
+    /// where the model has fewer levels, the nearest.
     pub levels: [&'static str; 5],
 }
 
@@ -26,22 +26,23 @@ impl ReasoningEfforts {
     pub(crate) const MEDIUM_TO_XHIGH: ReasoningEfforts =
         ReasoningEfforts::new(["medium", "medium", "medium", "high", "xhigh"]);
 
-    /// What it is told from [`Minimal`](ThinkingLevel::Minimal) to [`XHigh`](ThinkingLevel::XHigh).
+    /// Returns these words from [`Minimal`](ThinkingLevel::Minimal) to
+    /// [`XHigh`](ThinkingLevel::XHigh).
     pub const fn new(levels: [&'static str; 5]) -> Self {
         ReasoningEfforts { off: None, levels }
     }
 
-    /// The same word at every level: there are no degrees.
+    /// Returns the same word for every level, for models without degrees.
     pub const fn only(word: &'static str) -> Self {
         ReasoningEfforts::new([word; 5])
     }
 
-    /// With the word that switches thinking off.
+    /// Sets the word that switches thinking off.
     pub const fn or_off(self, word: &'static str) -> Self {
         ReasoningEfforts { off: Some(word), ..self }
     }
 
-    /// The word for a level; `None` if nothing is said.
+    /// Returns the word for a level, or `None` if none is sent.
     pub fn word(&self, level: ThinkingLevel) -> Option<&'static str> {
         let [minimal, low, medium, high, xhigh] = self.levels;
         match level {

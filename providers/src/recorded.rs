@@ -15,8 +15,8 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 use file::{Exchange, Recording, Tape};
 
-/// A model whose exchanges are recorded in a file, or played back from one: for tests that run what
-/// a real model said, without a key or a network.
+/// Wraps a model and records its exchanges in a file, or replays them from one. Tests that replay
+/// run what a real model sent, without a key or a network.
 ///
 /// The file has a line of JSON for each exchange, in the order in which replies end: what is new in
 /// the request, and every event of the reply. It holds no key and no header, but all of the
@@ -61,7 +61,7 @@ enum Mode<M> {
 }
 
 impl<M: ChatModel> Recorded<M> {
-    /// Records what `model` says in a new file. Folders on the way to it are made.
+    /// Records the replies of `model` in a new file, creating missing folders.
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] if there is such a file already, or it cannot be written.
@@ -71,8 +71,8 @@ impl<M: ChatModel> Recorded<M> {
         Ok(Recorded { info, mode: Mode::Record { model, tape } })
     }
 
-    /// Plays the file back if there is one, and records what the model says in it otherwise. Delete
-    /// the file to record anew.
+    /// Replays the file if it exists, and otherwise records the model's replies in it. Delete the
+    /// file to record again.
     ///
     /// # Errors
     /// Those of [`Recorded::record`], [`Recorded::replay`] and `model`.
@@ -84,7 +84,7 @@ impl<M: ChatModel> Recorded<M> {
         if path.exists() { Self::play(path) } else { Self::record(model()?, path) }
     }
 
-    /// How many exchanges have not been played back; 0 while recording.
+    /// Returns the number of exchanges that have not been replayed; 0 while recording.
     pub fn remaining(&self) -> usize {
         match &self.mode {
             Mode::Record { .. } => 0,
@@ -99,7 +99,7 @@ impl<M: ChatModel> Recorded<M> {
 }
 
 impl Recorded<Box<dyn ChatModel>> {
-    /// Plays back what was recorded in this file.
+    /// Replays the recording in this file.
     ///
     /// # Errors
     /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is no recording, is one of a

@@ -23,13 +23,13 @@ pub struct ReplyBody<D> {
 }
 
 impl<D: Decode> ReplyBody<D> {
-    /// A body of which nothing has come yet.
+    /// Returns a body before its first byte.
     pub fn new(decoder: D) -> Self {
         ReplyBody { parser: SseParser::new(), decoder }
     }
 
-    /// Takes the next bytes and appends what they tell to `out`. Gives how far the reply has come;
-    /// nothing if there was no event in them, as with keep-alives.
+    /// Decodes the next bytes and appends their events to `out`. Returns how far the reply has
+    /// come, or `None` if the bytes complete no event, as with keep-alives.
     pub fn push(&mut self, bytes: &[u8], out: &mut VecDeque<ModelEvent>) -> Option<Progress> {
         let ReplyBody { parser, decoder } = self;
         let mut progress = None;
@@ -43,8 +43,8 @@ impl<D: Decode> ReplyBody<D> {
         progress.or(parser.is_bare().then_some(Progress::Open))
     }
 
-    /// The body is over: hands out what is left in it, unless that was cut, and the event that ends
-    /// the reply, unless it was there already.
+    /// Ends the body: decodes what is left in it, unless that was cut, and appends the last event,
+    /// unless it was there already.
     pub fn finish(&mut self, out: &mut VecDeque<ModelEvent>) {
         let ReplyBody { parser, decoder } = self;
         let mut decode = |data: &str| {
@@ -61,7 +61,7 @@ impl<D: Decode> ReplyBody<D> {
         decoder.finish(out);
     }
 
-    /// The body of the request that goes on with the reply, if the provider has only paused: see
+    /// Returns the body of the request that resumes the reply, if the provider has paused it; see
     /// [`Decode::resume`].
     pub fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         let more = self.decoder.resume(sent)?;
@@ -69,7 +69,7 @@ impl<D: Decode> ReplyBody<D> {
         Some(more)
     }
 
-    /// How many bytes of an unfinished event are kept.
+    /// Returns the number of buffered bytes of an unfinished event.
     pub fn buffered(&self) -> usize {
         self.parser.buffered()
     }

@@ -13,14 +13,24 @@ use tokio::time::Sleep;
 use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
 
-/// A model that is asked again after an error that [may
-/// pass](loopwright_core::model::ModelErrorKind::is_retryable): a limit that was reached for now, a
-/// server that has too much to do or an error of its own, a connection that broke, no answer in
-/// time, an answer that could not be understood. A wrong key, a quota of a day that is used up and
-/// a request that the provider refuses are final. So is what the model itself wrote badly
+/// Wraps a model and retries requests after a
+/// [retryable](loopwright_core::model::ModelErrorKind::is_retryable) error: a rate limit, an
+/// overloaded or failing server, a broken connection, a timeout, or a response that could not be
+/// understood.
+///
+/// A wrong key, an exhausted daily quota and a refused request are final. So is a reply that the
+/// model wrote badly
 /// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)):
-/// [`RetryMalformedCalls`](crate::RetryMalformedCalls) is for that, and for nothing else, so the attempts of the two do
-/// not multiply.
+/// [`RetryMalformedCalls`](crate::RetryMalformedCalls) handles only that, so the attempts of the
+/// two do not multiply.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use loopwright_providers::{Offline, Retry};
+///
+/// let model = Retry::new(Offline::new()).attempts(5).max_wait(Duration::from_secs(20));
+/// ```
 ///
 /// Before the second attempt it waits a random part of a base delay, before each further one of
 /// twice as much. A wait that the provider asks for comes on top; one that is longer than
@@ -37,7 +47,8 @@ pub struct Retry<M> {
 }
 
 impl<M: ChatModel> Retry<M> {
-    /// Three attempts, delays of at most 0.5 s, 1 s, 2 s, … 30 s, and waits of at most 60 s.
+    /// Wraps `model` with three attempts, delays of at most 0.5 s, 1 s, 2 s, … 30 s, and waits of
+    /// at most 60 s.
     pub fn new(model: M) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let here = &raw const now as u64; // differs between processes that start together
@@ -51,31 +62,31 @@ impl<M: ChatModel> Retry<M> {
         }
     }
 
-    /// At most this many attempts, the first one included.
+    /// Sets the maximum number of attempts, including the first.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// The longest delay before the second attempt.
+    /// Sets the maximum delay before the second attempt.
     pub fn base_delay(mut self, delay: Duration) -> Self {
         self.base = delay;
         self
     }
 
-    /// The longest delay before any attempt, waits that the provider asks for aside.
+    /// Sets the maximum delay before any attempt, not counting waits that the provider requests.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
 
-    /// The longest wait that a provider may ask for.
+    /// Sets the maximum wait that a provider may request.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
 
-    /// Makes the delays the same each time, for tests.
+    /// Makes the delays reproducible, for tests.
     pub fn seed(self, seed: u64) -> Self {
         self.random.store(seed, Ordering::Relaxed);
         self

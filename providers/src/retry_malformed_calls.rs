@@ -9,8 +9,15 @@ use loopwright_core::{ChatModel, Message};
 
 use crate::emitted::Emitted;
 
-/// A model that is told when the server could not use what it wrote, such as a call that is no JSON
-/// ([`ModelErrorKind::Malformed`]), and is asked again.
+/// Wraps a model and asks it again when the server could not use its reply
+/// ([`ModelErrorKind::Malformed`]), for example a call with invalid JSON. The model receives the
+/// error.
+///
+/// ```
+/// use loopwright_providers::{Offline, Retry, RetryMalformedCalls};
+///
+/// let model = Retry::new(RetryMalformedCalls::new(Offline::new()).attempts(3));
+/// ```
 ///
 /// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no
 /// conversation but that one request. After the last attempt the error is given out. Other errors
@@ -25,12 +32,12 @@ pub struct RetryMalformedCalls<M> {
 }
 
 impl<M: ChatModel> RetryMalformedCalls<M> {
-    /// Two attempts.
+    /// Wraps `model` with two attempts.
     pub fn new(model: M) -> Self {
         RetryMalformedCalls { model, attempts: 2 }
     }
 
-    /// At most this many attempts, the first one included.
+    /// Sets the maximum number of attempts, including the first.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self

@@ -8,12 +8,12 @@ use std::mem::take;
 
 use memchr::{memchr, memchr2};
 
-/// One event of a stream. Its bytes are as they came: whole lines, so no character is cut.
+/// Holds one event of a stream. Its bytes are whole lines as received, so no character is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// The `event` field; empty where the stream names none (the specification's `message`).
+    /// Holds the `event` field; empty if there is none (the specification's `message`).
     pub event: &'a [u8],
-    /// The `data` lines, joined by line feeds.
+    /// Holds the `data` lines, joined by line feeds.
     pub data: &'a [u8],
 }
 
@@ -55,12 +55,12 @@ struct InChunk<'c> {
 }
 
 impl SseParser {
-    /// A parser at the beginning of a stream.
+    /// Returns a parser at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes and hands out the events that they complete.
+    /// Parses the next bytes and passes the events that they complete to `on`.
     pub fn push(&mut self, chunk: &[u8], mut on: impl FnMut(SseEvent<'_>)) {
         let mut rest = chunk;
         let mut here = InChunk::default();
@@ -91,8 +91,8 @@ impl SseParser {
         self.keep(&mut here);
     }
 
-    /// The stream is over: hands out what the specification drops. That is an event that lacks its
-    /// blank line, and JSON outside of any event, from the line where it began, as one event.
+    /// Ends the stream and passes to `on` what the specification drops: an event without its blank
+    /// line, and JSON outside of any event, as one event from the line where it starts.
     pub fn flush(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
         let line = take(&mut self.line);
         let mut own = InChunk::default();
@@ -105,12 +105,12 @@ impl SseParser {
         }
     }
 
-    /// Whether there is JSON outside of any event.
+    /// Returns whether there is JSON outside of any event.
     pub fn is_bare(&self) -> bool {
         !self.bare.is_empty()
     }
 
-    /// How many bytes of an unfinished event are kept.
+    /// Returns the number of buffered bytes of an unfinished event.
     pub fn buffered(&self) -> usize {
         self.line.len() + self.event.len() + self.data.len() + self.bare.len()
     }

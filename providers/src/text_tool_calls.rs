@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-/// A hook for [`on_text_part`](loopwright_core::AgentBuilder::on_text_part) that makes calls of
-/// what is written as text: JSON with the name of one of these `tools` and its arguments, between
-/// `<tool_call>` tags or alone.
+/// Returns a hook for [`on_text_part`](loopwright_core::AgentBuilder::on_text_part) that turns
+/// calls written as text into calls: JSON with the name of one of these `tools` and its arguments,
+/// alone or between `<tool_call>` tags.
 ///
 /// It guesses at nothing: text that is no such JSON, or names another tool, stays text. What may be
 /// a call is held back until the text is complete, so a model that answers in JSON does not stream.

@@ -100,7 +100,7 @@ fn read(data: &str) -> Result<(Event<'_>, Option<Delta<'_>>), serde_json::Error>
 }
 
 impl Decoder {
-    /// A decoder of a reply from this place.
+    /// Returns a decoder for one reply from this endpoint.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),

@@ -29,7 +29,7 @@ const NAMES: Names = Names {
     first: r#"{"type":"text","text":"(the conversation goes on)"}"#,
 };
 
-/// The body of `request`: JSON.
+/// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let thinking = Thinking::of(request, settings);
     let answer = Answer::of(request, settings, thinking != Thinking::Off);

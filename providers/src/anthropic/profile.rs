@@ -5,52 +5,52 @@ use crate::codec::{self, KeyHeader};
 /// Configures the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// What one model does in its own way. The default suits servers other than Anthropic's.
+/// Describes how one model deviates. The default suits servers other than Anthropic's.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The header that the key goes into.
+    /// Names the header that carries the key.
     pub key_header: KeyHeader,
-    /// How a model is told how much to think.
+    /// Says how the amount of thinking is requested.
     pub thinks: Thinks,
-    /// The type of `thinking` that keeps it from thinking; `None` if it thinks only when it is told
-    /// to, or always.
+    /// Holds the type of `thinking` that disables thinking; `None` if the model thinks only on
+    /// request, or always.
     pub off: Option<&'static str>,
-    /// Whether it can be forced to call a tool; else it is asked to in words.
+    /// Says whether a tool call can be forced; otherwise text asks for it.
     pub forces: bool,
-    /// Whether its thoughts belong to all that was said before them: it refuses one of which the
-    /// past has changed.
+    /// Says whether thinking is bound to everything before it: the model refuses thinking whose
+    /// history has changed.
     pub binds: bool,
-    /// Whether it takes a temperature when it does not think.
+    /// Says whether a temperature is accepted while the model does not think.
     pub temperature: bool,
-    /// The output limit where the request has none and that of the model is not known; thinking
-    /// comes on top.
+    /// Holds the output limit where neither the request nor the model has one; thinking is added to
+    /// it.
     pub max_tokens: u32,
-    /// Whether to mark what the server should keep in its prompt cache.
+    /// Says whether to mark what the server should keep in its prompt cache.
     pub cache: bool,
-    /// How it is asked for an answer that fits a schema.
+    /// Says how an output schema is sent.
     pub answers: Answers,
 }
 
-/// How a model is asked for an answer that fits a schema.
+/// Describes how an output schema is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Answers {
-    /// By a tool that it has to call with the answer; the call becomes the reply's text.
+    /// As a tool that the model must call with the answer; the call becomes the reply's text.
     #[default]
     Tool,
-    /// By the schema, where that can be a grammar.
+    /// As a schema, if a grammar can express it.
     Schema,
 }
 
-/// How a model is told how much to think.
+/// Describes how the amount of thinking is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Thinks {
-    /// By a number of tokens.
+    /// As a number of tokens.
     #[default]
     Budget,
-    /// By an effort; it decides for itself how many tokens that takes.
+    /// As an effort; the model decides how many tokens that takes.
     Effort,
 }
 
@@ -121,7 +121,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of the model called `name`, with or without what a gateway puts before it.
+    /// Returns the profile of the model called `name`, with or without a gateway's prefix.
     pub fn of_model(name: &str) -> Profile {
         let Some((_, name)) = name.split_once("claude-") else {
             return COMPATIBLE;

@@ -28,7 +28,7 @@ const PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// The part of the user's own options that is in one object with ours.
 const CONFIG: &str = "generationConfig";
 
-/// The body of `request`: JSON.
+/// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let mut body = Vec::with_capacity(4096);
     body.extend_from_slice(b"{\"contents\":[");

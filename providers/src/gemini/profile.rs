@@ -5,42 +5,42 @@ use crate::codec;
 /// Configures the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// What one model does in its own way. The default suits models that are no Gemini.
+/// Describes how one model deviates. The default suits models other than Gemini.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// How a model is told how much to think.
+    /// Says how the amount of thinking is requested.
     pub thinks: Thinks,
-    /// Whether it refuses calls without a signature; those that have none get a placeholder.
+    /// Says whether calls without a signature are refused; they get a placeholder.
     pub signed_calls: bool,
-    /// Whether the images of a result may be inside the result; else they go beside it.
+    /// Says whether the images of a result may be inside it; otherwise they follow it.
     pub images_in_results: bool,
-    /// Whether it takes a schema for its answer beside tools; else a tool takes the answer, and its
-    /// call becomes text.
+    /// Says whether an output schema is accepted together with tools; otherwise a tool takes the
+    /// answer, and its call becomes text.
     pub schema_beside_tools: bool,
 }
 
-/// How a model is told how much to think.
+/// Describes how the amount of thinking is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Thinks {
-    /// Not at all.
+    /// Never.
     #[default]
     Never,
     /// By a number of tokens.
     Budget {
-        /// The smallest one.
+        /// Holds the smallest budget.
         min: u32,
-        /// The largest one.
+        /// Holds the largest budget.
         max: u32,
-        /// Whether none at all is allowed.
+        /// Says whether 0 is accepted.
         off: bool,
     },
     /// By a level. It cannot be switched off.
     Level {
-        /// The lowest one.
+        /// Holds the lowest level.
         min: &'static str,
-        /// The one in the middle, or the nearest to it.
+        /// Holds the middle level, or the nearest one.
         medium: &'static str,
     },
 }
@@ -87,7 +87,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of the model called `name`, with or without what stands before it.
+    /// Returns the profile of the model called `name`, with or without a prefix.
     pub fn of_model(name: &str) -> Profile {
         let Some((_, name)) = name.split_once("gemini-") else {
             return OTHER;

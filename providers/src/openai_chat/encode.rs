@@ -30,7 +30,7 @@ const STRICT: &str = "openai-chat, strict";
 /// there.
 const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
 
-/// The body of `request`: JSON.
+/// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     // Most messages are smaller; where they are not, the body grows by doubling.
     let mut body = Vec::with_capacity(4096 + 256 * request.messages.len());

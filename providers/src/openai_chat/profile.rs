@@ -11,46 +11,46 @@ use crate::reasoning_effort::ReasoningEfforts;
 /// Configures the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// What one server does in its own way. The default suits most servers.
+/// Describes how one server deviates. The default suits most servers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The header that the key goes into.
+    /// Names the header that carries the key.
     pub key_header: KeyHeader,
-    /// The usage must be asked for. Some servers tell it unasked and refuse the question.
+    /// Says whether usage must be requested. Some servers send it anyway and refuse the field.
     pub ask_usage: bool,
-    /// The field with the output limit.
+    /// Names the field of the output limit.
     pub max_tokens: &'static str,
-    /// The field with the key of the prompt cache, which is the session; `None` if there is none.
+    /// Names the field of the prompt cache key, which is the session; `None` if there is none.
     pub cache_key: Option<&'static str>,
-    /// Which call ids it takes.
+    /// Says which call ids are accepted.
     pub call_ids: CallIds,
-    /// Whether the thinking before a call goes back to the model.
+    /// Says whether the thinking before a call is sent back.
     pub replay: Replay,
-    /// Whether it refuses a message of the user's directly after results; then a few words of the
-    /// model's go between.
+    /// Says whether a user message directly after results is refused; then a short assistant
+    /// message is inserted.
     pub words_after_results: bool,
-    /// How the model is asked to think.
+    /// Says how thinking is requested.
     pub asks: Asks,
-    /// What it is told at each level of thinking.
+    /// Lists the efforts that the model accepts.
     pub efforts: ReasoningEfforts,
-    /// Whether it may think where a tool is forced; else the tool goes before the thinking.
+    /// Says whether thinking is accepted with a forced tool; otherwise the tool takes precedence.
     pub thinks_when_forced: bool,
-    /// Whether it may think beside tools; else the tools go before the thinking.
+    /// Says whether thinking is accepted with tools; otherwise the tools take precedence.
     pub thinks_beside_tools: bool,
-    /// When it takes a temperature.
+    /// Says when a temperature is accepted.
     pub temperature: Temperature,
-    /// Whether it caches a prompt only where the request says so, in `cache_control`.
+    /// Says whether a prompt is cached only if the request has `cache_control`.
     pub cache_control: bool,
-    /// How it is asked for an answer that fits a schema.
+    /// Says how an output schema is sent.
     pub answers: Answers,
-    /// Whether it can be asked in that way beside tools; else it is asked in words.
+    /// Says whether that is accepted together with tools; otherwise the schema is sent as text.
     pub answers_beside_tools: bool,
-    /// Whether it can be asked to hold the model to a tool's schema (`strict`), by OpenAI's rules.
+    /// Says whether `strict` tools are accepted, by OpenAI's rules.
     pub strict_tools: bool,
 }
 
-/// Whether, and in which field, the thinking before a call goes back to the model that thought it.
+/// Describes in which field the thinking before a call is sent back to the model that produced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Replay {
@@ -63,7 +63,7 @@ pub enum Replay {
     Reasoning,
 }
 
-/// How a model is asked to think.
+/// Describes how thinking is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Asks {
@@ -80,7 +80,7 @@ pub enum Asks {
     Switch,
 }
 
-/// When a model takes a temperature.
+/// Describes when a model accepts a temperature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Temperature {
@@ -93,7 +93,7 @@ pub enum Temperature {
     Never,
 }
 
-/// How a server is asked for an answer that fits a schema.
+/// Describes how an output schema is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Answers {
@@ -237,18 +237,18 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of the server at `host`, whatever the model.
+    /// Returns the profile of the server at `host`, whatever the model.
     pub fn of_host(host: &str) -> Profile {
         row("", host, "")
     }
 
-    /// The profile of this model at the server at `host`.
+    /// Returns the profile of this model at the server at `host`.
     pub fn of(host: &str, model: &str) -> Profile {
         Profile::of_provider("", host, model)
     }
 
-    /// The profile of this model, which the provider of this name serves at `host`. A server on
-    /// one's own machine is known by its provider's name only.
+    /// Returns the profile of this model, served by this provider at `host`. A local server is
+    /// identified only by its provider's name.
     pub fn of_provider(provider: &str, host: &str, model: &str) -> Profile {
         let mut profile = row(provider, host, model);
         if profile.max_tokens == OPENAI.max_tokens {

@@ -94,7 +94,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// A decoder of a reply from this place.
+    /// Returns a decoder for one reply from this endpoint.
     pub fn new(endpoint: impl Into<Arc<Endpoint>>) -> Self {
         Decoder {
             writer: EventWriter::new(endpoint.into()),

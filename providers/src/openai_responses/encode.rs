@@ -31,7 +31,7 @@ const OWN: &str = "openai-responses, with reasoning";
 /// The smallest output limit that is taken.
 const MIN_OUTPUT_TOKENS: u32 = 16;
 
-/// The body of `request`: JSON.
+/// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let profile = &settings.profile;
     let mut body = Vec::with_capacity(4096);

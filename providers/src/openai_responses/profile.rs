@@ -9,29 +9,29 @@ use crate::reasoning_effort::ReasoningEfforts;
 /// Configures the encoding of a request in this format.
 pub type Settings = codec::Settings<Profile>;
 
-/// What one model does in its own way. The default suits models whose name says nothing to us.
+/// Describes how one model deviates. The default suits models with an unknown name.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The header that the key goes into.
+    /// Names the header that carries the key.
     pub key_header: KeyHeader,
-    /// Whether the model reasons.
+    /// Says whether the model reasons.
     pub reasons: Reasons,
-    /// The efforts that it can be told.
+    /// Lists the efforts that the model accepts.
     pub efforts: ReasoningEfforts,
 }
 
-/// Whether a model reasons, which decides what it can be asked.
+/// Describes whether a model reasons, which decides what a request may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Reasons {
-    /// Never: it takes no effort and has no reasoning to hand out.
+    /// Never: it accepts no effort and returns no reasoning.
     Never,
-    /// When it is told an effort, or is not told that there be none; it takes a temperature only
-    /// when it does not.
+    /// With an effort, or unless the effort disables it; a temperature is accepted only without
+    /// reasoning.
     #[default]
     IfAsked,
-    /// Always: it takes no temperature.
+    /// Always: it accepts no temperature.
     Always,
 }
 
@@ -100,8 +100,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of this model, with or without what a gateway puts before its name, at this
-    /// host.
+    /// Returns the profile of this model at this host, with or without a gateway's prefix.
     pub fn of(host: &str, model: &str) -> Profile {
         let name = model.rsplit('/').next().unwrap_or(model);
         let known = PROFILES.iter().find(|(begin, _)| name.starts_with(begin));
