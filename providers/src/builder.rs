@@ -282,7 +282,8 @@ impl<F: WireFormat> ModelBuilder<F> {
     ) -> Result<(HeaderMap, Option<KeySource>), ModelError> {
         let wrong = |name: &str| {
             let why = format!(
-                "The {name} for {} has characters that a header cannot have. Look for line breaks or quotes in it.",
+                "The {name} for {} has characters that a header cannot have. Look for line \
+                 breaks or quotes in it.",
                 self.provider
             );
             ModelError::new(ModelErrorKind::InvalidRequest, why)

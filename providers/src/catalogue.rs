@@ -91,7 +91,7 @@ impl ModelFacts {
 /// context_window = 400_000
 /// max_output = 65_536
 /// prices = { input = 0.5, output = 2.0, cache_read = 0.05, cache_write = 0.6 }
-/// long_prices = { over = 200_000, input = 1.0, output = 4.0 }    # for requests with more input than that
+/// long_prices = { over = 200_000, input = 1.0, output = 4.0 } # with more input
 /// thinking = true
 /// images = false
 /// ```
@@ -100,7 +100,8 @@ impl ModelFacts {
 /// use loopwright_providers::Catalogue;
 ///
 /// let mut catalogue = Catalogue::built_in();
-/// catalogue.add("[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 0.5, output = 2.0 }", "acme.toml")?;
+/// let list = "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 0.5, output = 2.0 }";
+/// catalogue.add(list, "acme.toml")?;
 /// assert_eq!(catalogue.get("acme/big").and_then(|facts| facts.context_window), Some(32_768));
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```
@@ -147,7 +148,10 @@ impl Catalogue {
         let path = path.as_ref();
         let list = std::fs::read_to_string(path).map_err(|why| {
             let (path, why) = (path.display(), cause(&why));
-            wrong(format!("The model list {path} cannot be read: {why}. Check that it is there, and that it is text."))
+            wrong(format!(
+                "The model list {path} cannot be read: {why}. Check that it is there, \
+                           and that it is text."
+            ))
         })?;
         self.add(&list, &path.display().to_string())
     }
@@ -182,10 +186,13 @@ fn undated(id: &str) -> Option<&str> {
 
 fn parse(list: &str, name: &str) -> Result<BTreeMap<String, ModelFacts>, ModelError> {
     let table: toml::Table = toml::from_str(list).map_err(|why| {
-        let line = why.span().map_or(1, |span| 1 + list[..span.start.min(list.len())].matches('\n').count());
+        let line = why
+            .span()
+            .map_or(1, |span| 1 + list[..span.start.min(list.len())].matches('\n').count());
         let why = why.message().replace('\n', ", ");
         wrong(format!(
-            "The model list {name} cannot be read at line {line}: {why}. An entry begins with its model's id, in \
+            "The model list {name} cannot be read at line {line}: {why}. An entry begins with \
+             its model's id, in \
              brackets and quotes, such as [\"openai/gpt-4o\"]."
         ))
     })?;
@@ -197,7 +204,8 @@ fn parse(list: &str, name: &str) -> Result<BTreeMap<String, ModelFacts>, ModelEr
             }
         },
         _ => Err(wrong(format!(
-            "The model list {name} is wrong at the entry `{id}`: that is no model's id. Write PROVIDER/NAME, in quotes, \
+            "The model list {name} is wrong at the entry `{id}`: that is no model's id. Write \
+             PROVIDER/NAME, in quotes, \
              such as [\"openai/gpt-4o\"]."
         ))),
     };

@@ -259,11 +259,13 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
     wrong(match provider.and_then(|provider| provider.base_url_var) {
         Some(var) => {
             format!(
-                "{name} gives each customer an address of their own: set {var}, or give it with --base-url."
+                "{name} gives each customer an address of their own: set {var}, or give it with \
+                 --base-url."
             )
         }
         None => format!(
-            "The provider `{name}` is not known. Known are {}; for any other one, give its address with --base-url.",
+            "The provider `{name}` is not known. Known are {}; for any other one, give its \
+             address with --base-url.",
             names()
         ),
     })
@@ -271,7 +273,8 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
 
 fn no_key(name: &str, vars: &[&str]) -> ModelError {
     let why = format!(
-        "There is no key for {name}: set {}, or choose another model with --model, or give the address of a server of \
+        "There is no key for {name}: set {}, or choose another model with --model, or give the \
+         address of a server of \
          your own with --base-url.",
         vars.join(" or ")
     );

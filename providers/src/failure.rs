@@ -125,7 +125,8 @@ impl Failure {
             _ if unpaid || coded(AUTH_CODES) || contains(AUTH) => Auth,
             _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
             _ if coded(&["tool_use_failed"]) => Malformed,
-            Some(499..=599) => Overloaded, // 499: what the provider cancelled itself, told inside a stream
+            // 499: what the provider cancelled itself, told inside a stream
+            Some(499..=599) => Overloaded,
             Some(_) => InvalidRequest,
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => {
                 InvalidRequest
@@ -286,7 +287,10 @@ mod tests {
             millis(63_500)
         );
         assert_eq!(wait(&[], r#"{"error":{"details":[{}, {"retryDelay":"20ms"}]}}"#), millis(20));
-        let passed_on = r#"{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":9000}}}}"#;
+        let passed_on = concat!(
+            r#"{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","#,
+            r#""X-RateLimit-Reset":9000}}}}"#,
+        );
         assert_eq!(wait(&[], passed_on), millis(9_000_000));
         assert_eq!(wait(&[("retry-after", "soon")], "no"), None);
     }
@@ -296,8 +300,10 @@ mod tests {
         let gemini = |quota: &str| {
             let violations = format!(r#"[{{"quotaId":"x"}},{{"quotaId":"{quota}"}}]"#);
             format!(
-                r#"{{"error":{{"code":429,"message":"You exceeded your current quota. Please retry in 45.8s.",
-                "status":"RESOURCE_EXHAUSTED","details":[{{"violations":{violations}}},{{"retryDelay":"45.8s"}}]}}}}"#
+                r#"{{"error":{{"code":429,"message":
+                "You exceeded your current quota. Please retry in 45.8s.",
+                "status":"RESOURCE_EXHAUSTED","details":[{{"violations":{violations}}},
+                {{"retryDelay":"45.8s"}}]}}}}"#
             )
         };
         let (day, minute) = (

@@ -67,7 +67,8 @@ pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value
 /// A value.
 pub(crate) fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
     if serde_json::to_writer(&mut *body, value).is_err() {
-        body.extend_from_slice(b"null"); // cannot happen: our values have string keys, and memory does not fail
+        // cannot happen: our values have string keys, and memory does not fail
+        body.extend_from_slice(b"null");
     }
 }
 

@@ -78,11 +78,11 @@ impl Secret {
     }
 }
 
-/// Puts `***` in the place of `secret`, also where an excerpt has cut it, as long as [`MIN_SECRET_BYTES`]
+/// Replaces `secret` by `***`, also where an excerpt has cut it, if at least [`MIN_SECRET_BYTES`]
 /// bytes of it are left.
 ///
-/// A part counts if no letter or digit follows it: a header's value may begin as an everyday word
-/// or address does, and what is only begun like it goes on.
+/// A part counts only if no letter or digit follows it, because a header's value may start like an
+/// everyday word or address.
 pub(crate) fn hide(text: &mut String, secret: &str) {
     if secret.len() < MIN_SECRET_BYTES {
         return;

@@ -1,17 +1,22 @@
 //! Model providers for loopwright.
 //!
-//! Each [`WireFormat`] is a pure codec, [`openai_chat`], [`openai_responses`], [`anthropic`] and
-//! [`gemini`]: a request in, bytes out; payloads in,
-//! [`ModelEvent`](loopwright_core::model::ModelEvent)s out. All share one transport, [`Http`], one
-//! event-stream parser, [`SseParser`], and one adapter, [`Model`]: a format and an address make a
-//! model, such as [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] and [`Gemini`]. What can be
-//! said of any model is a decorator: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
-//! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a hook for models that
-//! write theirs as text. [`Offline`] needs none of it. [`resolve`] finds a model by its id,
-//! [`Catalogue`] knows its sizes and prices.
+//! Each [`WireFormat`] is a pure codec: [`openai_chat`], [`openai_responses`], [`anthropic`] and
+//! [`gemini`] encode requests as bytes and decode payloads as
+//! [`ModelEvent`](loopwright_core::model::ModelEvent)s. All share one HTTP transport, [`Http`], one
+//! event-stream parser, [`SseParser`], and one adapter, [`Model`]. A format and an address make a
+//! model, such as [`OpenAiChat`], [`OpenAiResponses`], [`Anthropic`] or [`Gemini`].
+//!
+//! Decorators work with any model: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
+//! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a
+//! hook for models that write calls as text. [`Offline`] is a model without a server. [`resolve`]
+//! finds a model by its id, and a [`Catalogue`] has sizes and prices of models.
+//!
+//! Features choose the TLS back end: `rustls-ring` (default), `rustls-aws-lc`, `rustls-no-provider`
+//! (the program installs a crypto provider) or `native-tls`. Without any of them only `http://`
+//! addresses work, such as those of local servers.
 //!
 //! ```no_run
-//! use loopwright_providers::{RetryMalformedCalls, Retry, resolve};
+//! use loopwright_providers::{Retry, RetryMalformedCalls, resolve};
 //!
 //! let model = Retry::new(RetryMalformedCalls::new(resolve("openai/gpt-4o-mini", None)?));
 //! # Ok::<(), loopwright_core::model::ModelError>(())

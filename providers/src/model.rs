@@ -20,7 +20,10 @@ use crate::reply_stream::ReplyStream;
 /// ```
 /// use loopwright_providers::OpenAiChat;
 ///
-/// let local = OpenAiChat::builder("qwen3:8b").base_url("http://127.0.0.1:11434/v1").provider("ollama").build()?;
+/// let local = OpenAiChat::builder("qwen3:8b")
+///     .base_url("http://127.0.0.1:11434/v1")
+///     .provider("ollama")
+///     .build()?;
 /// assert_eq!(&*loopwright_core::ChatModel::info(&local).id, "ollama/qwen3:8b");
 /// # Ok::<(), loopwright_core::model::ModelError>(())
 /// ```

@@ -139,7 +139,8 @@ mod tests {
     }
 
     fn ask(prompt: &str) -> ChatRequest {
-        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}},
+            "required": ["path"]});
         let read = tool("read_file", path);
         let mut request = ChatRequest::default();
         request.messages =
@@ -214,7 +215,8 @@ mod tests {
         let mut request = ask("Tell me about \"Rome\" in 3 words");
         let schema = json!({"type": "object", "properties": {
             "city": {"type": "string"}, "words": {"type": "integer"}, "ok": {"type": "boolean"},
-            "tags": {"type": "array", "items": {"type": "string"}}, "kind": {"$ref": "#/$defs/Kind"}},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "kind": {"$ref": "#/$defs/Kind"}},
             "$defs": {"Kind": {"enum": ["town", "village"]}}});
         request.output = Some(Arc::new(OutputSchema { name: "City".into(), schema }));
         let value: Value = serde_json::from_str(&text(&request)).unwrap();

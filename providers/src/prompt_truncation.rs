@@ -19,8 +19,10 @@ pub(crate) fn warn_if_truncated(sent: &[u8], usage: &Usage, endpoint: &Endpoint)
         tracing::warn!(
             bytes = sent.len(),
             tokens = read,
-            "{endpoint} seems to have read only a part of the prompt. Give the model a larger context window: with \
-             Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile; its /v1 takes no such field."
+            "{endpoint} seems to have read only a part of the prompt. Give the model a larger \
+             context window: with \
+             Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile; its /v1 takes no such \
+             field."
         );
     }
 }

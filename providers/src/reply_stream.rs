@@ -205,7 +205,8 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
         }
         if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
             if !std::mem::replace(&mut this.yielded, true) {
-                cx.waker().wake_by_ref(); // the connection may have the end already; that is cheaper than a timer
+                // the connection may have the end already; that is cheaper than a timer
+                cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             ready!(this.clock.poll_expired(cx));

@@ -166,7 +166,12 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                                 this.state = State::Over;
                                 return Poll::Ready(Some(ModelEvent::Error(error)));
                             };
-                            tracing::debug!(attempt = this.number, ?delay, %error, "a model request is retried");
+                            tracing::debug!(
+                                attempt = this.number,
+                                ?delay,
+                                %error,
+                                "retrying a request"
+                            );
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
                             if let Some(withdrawn) = this.emitted.withdraw() {
                                 return Poll::Ready(Some(withdrawn));
@@ -278,9 +283,8 @@ mod tests {
         let model = retry(vec![vec![started()], vec![], vec![started(), done()]]);
         assert_eq!(events(&model).await, [started(), ModelEvent::Withdrawn, started(), done()]);
         let model = retry(vec![vec![]]).attempts(1);
-        assert!(
-            matches!(&events(&model).await[..], [ModelEvent::Error(e)] if e.kind == ModelErrorKind::Network)
-        );
+        assert!(matches!(&events(&model).await[..], [ModelEvent::Error(e)]
+                if e.kind == ModelErrorKind::Network));
     }
 
     #[tokio::test(start_paused = true)]

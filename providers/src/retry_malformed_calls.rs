@@ -60,7 +60,8 @@ impl<M: ChatModel> ChatModel for RetryMalformedCalls<M> {
                         if error.kind == ModelErrorKind::Malformed
                             && attempt.number < self.attempts =>
                     {
-                        tracing::debug!(attempt = attempt.number, %error, "a model is told what was wrong with its reply");
+                        tracing::debug!(attempt = attempt.number, %error, "a model is told what \
+                            was wrong with its reply");
                         let request = with_correction(&attempt.request, &error);
                         attempt.stream = self.model.stream(request);
                         attempt.number += 1;
@@ -93,7 +94,8 @@ struct Attempt<'a> {
 /// The request, and what was wrong with the reply to it.
 fn with_correction(request: &ChatRequest, error: &ModelError) -> ChatRequest {
     let correction = format!(
-        "Your last reply could not be used and was thrown away. {error} Write it again: call tools only by their names, \
+        "Your last reply could not be used and was thrown away. {error} Write it again: call \
+         tools only by their names, \
          with arguments that are valid JSON and fit their schemas."
     );
     let mut request = request.clone();

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 /// Asks for an answer that fits `schema` where no field does.
 pub(crate) fn in_words(schema: &Value) -> String {
     format!(
-        "Give your final answer as one JSON value that fits this JSON Schema, with nothing before or after it:\n{schema}"
+        "Give your final answer as one JSON value that fits this JSON Schema, with nothing \
+         before or after it:\n{schema}"
     )
 }
 
@@ -156,10 +157,12 @@ mod tests {
         let schema = json!({"$schema": "x", "type": "object", "required": ["a"], "properties": {
             "a": {"type": "integer", "minimum": 3},
             "format": {"oneOf": [{"const": 1}, {"$ref": "#/$defs/B"}]},
-        }, "$defs": {"B": {"type": "object", "properties": {"c": {"type": "array", "items": {"type": "string"}}}}}});
+        }, "$defs": {"B": {"type": "object", "properties": {"c": {"type": "array",
+            "items": {"type": "string"}}}}}});
         let inner = json!({"type": "object", "additionalProperties": false,
             "properties": {"c": {"type": "array", "items": {"type": "string"}}}});
-        let expected = json!({"type": "object", "required": ["a"], "additionalProperties": false, "properties": {
+        let expected = json!({"type": "object", "required": ["a"],
+            "additionalProperties": false, "properties": {
             "a": {"type": "integer"},
             "format": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/B"}]},
         }, "$defs": {"B": inner}});
@@ -186,7 +189,8 @@ mod tests {
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}),
             json!({"type": "object", "properties": {"a": {"not": {}}}}),
             json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
-            json!({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}}}),
+            json!({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object",
+                "properties": {"a": {"$ref": "#/$defs/A"}}}}}),
             json!({"$ref": "https://elsewhere"}),
             json!(true),
         ] {

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn any_cut_gives_the_same_events() {
-        let stream = "\u{feff}: hi\r\nevent: x\r\ndata: {\"t\":\"h\u{e9}llo \u{1f30d}\"}\r\n\r\ndata:1\rdata\rdata: 2\r\r\
+        let stream = "\u{feff}: hi\r\nevent: x\r\ndata: {\"t\":\"h\u{e9}llo \
+                      \u{1f30d}\"}\r\n\r\ndata:1\rdata\rdata: 2\r\r\
                       data: 3\n\nevent: lost\n\ndata: last";
         let whole = parse([stream.as_bytes()]);
         assert_eq!(whole.len(), 4);

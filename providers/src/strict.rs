@@ -102,7 +102,8 @@ impl<'a> Budget<'a> {
             "object" => self.object(fields, deeper(depth)?)?,
             "array" => {
                 checked(fields, &["type", "items"])?;
-                json!({"type": "array", "items": self.schema(fields.get("items")?, deeper(depth)?)?})
+                json!({"type": "array", "items": self.schema(fields.get("items")?,
+                    deeper(depth)?)?})
             }
             "string" | "number" | "integer" | "boolean" => self.plain(fields, kind, nullable)?,
             "null" if !nullable => {
@@ -145,9 +146,8 @@ impl<'a> Budget<'a> {
             return None;
         }
         let names: Vec<String> = strict.keys().cloned().collect();
-        Some(
-            json!({"type": "object", "properties": strict, "required": names, "additionalProperties": false}),
-        )
+        Some(json!({"type": "object", "properties": strict, "required": names,
+                "additionalProperties": false}))
     }
 
     /// A text, number or boolean, perhaps one of several. Null is left to the caller.

@@ -22,7 +22,9 @@ const CLOSE: &str = "</tool_call>";
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_providers::{Offline, parse_text_tool_calls};
 ///
-/// let agent = GenericAgent::builder(Offline::new(), PiPattern).on_text_part(parse_text_tool_calls(["read_file"])).build()?;
+/// let agent = GenericAgent::builder(Offline::new(), PiPattern)
+///     .on_text_part(parse_text_tool_calls(["read_file"]))
+///     .build()?;
 /// # Ok::<(), loopwright_core::agent::AgentError>(())
 /// ```
 pub fn parse_text_tool_calls<S: Into<String>>(

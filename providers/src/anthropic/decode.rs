@@ -19,10 +19,10 @@ use crate::json::mended;
 
 /// Reads one Messages stream.
 ///
-/// What the provider runs itself (its own tools and their results, a compaction) is no part of the
-/// reply. A second beginning withdraws the first. Whether the model wants tools is decided by the
-/// calls, not by the `stop_reason`. A turn that the provider paused goes on with [`Decode::resume`];
-/// where nobody does so, it is over.
+/// The provider's own tools, their results and compactions are not part of the reply. A second
+/// `message_start` withdraws the first. Whether the model wants tools follows from the calls, not
+/// from the `stop_reason`. A turn that the provider paused continues with [`Decode::resume`], or
+/// else ends.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
@@ -336,7 +336,8 @@ mod tests {
 
     fn finish(reason: &str) -> String {
         format!(
-            r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":2}}}}"#
+            r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},
+                "usage":{{"output_tokens":2}}}}"#
         )
     }
 

@@ -156,9 +156,10 @@ fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 fn content_block(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => text_block(text),
-        Content::Image { media_type, data } => Some(
-            json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}),
-        ),
+        Content::Image { media_type, data } => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type,
+                "data": data}}))
+        }
         _ => None,
     }
 }
@@ -219,9 +220,10 @@ fn tool_result(result: &ToolResult) -> Value {
 }
 
 fn tools(tools: &ToolList) -> Vec<u8> {
-    let list = tools.iter().map(
-        |tool| json!({"name": &*tool.name, "description": tool.description, "input_schema": parameters(&tool.schema)}),
-    );
+    let list = tools.iter().map(|tool| {
+        json!({"name": &*tool.name, "description": tool.description,
+            "input_schema": parameters(&tool.schema)})
+    });
     bytes(&list.collect::<Vec<_>>())
 }
 

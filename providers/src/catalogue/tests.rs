@@ -122,7 +122,8 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = Catalogue::new().add_file("no/such.toml").unwrap_err();
     assert_eq!(
         error.message,
-        "The model list no/such.toml cannot be read: there is no such file. Check that it is there, and that it is text."
+        "The model list no/such.toml cannot be read: there is no such file. Check that it is \
+         there, and that it is text."
     );
 }
 

@@ -319,9 +319,10 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
 
 /// The tools, a list.
 fn tools(tools: &ToolList) -> Vec<u8> {
-    let list = tools
-        .iter()
-        .map(|tool| json!({"name": &*tool.name, "description": tool.description, "parametersJsonSchema": parameters(&tool.schema)}));
+    let list = tools.iter().map(|tool| {
+        json!({"name": &*tool.name, "description": tool.description,
+            "parametersJsonSchema": parameters(&tool.schema)})
+    });
     bytes(&list.collect::<Vec<_>>())
 }
 

@@ -95,8 +95,10 @@ pub(super) fn introduction(tools: &[Arc<ToolSpec>]) -> String {
         format!("Name a file or a tool, and I call it: {}.", names.join(", "))
     };
     format!(
-        "I am a set of offline rules, not a language model. {can} For a real model, set OPENAI_API_KEY or another \
-         provider's key, or start a local server such as Ollama, and choose with --model PROVIDER/NAME."
+        "I am a set of offline rules, not a language model. {can} For a real model, set \
+         OPENAI_API_KEY or another \
+         provider's key, or start a local server such as Ollama, and choose with --model \
+         PROVIDER/NAME."
     )
 }
 

@@ -13,10 +13,14 @@ type Rule = fn(&Words<'_>, Tools<'_>) -> Vec<Call>;
 /// The calls of the first rule that has any.
 pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let rules: [Rule; 4] = [
-        by_name, // a tool's own name                       that tool, with arguments from the prompt
-        write_file, // "write"/"create"/"save", a path, a text    a tool named …write…
-        read_or_list, // a path; "list", "directory", "folder"    a tool named …read…; a tool named …list…
-        calculate, // two numbers and an operator              a tool named add, sub…, mul…, div… or calc…
+        // A tool's own name: that tool, with arguments from the prompt.
+        by_name,
+        // "write", "create" or "save", a path and a text: a tool named …write….
+        write_file,
+        // A path: a tool named …read…. "list", "directory", "folder": a tool named …list….
+        read_or_list,
+        // Two numbers and an operator: a tool named add, sub…, mul…, div… or calc….
+        calculate,
     ];
     rules.iter().map(|rule| rule(words, tools)).find(|calls| !calls.is_empty()).unwrap_or_default()
 }

@@ -157,7 +157,8 @@ impl Decoder {
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
                     let endpoint = &self.writer.endpoint();
                     tracing::warn!(
-                        "{endpoint}: the model writes a call as text. With `calls_in_text` such calls are run."
+                        "{endpoint}: the model writes a call as text. With `calls_in_text` such \
+                         calls are run."
                     );
                 }
                 self.writer.start_prose(kind, out)
@@ -438,9 +439,13 @@ mod tests {
         let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
         let payloads = [
             r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
-            r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7}}}"#,
+            concat!(
+                r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"#,
+                r#""x_groq":{"usage":{"prompt_tokens":7}}}"#,
+            ),
             r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":17,
-                "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
+                "prompt_tokens_details":{"cached_tokens":4},
+                "completion_tokens_details":{"reasoning_tokens":2}}}"#,
             "[DONE]",
         ];
         let progress: Vec<Progress> =

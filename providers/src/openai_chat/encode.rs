@@ -260,9 +260,8 @@ fn user_message(user: &UserMessage) -> Vec<u8> {
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => Some(json!({"type": "text", "text": text})),
-        Content::Image { media_type, data } => Some(
-            json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}),
-        ),
+        Content::Image { media_type, data } => Some(json!({"type": "image_url",
+                "image_url": {"url": format!("data:{media_type};base64,{data}")}})),
         _ => None,
     }
 }

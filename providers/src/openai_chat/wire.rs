@@ -212,7 +212,11 @@ impl Default for Content<'_> {
     }
 }
 
-lenient!(ContentVisitor => Content<'de>, "text or pieces", |n: u64| Content::Text(Cow::Owned(n.to_string())), {
+fn number_content<'a>(number: u64) -> Content<'a> {
+    Content::Text(Cow::Owned(number.to_string()))
+}
+
+lenient!(ContentVisitor => Content<'de>, "text or parts", number_content, {
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
         Ok(Content::Text(Cow::Borrowed(text)))
     }

@@ -166,7 +166,8 @@ fn is_reasoning(item: &str) -> bool {
 fn function_call(call: &ToolCall) -> Value {
     let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
     json!({
-        "type": "function_call", "call_id": CallIds::UpTo64.fit(&call.id), "name": &*call.name, "arguments": arguments,
+        "type": "function_call", "call_id": CallIds::UpTo64.fit(&call.id), "name": &*call.name,
+        "arguments": arguments,
     })
 }
 
@@ -178,7 +179,8 @@ fn call_output(result: &ToolResult) -> Value {
         _ if text.is_empty() => "(no output)".into(),
         _ => text.into(),
     };
-    json!({"type": "function_call_output", "call_id": CallIds::UpTo64.fit(&result.call), "output": output})
+    json!({"type": "function_call_output", "call_id": CallIds::UpTo64.fit(&result.call),
+        "output": output})
 }
 
 /// The tools, and after them what the user's options add: tools that the provider runs itself.
@@ -204,7 +206,8 @@ fn functions(tools: &ToolList) -> Vec<u8> {
     let functions = tools.iter().map(|tool| {
         let strict = strict_parameters(&tool.schema);
         json!({
-            "type": "function", "name": &*tool.name, "description": tool.description, "strict": strict.is_some(),
+            "type": "function", "name": &*tool.name, "description": tool.description,
+            "strict": strict.is_some(),
             "parameters": strict.map_or_else(|| parameters(&tool.schema), Cow::Owned),
         })
     });

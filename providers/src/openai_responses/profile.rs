@@ -147,8 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_reasons_by_default_is_switched_off_explicitly_and_takes_a_temperature_only_then()
-     {
+    fn a_model_that_reasons_by_default_is_switched_off_and_takes_a_temperature_only_then() {
         for (name, off, temperature) in [
             ("gpt-4.1", None, [true, true]),
             ("gpt-5", None, [false, false]),

@@ -130,7 +130,8 @@ impl Recording {
                 "The recording {display} cannot be read: {why}. Check the path, or record it first."
             ))
         })?;
-        let text = String::from_utf8_lossy(&bytes); // a line that was cut off may end within a character
+        // a line that was cut off may end within a character
+        let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.split_inclusive('\n');
         let head =
             lines.next().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -139,7 +140,8 @@ impl Recording {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 let why = format!(
-                    "{display} is a recording of version {version}, and this program reads version {VERSION}"
+                    "{display} is a recording of version {version}, and this program reads \
+                     version {VERSION}"
                 );
                 return Err(refused(format!("{why}. Delete it and record it anew.")));
             }
@@ -165,7 +167,8 @@ impl Recording {
             }
             let exchange: Exchange = serde_json::from_str(line).map_err(|why| {
                 refused(format!(
-                    "Line {number} of the recording {display} is no exchange: {why}. Record it anew."
+                    "Line {number} of the recording {display} is no exchange: {why}. Record it \
+                     anew."
                 ))
             })?;
             if exchanges.contains_key(&exchange.exchange) {
@@ -214,7 +217,8 @@ impl Recording {
             None => {
                 let mut events = exchange.events;
                 if exchange.abandoned {
-                    let why = "The reply was not waited for when it was recorded, and what came later is not known.";
+                    let why = "The reply was not waited for when it was recorded, and what came \
+                               later is not known.";
                     events.push(ModelEvent::Error(refused(why.to_owned())));
                 }
                 Ok(events)

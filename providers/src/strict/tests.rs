@@ -3,7 +3,8 @@
 use super::*;
 
 fn object(properties: Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    json!({"type": "object", "properties": properties, "required": required,
+        "additionalProperties": false})
 }
 
 /// The strict form of a schema that is an optional property's.
@@ -51,10 +52,12 @@ fn what_was_optional_may_be_null() {
 #[test]
 fn what_was_required_stays_as_it_is() {
     let schema = json!({"$schema": "x", "type": "object", "required": ["a", "b"], "properties": {
-        "a": {"type": "string", "description": "What."}, "b": {"type": ["string", "null"]}, "c": {"type": "boolean"},
+        "a": {"type": "string", "description": "What."}, "b": {"type": ["string", "null"]},
+        "c": {"type": "boolean"},
     }});
     let expected = json!({
-        "a": {"type": "string", "description": "What."}, "b": {"type": ["string", "null"]}, "c": {"type": ["boolean", "null"]},
+        "a": {"type": "string", "description": "What."}, "b": {"type": ["string", "null"]},
+        "c": {"type": ["boolean", "null"]},
     });
     let expected = object(expected, &["a", "b", "c"]);
     assert_eq!(strict_parameters(&schema), Some(expected.clone()));

@@ -290,16 +290,20 @@ fn closed(wrong: &mut Wrong, path: &str, schema: &Value) {
 fn malformed_requests_are_refused() {
     use super::{drop_field, refuses};
     let good = serde_json::json!({
-        "model": "m", "max_tokens": 4096, "stream": true, "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "model": "m", "max_tokens": 4096, "stream": true, "thinking": {"type": "enabled",
+        "budget_tokens": 1024},
         "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
-        "tools": [{"name": "f", "description": "", "input_schema": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}],
+        "tools": [{"name": "f", "description": "", "input_schema": {"type": "object",
+        "properties": {"a": {}}, "required": ["a"]}}],
         "tool_choice": {"type": "auto"},
         "output_config": {"format": {"type": "json_schema",
-            "schema": {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}}},
+            "schema": {"type": "object", "properties": {"a": {"type": "string"}},
+            "additionalProperties": false}}},
         "messages": [
             {"role": "user", "content": [
                 {"type": "text", "text": "hi"},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png",
+                "data": "AAAA"}},
             ]},
             {"role": "assistant", "content": [
                 {"type": "thinking", "thinking": "", "signature": "s"},
@@ -307,8 +311,10 @@ fn malformed_requests_are_refused() {
                 {"type": "tool_use", "id": "b", "name": "f", "input": {}},
             ]},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "1"}]},
-                {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "2"}], "is_error": true},
+                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text",
+                "text": "1"}]},
+                {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text",
+                "text": "2"}], "is_error": true},
                 {"type": "text", "text": "go on"},
             ]},
         ],

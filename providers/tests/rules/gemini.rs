@@ -258,7 +258,8 @@ fn malformed_requests_are_refused() {
     let schema = serde_json::json!({"type": "object", "properties": {}});
     let good = serde_json::json!({
         "contents": [
-            {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]},
+            {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png",
+            "data": "AAAA"}}]},
             {"role": "model", "parts": [
                 {"text": "hm", "thought": true, "thoughtSignature": "AAAA"},
                 {"functionCall": {"name": "f", "id": "1", "args": {}}, "thoughtSignature": "BBBB"},
@@ -270,9 +271,11 @@ fn malformed_requests_are_refused() {
             ]},
         ],
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
-        "tools": [{"functionDeclarations": [{"name": "f", "description": "", "parametersJsonSchema": schema}]}],
+        "tools": [{"functionDeclarations": [{"name": "f", "description": "",
+        "parametersJsonSchema": schema}]}],
         "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
-        "generationConfig": {"maxOutputTokens": 9, "temperature": 0.5, "thinkingConfig": {"thinkingLevel": "low"}},
+        "generationConfig": {"maxOutputTokens": 9, "temperature": 0.5,
+        "thinkingConfig": {"thinkingLevel": "low"}},
     });
     refuses(
         |body| check(body, "gemini-3-pro"),

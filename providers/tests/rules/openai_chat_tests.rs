@@ -9,7 +9,8 @@ fn good() -> Value {
     let schema = json!({"type": "object", "properties": {"a": {}}, "required": ["a"]});
     json!({
         "model": "m", "stream": true, "max_completion_tokens": 9, "reasoning_effort": "low",
-        "tools": [{"type": "function", "function": {"name": "f", "description": "", "parameters": schema}}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": "",
+        "parameters": schema}}],
         "tool_choice": {"type": "function", "function": {"name": "f"}},
         "response_format": {"type": "json_schema", "json_schema": {"name": "Out", "schema": {}}},
         "prompt_cache_key": "s",

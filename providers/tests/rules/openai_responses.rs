@@ -87,7 +87,8 @@ fn tools(wrong: &mut Wrong, body: &Value) {
         wrong.word("a tool's name", &tool["name"], 64);
         wrong.arguments_schema("parameters", &tool["parameters"]);
         if tool["strict"] != false {
-            super::strict::parameters(wrong, "parameters", &tool["parameters"]); // unless it is told otherwise
+            // unless it is told otherwise
+            super::strict::parameters(wrong, "parameters", &tool["parameters"]);
         }
     }
     wrong.different("tools", tools.iter().map(|tool| &tool["name"]).filter(|name| !name.is_null()));
@@ -215,19 +216,31 @@ fn part(wrong: &mut Wrong, path: &str, part: &Value, text: &str) {
 #[test]
 fn malformed_requests_are_refused() {
     use super::{drop_field, refuses};
-    let call = |id: &str| serde_json::json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
-    let output = |id: &str| serde_json::json!({"type": "function_call_output", "call_id": id, "output": "x"});
+    let call = |id: &str| {
+        serde_json::json!({"type": "function_call", "call_id": id,
+        "name": "f", "arguments": "{}"})
+    };
+    let output = |id: &str| {
+        serde_json::json!({"type": "function_call_output", "call_id": id,
+        "output": "x"})
+    };
     let good = serde_json::json!({
-        "model": "m", "store": false, "stream": true, "max_output_tokens": 16, "reasoning": {"effort": "low", "summary": "auto"},
-        "tools": [{"type": "function", "name": "f", "strict": false, "parameters": {"type": "object", "properties": {"a": {}}}}],
-        "tool_choice": {"type": "function", "name": "f"}, "include": ["reasoning.encrypted_content"],
-        "text": {"format": {"type": "json_schema", "name": "Out", "schema": {}}}, "prompt_cache_key": "s",
+        "model": "m", "store": false, "stream": true, "max_output_tokens": 16,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "tools": [{"type": "function", "name": "f", "strict": false,
+        "parameters": {"type": "object", "properties": {"a": {}}}}],
+        "tool_choice": {"type": "function", "name": "f"},
+        "include": ["reasoning.encrypted_content"],
+        "text": {"format": {"type": "json_schema", "name": "Out", "schema": {}}},
+        "prompt_cache_key": "s",
         "input": [
             {"type": "message", "role": "user", "content": [
-                {"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+                {"type": "input_text", "text": "hi"}, {"type": "input_image",
+                "image_url": "data:image/png;base64,AAAA"},
             ]},
             {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text",
+            "text": "I look."}]},
             call("a"), call("b"), output("a"), output("b"),
         ],
     });

@@ -126,7 +126,8 @@ fn what_is_not_strict_is_refused() {
     let check =
         |body: &[u8]| super::check(body, |wrong, body| parameters(wrong, "parameters", body));
     let good = json!({
-        "type": "object", "additionalProperties": false, "required": ["list", "text"], "properties": {
+        "type": "object", "additionalProperties": false, "required": ["list", "text"],
+        "properties": {
             "text": {"type": ["string", "null"], "description": "What."},
             "list": {"type": "array", "items": {"anyOf": [
                 {"type": "string", "enum": ["a", "b"]}, {"type": "null"},

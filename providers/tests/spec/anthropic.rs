@@ -33,9 +33,15 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
             r#"{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}"#,
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
             r#"{"type":"ping"}"#,
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}"#,
+            concat!(
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","#,
+                r#""text":"Hello"}}"#,
+            ),
             r#"{"type":"content_block_stop","index":0}"#,
-            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+            concat!(
+                r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"#,
+                r#""usage":{"output_tokens":2}}"#,
+            ),
             r#"{"type":"message_stop"}"#,
         ] {
             http.chunk(&format!("event: some\ndata: {event}\n\n")).await;
@@ -75,7 +81,11 @@ async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
             let mut http = server.accept().await;
             let events = [
                 r#"{"type":"message_start","message":{}}"#,
-                r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"hm","signature":"s"}}"#,
+                concat!(
+                    r#"{"type":"content_block_start","index":0,"#,
+                    r#""content_block":{"type":"thinking","thinking":"hm","#,
+                    r#""signature":"s"}}"#,
+                ),
                 r#"{"type":"content_block_stop","index":0}"#,
                 r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
                 r#"{"type":"message_stop"}"#,

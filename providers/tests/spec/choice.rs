@@ -15,9 +15,15 @@ const CHAT: &[&str] = &[
     "[DONE]",
 ];
 const RESPONSES: &[&str] = &[
-    r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}"#,
+    concat!(
+        r#"{"type":"response.output_item.added","output_index":0,"#,
+        r#""item":{"type":"message","content":[]}}"#,
+    ),
     r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hi"}"#,
-    r#"{"type":"response.completed","response":{"status":"completed","output":[],"usage":{"input_tokens":10000,"output_tokens":500}}}"#,
+    concat!(
+        r#"{"type":"response.completed","response":{"status":"completed","output":[],"#,
+        r#""usage":{"input_tokens":10000,"output_tokens":500}}}"#,
+    ),
 ];
 const MESSAGES: &[&str] = &[
     r#"{"type":"message_start","message":{"usage":{"input_tokens":10000,"output_tokens":1}}}"#,
@@ -27,9 +33,10 @@ const MESSAGES: &[&str] = &[
     r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":500}}"#,
     r#"{"type":"message_stop"}"#,
 ];
-const GEMINI: &[&str] = &[
-    r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10000,"candidatesTokenCount":500}}"#,
-];
+const GEMINI: &[&str] = &[concat!(
+    r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"#,
+    r#""usageMetadata":{"promptTokenCount":10000,"candidatesTokenCount":500}}"#,
+)];
 
 /// Asks the model called `id` at a server that answers with `payloads`: the head and the body of
 /// what it was sent, and what the reply cost.

@@ -15,9 +15,10 @@ async fn a_connection_that_breaks_after_the_finish_has_lost_nothing() {
     let serve = async {
         let mut http = server.accept().await;
         http.begin().await;
-        http.chunk(
-            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n",
-        )
+        http.chunk(concat!(
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},",
+            "\"finishReason\":\"STOP\"}]}\n\n"
+        ))
         .await;
     };
     let (events, ()) =
@@ -50,8 +51,12 @@ async fn a_reply_is_streamed_to_its_end_and_the_key_is_where_it_belongs() {
         assert_eq!(http.body["contents"][0]["parts"][0]["text"], "Hi");
         http.begin().await;
         for chunk in [
-            r#"{"candidates":[{"content":{"parts":[{"text":"Hel"}],"role":"model"},"finishReason":"STOP","index":0}]}"#,
-            r#"{"candidates":[{"content":{"parts":[{"text":"lo"}],"role":"model"},"finishReason":"STOP","index":0}],
+            concat!(
+                r#"{"candidates":[{"content":{"parts":[{"text":"Hel"}],"role":"model"},"#,
+                r#""finishReason":"STOP","index":0}]}"#,
+            ),
+            r#"{"candidates":[{"content":{"parts":[{"text":"lo"}],"role":"model"},
+                "finishReason":"STOP","index":0}],
                 "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2}}"#,
         ] {
             http.chunk(&format!("data: {}\r\n\r\n", chunk.replace('\n', " "))).await;

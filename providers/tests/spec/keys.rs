@@ -54,8 +54,11 @@ async fn each_request_and_each_retry_has_a_fresh_key() {
                 }
                 _ => {
                     http.begin().await;
-                    http.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n")
-                        .await;
+                    http.chunk(concat!(
+                        "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},",
+                        "\"finish_reason\":\"stop\"}]}\n\n"
+                    ))
+                    .await;
                     http.chunk("data: [DONE]\n\n").await;
                 }
             }
@@ -173,7 +176,11 @@ async fn a_key_that_is_not_accepted_is_asked_for_once_more() {
             match key {
                 2 => {
                     http.begin().await;
-                    http.chunk("data: {\"error\":{\"message\":\"secret-token-2 is late\",\"code\":503}}\n\n").await;
+                    http.chunk(
+                        "data: {\"error\":{\"message\":\"secret-token-2 is \
+                                late\",\"code\":503}}\n\n",
+                    )
+                    .await;
                 }
                 _ => http.answer("401 Unauthorized", "connection: close\r\n", no).await,
             }

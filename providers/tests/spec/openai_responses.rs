@@ -27,10 +27,14 @@ async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open()
         http.begin().await;
         for event in [
             r#"{"type":"response.created","response":{"status":"in_progress"}}"#,
-            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}"#,
+            concat!(
+                r#"{"type":"response.output_item.added","output_index":0,"#,
+                r#""item":{"type":"message","content":[]}}"#,
+            ),
             r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hello"}"#,
             r#"{"type":"response.completed","response":{"status":"completed","output":[],
-                "usage":{"input_tokens":5,"output_tokens":2,"input_tokens_details":{"cached_tokens":3}}}}"#,
+                "usage":{"input_tokens":5,"output_tokens":2,
+                "input_tokens_details":{"cached_tokens":3}}}}"#,
         ] {
             http.chunk(&format!("event: some\ndata: {}\n\n", event.replace('\n', ""))).await;
         }

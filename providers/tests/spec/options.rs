@@ -49,7 +49,8 @@ fn with_tools(mut request: ChatRequest) -> ChatRequest {
 }
 
 fn schema() -> Value {
-    json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "minimum": 1}}})
+    json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer",
+        "minimum": 1}}})
 }
 
 fn with_output(mut request: ChatRequest) -> ChatRequest {
@@ -261,8 +262,7 @@ fn the_prompt_cache_is_hinted_at_where_hints_are_taken() {
 }
 
 #[test]
-fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_words_where_there_is_none()
- {
+fn an_output_schema_is_sent_in_its_field_or_as_a_tool_or_in_words() {
     let (alone, beside) = (with_output(hi()), with_output(with_tools(hi())));
     for request in [&alone, &beside] {
         let chat = body(request, ("chat", "api.openai.com", "gpt-4o"));
@@ -275,7 +275,8 @@ fn an_answer_is_asked_for_by_schema_where_there_is_a_field_and_by_a_tool_or_in_w
             schema()
         );
         let anthropic = body(request, ("anthropic", "", "claude-sonnet-4-5"));
-        let closed = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
+        let closed = json!({"type": "object", "required": ["n"],
+            "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
         assert_eq!(anthropic["output_config"]["format"]["schema"], closed);
         assert_eq!(
             body(request, ("gemini", "", "gemini-3-pro"))["generationConfig"]["responseJsonSchema"],
@@ -333,10 +334,12 @@ fn a_model_without_a_field_for_schemas_answers_by_a_tool_whose_call_is_text() {
     let tool = &asked["tools"][2];
     assert_eq!((&asked["tool_choice"]["type"], &tool["input_schema"]), (&json!("any"), &schema()));
     let name = tool["name"].as_str().unwrap();
-    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": name, "input": {}}});
+    let block = json!({"type": "content_block_start", "index": 0,
+        "content_block": {"type": "tool_use", "id": "a", "name": name, "input": {}}});
     let delta = |json: &str| {
-        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": json}})
-            .to_string()
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta",
+            "partial_json": json}})
+        .to_string()
     };
     let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}).to_string();
     let payloads = [
@@ -421,19 +424,24 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
         "prompt_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 20},
         "completion_tokens_details": {"reasoning_tokens": 12}}});
     assert_eq!(events::<ChatCompletions>(&[&chat.to_string()]).usage, expected);
-    let responses = json!({"type": "response.completed", "response": {"status": "completed", "usage": {
-        "input_tokens": 100, "output_tokens": 30, "input_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 20},
+    let responses = json!({"type": "response.completed", "response": {"status": "completed",
+        "usage": {
+        "input_tokens": 100, "output_tokens": 30, "input_tokens_details": {"cached_tokens": 70,
+        "cache_write_tokens": 20},
         "output_tokens_details": {"reasoning_tokens": 12}}}});
     let text = r#"{"type":"response.output_text.delta","delta":"a"}"#;
     assert_eq!(events::<Responses>(&[text, &responses.to_string()]).usage, expected);
     let begin = json!({"type": "message_start", "message": {"usage": {
-        "input_tokens": 10, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 20, "output_tokens": 1}}});
+        "input_tokens": 10, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 20,
+        "output_tokens": 1}}});
     let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
         "output_tokens": 30, "output_tokens_details": {"thinking_tokens": 12}}});
     let anthropic = [begin.to_string(), end.to_string(), r#"{"type":"message_stop"}"#.into()];
     assert_eq!(events::<Messages>(&anthropic.each_ref().map(String::as_str)).usage, expected);
-    let gemini = json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], "usageMetadata": {
-        "promptTokenCount": 100, "cachedContentTokenCount": 70, "candidatesTokenCount": 18, "thoughtsTokenCount": 12}});
+    let gemini = json!({"candidates": [{"content": {"parts": [{"text": "a"}]},
+        "finishReason": "STOP"}], "usageMetadata": {
+        "promptTokenCount": 100, "cachedContentTokenCount": 70, "candidatesTokenCount": 18,
+        "thoughtsTokenCount": 12}});
     let body = format!("data: {gemini}\n\n");
     let expected = Usage { input: 30, cache_write: 0, ..expected };
     assert_eq!(

@@ -33,7 +33,12 @@ async fn a_remote_server_is_reached_through_the_proxy() {
             exchange.head
         );
         exchange.begin().await;
-        exchange.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n").await;
+        exchange
+            .chunk(concat!(
+                "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},",
+                "\"finish_reason\":\"stop\"}]}\n\n"
+            ))
+            .await;
         exchange.chunk("data: [DONE]\n\n").await;
         exchange
     };
@@ -70,9 +75,8 @@ async fn a_server_on_this_machine_is_asked_directly() {
         exchange
     };
     let (last, _exchange) = tokio::join!(last(&model), serve);
-    assert!(
-        matches!(last, Some(ModelEvent::Error(error)) if error.kind == ModelErrorKind::InvalidRequest)
-    );
+    assert!(matches!(last, Some(ModelEvent::Error(error))
+            if error.kind == ModelErrorKind::InvalidRequest));
 }
 
 #[test]

@@ -136,7 +136,10 @@ async fn a_request_that_differs_fails_and_says_where_and_how() {
                     json!({}),
                 ))]))
             },
-            r#"its `tools` is `[{"description":"d","name":"t","schema":{}}]`, and `[]` was recorded"#,
+            concat!(
+                r#"its `tools` is `[{"description":"d","name":"t","schema":{}}]`,"#,
+                r#" and `[]` was recorded"#,
+            ),
         ),
     ];
     for (change, expected) in cases {

@@ -77,7 +77,8 @@ impl Exchange {
 
     /// Begins an event stream.
     pub(crate) async fn begin(&mut self) {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: \
+                    chunked\r\n\r\n";
         self.stream.write_all(head.as_bytes()).await.unwrap();
     }
 

@@ -88,7 +88,8 @@ fn roles_alternate_and_results_come_first() {
         assistant("m", vec![]),
         user("well?"),
     ]);
-    let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let picture = json!({"type": "image", "source": {"type": "base64",
+        "media_type": "image/png", "data": "AAAA"}});
     let id = CallIds::UpTo64.fit("c|1").into_owned();
     let expected = json!([
         {"role": "user", "content": [text("a"), picture]},
@@ -98,7 +99,8 @@ fn roles_alternate_and_results_come_first() {
         ]},
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": id, "content": [picture]},
-            {"type": "tool_result", "tool_use_id": "c2", "content": [text("(no output)")], "is_error": true},
+            {"type": "tool_result", "tool_use_id": "c2", "content": [text("(no output)")],
+            "is_error": true},
             text("go on"),
             text("well?"),
         ]},
@@ -184,7 +186,8 @@ fn what_is_asked_for_is_in_the_body() {
     let body = encoded(&request);
     assert_eq!(
         body["tools"],
-        json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object", "properties": {}}}])
+        json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object",
+            "properties": {}}}])
     );
     assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "f"}));
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(9), &json!(0.5)));

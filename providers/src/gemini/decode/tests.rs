@@ -26,7 +26,8 @@ fn decode(payloads: &[&str]) -> Vec<String> {
 
 fn parts(parts: &str) -> String {
     format!(
-        r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}},"index":0}}],"responseId":"r"}}"#
+        r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}},"index":0}}],
+            "responseId":"r"}}"#
     )
 }
 fn finish(reason: &str) -> String {

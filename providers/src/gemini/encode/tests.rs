@@ -199,7 +199,8 @@ fn what_is_asked_for_is_in_the_body() {
     let mode = json!({"mode": "ANY", "allowedFunctionNames": ["f"]});
     assert_eq!(body["toolConfig"]["functionCallingConfig"], mode);
     assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "Be brief."}]}));
-    let config = json!({"maxOutputTokens": 9, "temperature": 0.7, "responseMimeType": "application/json",
+    let config = json!({"maxOutputTokens": 9, "temperature": 0.7,
+        "responseMimeType": "application/json",
         "responseJsonSchema": schema});
     assert_eq!(body["generationConfig"], config);
     let body = encoded(&request, OLD);

@@ -66,7 +66,8 @@ fn a_batch_keeps_its_results_together_and_its_images_follow() {
         ]},
         {"role": "tool", "tool_call_id": "c1", "content": "(an image, see below)"},
         {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
-        {"role": "user", "content": [{"type": "text", "text": "(images that the tools returned)"}, url]},
+        {"role": "user", "content": [{"type": "text", "text": "(images that the tools \
+            returned)"}, url]},
         {"role": "user", "content": "go on"},
     ]);
     assert_eq!(encoded(&request)["messages"], expected);
@@ -87,7 +88,8 @@ fn what_is_asked_for_is_in_the_body() {
     let body = encoded(&request);
     assert_eq!(
         body["tools"][0]["function"],
-        json!({"name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}}})
+        json!({"name": "f", "description": "Does f.", "parameters": {"type": "object",
+            "properties": {}}})
     );
     assert_eq!(body["tool_choice"]["function"]["name"], "f");
     assert_eq!(body["response_format"]["json_schema"]["name"], "Out");

@@ -27,7 +27,10 @@ fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
 
 const SEALED: &str =
     r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"e\u0041"}"#;
-const MESSAGE: &str = r#"{"type":"message","id":"m","content":[{"type":"output_text","text":"hi"},{"type":"refusal","refusal":"!"}]}"#;
+const MESSAGE: &str = concat!(
+    r#"{"type":"message","id":"m","content":[{"type":"output_text","text":"hi"},"#,
+    r#"{"type":"refusal","refusal":"!"}]}"#,
+);
 
 fn added(index: u32, item: &str) -> String {
     format!(r#"{{"type":"response.output_item.added","output_index":{index},"item":{item}}}"#)
@@ -37,7 +40,8 @@ fn done(index: u32, item: &str) -> String {
 }
 fn delta(kind: &str, index: u32, id: &str, delta: &str) -> String {
     format!(
-        r#"{{"type":"response.{kind}.delta","output_index":{index},"item_id":"{id}","delta":"{delta}"}}"#
+        r#"{{"type":"response.{kind}.delta","output_index":{index},"item_id":"{id}",
+            "delta":"{delta}"}}"#
     )
 }
 fn call(id: &str, arguments: &str) -> String {
@@ -161,7 +165,10 @@ fn the_status_and_the_calls_decide_how_it_ends() {
         ends(format!(r#"{{"type":"error","code":"{code}","message":"m"}}"#)),
         "ContextOverflow"
     );
-    let large = r#"{"error":{"code":"rate_limit_exceeded","message":"Request too large for m on tokens per min"}}"#;
+    let large = concat!(
+        r#"{"error":{"code":"rate_limit_exceeded","#,
+        r#""message":"Request too large for m on tokens per min"}}"#,
+    );
     assert_eq!(ends(large.into()), "InvalidRequest");
     assert_eq!(ends(r#"{"detail":"no"}"#.into()), "Overloaded");
 }

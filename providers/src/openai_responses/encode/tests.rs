@@ -99,11 +99,19 @@ fn a_conversation_is_a_list_of_items() {
     ]);
     let url = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"});
     let id = CallIds::UpTo64.fit("c|1");
-    let call = |id: &str, arguments| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": arguments});
-    let output = |id: &str, output: Value| json!({"type": "function_call_output", "call_id": id, "output": output});
+    let call = |id: &str, arguments| {
+        json!({"type": "function_call", "call_id": id, "name": "f",
+        "arguments": arguments})
+    };
+    let output = |id: &str, output: Value| {
+        json!({"type": "function_call_output", "call_id": id,
+        "output": output})
+    };
     let expected = json!([
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"}, url]},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"},
+        url]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text",
+        "text": "ok"}]},
         call(&id, "{\"a\":1}"),
         call("c2", "{}"),
         call("c3", "{}"),
@@ -168,7 +176,8 @@ fn what_is_asked_for_is_in_the_body() {
         "tools": [
             {
                 "type": "function", "name": "f", "description": "Does f.", "strict": true,
-                "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": false},
+                "parameters": {"type": "object", "properties": {}, "required": [],
+                "additionalProperties": false},
             },
         ],
         "tool_choice": {"type": "function", "name": "f"},

@@ -74,7 +74,8 @@ pub(super) const APIS: &[Api] = &[
         model: |url| chat(url, "openrouter.ai", "anthropic/claude-haiku-4.5"),
         check: |body| rules::openai_chat::check(body, Server::OpenRouter),
         calls: |visit| {
-            let detail = json!({"type": "reasoning.text", "text": thought(visit), "signature": format!("b3I/{visit}"), "index": 0});
+            let detail = json!({"type": "reasoning.text", "text": thought(visit),
+                "signature": format!("b3I/{visit}"), "index": 0});
             // Some models count their calls from nought in each reply.
             chat_calls(
                 visit,
@@ -135,10 +136,14 @@ fn stream(events: impl IntoIterator<Item = String>) -> String {
 }
 
 fn anthropic_calls(visit: usize) -> String {
-    let call = |n: usize, city: String| json!({"type": "tool_use", "id": format!("toolu_{visit}{n}"), "name": "weather", "input": {"city": city}});
+    let call = |n: usize, city: String| {
+        json!({"type": "tool_use",
+        "id": format!("toolu_{visit}{n}"), "name": "weather", "input": {"city": city}})
+    };
     anthropic(
         &[
-            json!({"type": "thinking", "thinking": thought(visit), "signature": format!("c2ln+/{visit}=")}),
+            json!({"type": "thinking", "thinking": thought(visit),
+                "signature": format!("c2ln+/{visit}=")}),
             json!({"type": "redacted_thinking", "data": format!("c2VhbA{visit}==")}),
             json!({"type": "text", "text": "I look."}),
             call(1, format!("Lima{visit}")),
@@ -196,9 +201,8 @@ fn gemini(visit: usize, parts: &Value) -> String {
 /// An item with spaces where we would write none.
 fn sealed(visit: usize) -> String {
     let summary = format!(r#"[{{"type":"summary_text","text":"{}"}}]"#, thought(visit));
-    format!(
-        r#"{{"id": "rs_{visit}",  "type":"reasoning", "summary":{summary},"encrypted_content":"Z{visit}"}}"#
-    )
+    let content = format!(r#""summary":{summary},"encrypted_content":"Z{visit}""#);
+    format!(r#"{{"id": "rs_{visit}",  "type":"reasoning", {content}}}"#)
 }
 
 fn responses_calls(visit: usize) -> String {
@@ -206,8 +210,9 @@ fn responses_calls(visit: usize) -> String {
     let call = |n: usize, city: String| {
         let arguments = json!({"city": city}).to_string();
         let id = id(n);
-        json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "weather", "arguments": arguments})
-            .to_string()
+        json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "weather",
+            "arguments": arguments})
+        .to_string()
     };
     responses(&[sealed(visit), call(1, format!("Lima{visit}")), call(2, "Oslo".into())])
 }

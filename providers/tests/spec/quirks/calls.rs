@@ -4,8 +4,7 @@
 use super::kit::*;
 
 #[test]
-fn quirk_01_a_call_without_an_index_is_matched_by_its_id_and_a_fragment_without_either_continues_the_latest()
- {
+fn quirk_01_a_call_without_an_index_is_matched_by_its_id_or_continues_the_latest() {
     let fragment = |fragment: &str| chunk(&format!("{{\"tool_calls\":[{fragment}]}}"));
     let payloads = [
         fragment(r#"{"id":"a","function":{"name":"f","arguments":"{\"x\":"}}"#),
@@ -69,9 +68,8 @@ async fn quirk_04_arguments_that_are_an_object_are_taken_and_go_back_as_a_string
 async fn quirk_05_no_arguments_are_none_and_what_is_no_object_is_an_error() {
     let ok = || chat(r#"{"content":"ok"}"#, "stop");
     for none in [r#""""#, "null", "{}"] {
-        let call = format!(
-            r#"{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":{none}}}}}]}}"#
-        );
+        let function = format!(r#"{{"name":"f","arguments":{none}}}"#);
+        let call = format!(r#"{{"tool_calls":[{{"index":0,"id":"a","function":{function}}}]}}"#);
         let run = run::<ChatCompletions>("", "m", &[chat(&call, "tool_calls"), ok()]).await;
         assert_eq!(run.ran, [json!({})], "{none}");
     }
@@ -93,7 +91,10 @@ async fn quirk_06_calls_are_run_whatever_the_reason_to_finish() {
         let run = run::<ChatCompletions>("", "m", &replies).await;
         assert_eq!((run.ran.len(), run.requests.len()), (1, 2), "{reason}");
     }
-    let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}"#;
+    let block = concat!(
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","#,
+        r#""id":"a","name":"f"}}"#,
+    );
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
     let reply = events::<Messages>(&[block, end, r#"{"type":"message_stop"}"#]);
     assert_eq!(

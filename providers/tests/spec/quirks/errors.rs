@@ -87,8 +87,10 @@ async fn quirk_22_a_wait_of_hours_is_not_waited_for() {
 #[test]
 fn quirk_23_a_wait_is_read_in_all_its_forms_and_a_quota_of_the_day_is_final() {
     let quota = |id: &str| {
-        json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "You exceeded your current quota.", "details": [
-            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": id}]},
+        json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "You exceeded \
+            your current quota.", "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{"quotaId": id}]},
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "45.8s"},
         ]}})
         .to_string()

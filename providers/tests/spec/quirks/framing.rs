@@ -77,8 +77,14 @@ fn quirk_15_a_last_event_without_its_blank_line_counts_and_so_does_a_reason_with
 #[tokio::test]
 async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn() {
     let call = format!("data: {}\n\n", chunk(&call_f("a", "{}")));
-    let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}"#;
-    let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
+    let block = concat!(
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","#,
+        r#""id":"a","name":"f"}}"#,
+    );
+    let item = concat!(
+        r#"{"type":"response.output_item.done","output_index":0,"#,
+        r#""item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#,
+    );
     let part =
         r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]}}]}"#;
     let cut = [
@@ -99,7 +105,10 @@ async fn quirk_16_a_stream_that_just_ends_is_an_error_that_may_pass_and_no_turn(
 
 #[test]
 fn quirk_19_an_error_that_is_no_event_is_an_error() {
-    let error = r#"{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}"#;
+    let error = concat!(
+        r#"{"error": {"code": 503, "message": "The model is overloaded.","#,
+        r#" "status": "UNAVAILABLE"}}"#,
+    );
     let half = r#"{"candidates":[{"content":{"parts":[{"text":"half"}]}}]}"#;
     for body in [
         error.to_owned(),

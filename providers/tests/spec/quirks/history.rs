@@ -86,7 +86,10 @@ async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent()
     let text =
         r#"{"candidates":[{"content":{"parts":[{"text":"a\ud83d"}]},"finishReason":"STOP"}]}"#;
     assert_eq!(events::<GenerateContent>(&[text]).text, "a\u{fffd}");
-    let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\ud83d"}}"#;
+    let delta = concat!(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","#,
+        r#""text":"a\ud83d"}}"#,
+    );
     let start =
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
     assert_eq!(events::<Messages>(&[start, delta]).text, "a\u{fffd}");
@@ -123,8 +126,10 @@ fn quirk_40_a_reply_may_go_on_after_its_first_reason_to_finish() {
 #[test]
 fn quirk_41_gemini_gets_a_json_schema_as_one() {
     let schema = json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false,
-        "properties": {"n": {"type": "integer", "exclusiveMinimum": 0, "default": 1}}, "required": ["n"],
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "additionalProperties": false,
+        "properties": {"n": {"type": "integer", "exclusiveMinimum": 0, "default": 1}},
+        "required": ["n"],
     });
     let mut request = request(vec![user("q")]);
     request.tools = Arc::new(ToolList::new(vec![Arc::new(ToolSpec::with_schema(

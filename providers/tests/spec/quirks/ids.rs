@@ -57,8 +57,9 @@ async fn quirk_28_repeated_ids_become_unique_and_stay_pairs() {
 async fn quirk_29_calls_without_ids_get_unique_ones_that_the_server_never_sees() {
     let part = |n: u32| {
         let call = json!({"functionCall": {"name": "f", "args": {"n": n}}});
-        json!({"candidates": [{"content": {"parts": [call]}, "finishReason": if n == 2 { "STOP" } else { "" }}], "responseId": "r"})
-            .to_string()
+        json!({"candidates": [{"content": {"parts": [call]},
+            "finishReason": if n == 2 { "STOP" } else { "" }}], "responseId": "r"})
+        .to_string()
     };
     let calls = stream(&[&part(1), &part(2)]);
     let words = stream(&[
@@ -72,7 +73,10 @@ async fn quirk_29_calls_without_ids_get_unique_ones_that_the_server_never_sees()
     assert_eq!(ids.len(), 4, "{ids:?}");
     assert!(!run.raw[2].contains("\"id\""), "{}", run.raw[2]);
     rules::gemini::check(run.raw[2].as_bytes(), "gemini-2.5-flash").unwrap();
-    let given = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"id":"x1","name":"f","args":{}}}]}}]}"#;
+    let given = concat!(
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"id":"x1","name":"f","#,
+        r#""args":{}}}]}}]}"#,
+    );
     assert_eq!(
         events::<GenerateContent>(&[given]).calls(),
         Vec::<String>::new().into_iter().chain(["x1 f {}".to_owned()]).collect::<Vec<_>>()

@@ -32,8 +32,7 @@ fn responses(items: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn quirk_30_a_thought_signature_goes_back_to_its_model_and_a_call_without_one_gets_the_placeholder()
- {
+async fn quirk_30_a_thought_signature_goes_back_and_a_call_without_one_gets_the_placeholder() {
     let call = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln+/8="});
     let candidate = json!({"content": {"parts": [call]}, "finishReason": "STOP"});
     let calls = stream(&[&json!({"candidates": [candidate]}).to_string()]);
@@ -50,8 +49,7 @@ async fn quirk_30_a_thought_signature_goes_back_to_its_model_and_a_call_without_
 }
 
 #[tokio::test]
-async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_dropped_for_another_model()
- {
+async fn quirk_31_thinking_goes_back_byte_for_byte_and_is_dropped_for_another_model() {
     let thought = json!({"type": "thinking", "thinking": "hm \"é\"", "signature": "EqoB+/=="});
     let sealed = json!({"type": "redacted_thinking", "data": "EmwK+/=="});
     let call = json!({"type": "tool_use", "id": "a", "name": "f", "input": {}});
@@ -70,7 +68,10 @@ async fn quirk_31_thinking_goes_back_byte_for_byte_before_its_call_and_is_droppe
 
 #[tokio::test]
 async fn quirk_32_reasoning_content_goes_back_with_its_calls() {
-    let call = r#"{"reasoning_content":"I must look.","tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}"#;
+    let call = concat!(
+        r#"{"reasoning_content":"I must look.","tool_calls":[{"index":0,"id":"a","#,
+        r#""function":{"name":"f"}}]}"#,
+    );
     let replies =
         [chat(call, "tool_calls"), chat(r#"{"reasoning_content":"Good.","content":"ok"}"#, "stop")];
     for host in ["api.deepseek.com", "api.moonshot.ai"] {
@@ -124,9 +125,16 @@ fn call_part() -> ContentPart {
 #[test]
 fn quirk_34_an_item_is_known_by_its_index_though_its_id_changes() {
     let reply = events::<Responses>(&[
-        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"one","content":[]}}"#,
+        concat!(
+            r#"{"type":"response.output_item.added","output_index":0,"#,
+            r#""item":{"type":"message","id":"one","content":[]}}"#,
+        ),
         r#"{"type":"response.output_text.delta","output_index":0,"item_id":"two","delta":"a"}"#,
-        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"three","content":[{"type":"output_text","text":"a"}]}}"#,
+        concat!(
+            r#"{"type":"response.output_item.done","output_index":0,"#,
+            r#""item":{"type":"message","id":"three","content":[{"type":"output_text","#,
+            r#""text":"a"}]}}"#,
+        ),
         r#"{"type":"response.completed","response":{"status":"completed"}}"#,
     ]);
     assert_eq!((reply.text.as_str(), reply.stop), ("a", Some(StopReason::Stop)));
@@ -134,7 +142,10 @@ fn quirk_34_an_item_is_known_by_its_index_though_its_id_changes() {
 
 #[test]
 fn quirk_35_an_end_without_output_takes_nothing_away() {
-    let call = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#;
+    let call = concat!(
+        r#"{"type":"response.output_item.done","output_index":0,"#,
+        r#""item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#,
+    );
     let reply = events::<Responses>(&[
         call,
         r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
@@ -149,7 +160,8 @@ fn quirk_35_an_end_without_output_takes_nothing_away() {
 /// reply.
 #[tokio::test]
 async fn a_turn_that_is_paused_goes_on_below_the_loop() {
-    let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}});
+    let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
+        "input": {"query": "x"}});
     let search_result =
         json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
     let text = |text: &str| json!({"type": "text", "text": text});

@@ -6,7 +6,10 @@ use loopwright_providers::{Retry, RetryMalformedCalls, parse_text_tool_calls};
 
 use super::kit::*;
 
-const MALFORMED: &str = r#"{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: f("}]}"#;
+const MALFORMED: &str = concat!(
+    r#"{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","#,
+    r#""finishMessage":"Malformed function call: f("}]}"#,
+);
 
 #[tokio::test]
 async fn quirk_39_a_call_that_gemini_could_not_read_is_requested_once_more_and_then_fails_the_turn()
@@ -83,7 +86,8 @@ async fn quirk_43_a_call_that_was_written_as_text_is_run_where_that_was_asked_fo
 #[tokio::test]
 async fn quirk_44_what_groq_could_not_read_goes_back_to_the_model() {
     let failed = json!({"error": {
-        "message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed",
+        "message": "Failed to call a \
+                    function.", "type": "invalid_request_error", "code": "tool_use_failed",
         "failed_generation": "<function=f{x: 1}>",
     }})
     .to_string();
