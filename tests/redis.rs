@@ -19,29 +19,32 @@ use std::process::{Child, Command, Stdio};
 use custom_memory::Redis;
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, MemoryError};
+use tempfile::TempDir;
 
-struct Server(
-    Child,
-    String,
-    #[expect(dead_code, reason = "kept as long as the server lives")] tempfile::TempDir,
-);
+/// A running `redis-server`. It is killed on drop.
+struct Server {
+    process: Child,
+    url: String,
+    _directory: TempDir,
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
-        let _ = self.0.wait();
+        let _ = self.process.kill(); // the process may have ended
+        let _ = self.process.wait();
     }
 }
 
-fn server() -> Server {
+fn start_server() -> Server {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &port, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
     command.arg("--dir").arg(directory.path()).stdout(Stdio::piped());
-    let child = command.spawn().expect("redis-server is installed");
-    let mut server = Server(child, format!("redis://127.0.0.1:{port}"), directory);
-    let log = BufReader::new(server.0.stdout.take().unwrap());
+    let process = command.spawn().expect("redis-server is installed");
+    let url = format!("redis://127.0.0.1:{port}");
+    let mut server = Server { process, url, _directory: directory };
+    let log = BufReader::new(server.process.stdout.take().unwrap());
     let ready = |line: &String| line.contains("Ready to accept connections");
     assert!(
         log.lines().map_while(Result::ok).any(|line| ready(&line)),
@@ -51,53 +54,54 @@ fn server() -> Server {
 }
 
 #[test]
-fn a_store_of_ones_own_passes_the_conformance_suite() {
-    let server = server();
+fn a_custom_store_passes_the_conformance_suite() {
+    let server = start_server();
     let example =
         std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/custom_memory");
-    let run = Command::new(example).env("REDIS_URL", &server.1).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let run = Command::new(example).env("REDIS_URL", &server.url).output().unwrap();
+    let out = String::from_utf8_lossy(&run.stdout);
+    let err = String::from_utf8_lossy(&run.stderr);
     assert!(
-        run.status.success() && out.contains("The conformance suite is passed."),
+        run.status.success() && out.contains("The store passes the conformance suite."),
         "{out}\n{err}"
     );
 }
 
-/// Its key may expire while the machine sleeps; that alone takes the session from nobody.
+/// An owner's key may expire while the machine sleeps. That alone does not end the ownership.
 #[tokio::test]
-async fn an_owner_whose_key_has_expired_goes_on_unless_another_one_has_come() {
-    let server = server();
-    let client = redis::Client::open(&*server.1).unwrap();
+async fn an_owner_whose_key_has_expired_continues_unless_another_one_has_appeared() {
+    let server = start_server();
+    let client = redis::Client::open(&*server.url).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
-    let store = Redis(client, connection.clone());
+    let store = Redis { client, connection: connection.clone() };
     let expire = async || {
-        let gone: u8 =
+        let deleted: u8 =
             redis::cmd("DEL").arg("owner:s").query_async(&mut connection.clone()).await.unwrap();
-        assert_eq!(gone, 1);
+        assert_eq!(deleted, 1);
     };
     let memory = store.open("s").await.unwrap();
     expire().await;
     memory.append(0, [LogEntry::Reset].into()).await.unwrap();
     assert!(
         matches!(store.open("s").await.err(), Some(MemoryError::InUse(_))),
-        "the append has made it the owner again"
+        "the append has renewed the ownership"
     );
     expire().await;
-    let heir = store.open("s").await.unwrap();
+    let successor = store.open("s").await.unwrap();
     assert_eq!(
         memory.append(1, [LogEntry::Reset].into()).await,
         Err(MemoryError::Conflict { at: 1, end: 1 })
     );
-    heir.append(1, [LogEntry::Reset].into()).await.unwrap();
+    successor.append(1, [LogEntry::Reset].into()).await.unwrap();
 }
 
-/// While its memory lives, a session is renewed.
+/// The ownership of a session is renewed while its memory lives.
 #[tokio::test]
-async fn an_owner_that_does_nothing_is_renewed() {
-    let server = server();
-    let client = redis::Client::open(&*server.1).unwrap();
+async fn an_idle_owner_is_renewed() {
+    let server = start_server();
+    let client = redis::Client::open(&*server.url).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let store = Redis(client, connection.clone());
+    let store = Redis { client, connection: connection.clone() };
     let memory = store.open("s").await.unwrap();
     let short: u8 = redis::cmd("PEXPIRE")
         .arg("owner:s")
@@ -107,7 +111,7 @@ async fn an_owner_that_does_nothing_is_renewed() {
         .unwrap();
     assert_eq!(short, 1);
     loop {
-        // The renewal begins with the opening, and its task goes on whenever this one waits for the
+        // The renewal starts with the opening. Its task runs whenever this one waits for the
         // server.
         let left: i64 =
             redis::cmd("PTTL").arg("owner:s").query_async(&mut connection).await.unwrap();

@@ -1,4 +1,4 @@
-//! Plain SQLite, as one would write it by hand.
+//! The floor of the comparison: plain SQLite, without a store.
 
 use std::path::Path;
 
@@ -11,7 +11,10 @@ pub(crate) struct Floor {
     rows: i64,
 }
 
-const INSERT: &str = "INSERT INTO item (session, at, json) VALUES (1, ?1, ?2)";
+const TABLE: &str = "CREATE TABLE entry (session INTEGER, position INTEGER, json TEXT, \
+    PRIMARY KEY (session, position)) WITHOUT ROWID";
+const SELECT: &str = "SELECT json FROM entry WHERE session = 1 ORDER BY position";
+const INSERT: &str = "INSERT INTO entry (session, position, json) VALUES (1, ?1, ?2)";
 
 impl Floor {
     pub(crate) fn new(path: &Path, full: bool) -> Self {
@@ -20,31 +23,29 @@ impl Floor {
         connection
             .pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })
             .unwrap();
-        let table = "CREATE TABLE item (session INTEGER, at INTEGER, json TEXT, PRIMARY KEY (session, at)) WITHOUT ROWID";
-        connection.execute_batch(table).unwrap();
+        connection.execute_batch(TABLE).unwrap();
         Floor { connection, rows: 0 }
     }
 
-    /// Each in a transaction of its own. Their JSON is made here too.
-    pub(crate) fn insert(&mut self, items: &[LogEntry]) {
+    /// Encodes and inserts entries, each in a transaction of its own.
+    pub(crate) fn insert(&mut self, entries: &[LogEntry]) {
         let mut insert = self.connection.prepare(INSERT).unwrap();
-        for item in items {
-            insert.execute((self.rows, serde_json::to_string(item).unwrap())).unwrap();
+        for entry in entries {
+            insert.execute((self.rows, serde_json::to_string(entry).unwrap())).unwrap();
             self.rows += 1;
         }
     }
 
-    /// All in one.
-    pub(crate) fn insert_together(&mut self, items: &[LogEntry]) {
+    /// Inserts entries in one transaction.
+    pub(crate) fn insert_together(&mut self, entries: &[LogEntry]) {
         self.connection.execute_batch("BEGIN").unwrap();
-        self.insert(items);
+        self.insert(entries);
         self.connection.execute_batch("COMMIT").unwrap();
     }
 
-    /// How many there are, their bytes copied.
+    /// Copies all rows, and returns their number.
     pub(crate) fn select(&self) -> usize {
-        let mut select =
-            self.connection.prepare("SELECT json FROM item WHERE session = 1 ORDER BY at").unwrap();
+        let mut select = self.connection.prepare(SELECT).unwrap();
         let rows: Vec<String> =
             select.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         rows.len()

@@ -1,4 +1,4 @@
-//! Items as sessions have them.
+//! Typical log entries.
 
 use std::sync::Arc;
 
@@ -25,23 +25,25 @@ fn words(n: u64) -> String {
     format!("Answer {n}: {}", "what a model says in a few words, or in more of them. ".repeat(8))
 }
 
-/// Replies of half a kilobyte, which need not be durable at once.
+/// Returns replies of half a kilobyte, which need not be durable at once.
 pub(crate) fn replies(count: usize) -> Vec<LogEntry> {
     let text = |n| ContentPart::Text { text: words(n), signature: None };
     (0..count as u64).map(|n| reply(n, text(n), StopReason::Stop)).collect()
 }
 
-/// So many items of runs of ten: a request, a call with its result, an answer.
+/// Returns `count` entries of runs with ten entries each: a request, a call with its result, and a
+/// reply.
 pub(crate) fn turns(count: usize) -> Vec<LogEntry> {
-    let items: Vec<LogEntry> = (0..count as u64 / 10).flat_map(turn).collect();
-    assert_eq!(items.len(), count);
-    loopwright_core::testing::check_log(&items[..1_000]).unwrap();
-    items
+    let entries: Vec<LogEntry> = (0..count as u64 / 10).flat_map(turn).collect();
+    assert_eq!(entries.len(), count);
+    loopwright_core::testing::check_log(&entries[..1_000]).unwrap();
+    entries
 }
 
 fn turn(n: u64) -> [LogEntry; 10] {
-    let (input, run, time): (Arc<str>, _, _) =
-        (format!("i{n}").into(), RunId(n + 1), 1_700_000_000_000 + n);
+    let input: Arc<str> = format!("i{n}").into();
+    let run = RunId(n + 1);
+    let time = 1_700_000_000_000 + n;
     let id = |k| MessageId(4 * n + k);
     let call: Arc<str> = format!("c{n}").into();
     let arguments = json!({ "path": format!("src/file{n}.rs"), "from": 1, "to": 40 });

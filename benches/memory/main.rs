@@ -1,22 +1,22 @@
-//! What memory on disk costs beside plain SQLite: `cargo bench --bench memory`, or with `--
-//! --quick`.
+//! The cost of the stores compared with plain SQLite: `cargo bench --bench memory`, or with
+//! `-- --quick`.
 //!
 //! The floor of an append is an `INSERT` of the same bytes, prepared once, in a transaction of its
-//! own at the same `synchronous` level; the floor of opening a session is a `SELECT` of all its
-//! rows and an `INSERT` that waits for the disk, as an opening does too. Both take turns with ours,
-//! on the same disk. One table comes of it, and exit code 1 if a ratio is above its bound. The
-//! bounds:
+//! own at the same `synchronous` level. The floor of opening a session is a `SELECT` of all its
+//! rows and an `INSERT` that waits for the disk, as an opening does. Floor and store are measured
+//! in turn on the same disk. The output is one table; the exit code is 1 if a ratio is above its
+//! bound. The bounds:
 //!
-//! - An append alone: 4 where it does not wait for the disk, since it goes to another thread and
-//!   back, and brings the session's own row up to date as well; 3 where it does.
-//! - An append while 64 sessions append at once: 3, and 1 where `Sqlite` waits for the disk, as
-//!   many wait together.
-//! - Opening: 20, since items are checked, parsed and folded, and the floor only copies their
-//!   bytes; and ten times the items may take 15 times as long.
+//! - A single append: 4 if it does not wait for the disk, since it passes through another thread
+//!   and updates the session's row; 3 if it does.
+//! - An append while 64 sessions append: 3, and 1 if `Sqlite` waits for the disk, since the
+//!   sessions wait together.
+//! - Opening: 20, since entries are checked, parsed and folded, while the floor copies bytes. Ten
+//!   times the entries may take 15 times as long.
 //!
-//! With `--quick` it is twice as much, for busy machines.
+//! With `--quick` the bounds are doubled, for busy machines.
 //!
-//! Words after `--` choose parts: `append`, `crowd`, `open`.
+//! Words after `--` select parts: `append`, `crowd`, `open`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -45,11 +45,11 @@ use table::{Better, Row};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The allocator of the binary `loopwright`; the floor has it too.
+/// The allocator of the binary `loopwright`, which the floor uses too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures some figures; each with the most that its ratio may be.
+/// Measures figures. Each has the bound of its ratio.
 type Part = fn(&Bench) -> Vec<(Row, f64)>;
 
 fn main() -> ExitCode {
@@ -65,9 +65,9 @@ fn main() -> ExitCode {
     let (rows, bounds): (Vec<Row>, Vec<f64>) = chosen.flat_map(|(_, part)| part(&bench)).unzip();
     table::print(&rows);
     let mut exit = ExitCode::SUCCESS;
-    let bounds = bounds.into_iter().map(|most| if bench.quick { 2.0 * most } else { most });
-    for (row, most) in rows.iter().zip(bounds).filter(|(row, most)| row.ratio() > *most) {
-        println!("{}: {:.2} times the floor, more than {most}", row.figure, row.ratio());
+    let bounds = bounds.into_iter().map(|bound| if bench.quick { 2.0 * bound } else { bound });
+    for (row, bound) in rows.iter().zip(bounds).filter(|(row, bound)| row.ratio() > *bound) {
+        println!("{}: {:.2} times the floor, more than {bound}", row.figure, row.ratio());
         exit = ExitCode::FAILURE;
     }
     exit
@@ -78,7 +78,7 @@ struct Bench {
     runtime: Runtime,
 }
 
-/// The two stores.
+/// The stores under test.
 const STORES: [&str; 2] = ["Sqlite", "Jsonl"];
 
 fn store(kind: &str, folder: &Path, durability: Durability) -> Box<dyn SessionStore> {
@@ -101,7 +101,7 @@ impl Bench {
         if self.quick { quick } else { thorough }
     }
 
-    /// `floor` and `ours`, taking turns.
+    /// Measures `floor` and `ours` in turn.
     fn both(&self, floor: impl Fn() -> f64, ours: impl Fn() -> f64) -> [Vec<f64>; 2] {
         let mut values = [Vec::new(), Vec::new()];
         for _ in 0..self.choose(3, 7) {
@@ -111,48 +111,48 @@ impl Bench {
         values
     }
 
-    /// How many appends: few where each waits for the disk.
+    /// Returns the number of appends: few if each waits for the disk.
     fn count(&self, durability: Durability) -> usize {
         if is_full(durability) { self.choose(80, 600) } else { self.choose(2_000, 10_000) }
     }
 
-    /// One session, one item at a time.
+    /// Measures appends of one session, one entry at a time.
     fn append(&self) -> Vec<(Row, f64)> {
         let mut rows = Vec::new();
         for kind in STORES {
-            for (durability, level, most) in
+            for (durability, level, bound) in
                 [(Durability::Effects, "NORMAL", 4.0), (Durability::Every, "FULL", 3.0)]
             {
-                let items = log::replies(self.count(durability));
+                let entries = log::replies(self.count(durability));
                 let floor = || {
                     let folder = folder();
                     let mut floor =
                         Floor::new(&folder.path().join("floor.db"), is_full(durability));
-                    micros(items.len(), || floor.insert(&items))
+                    micros(entries.len(), || floor.insert(&entries))
                 };
                 let ours = || {
                     let folder = folder();
                     let store = store(kind, folder.path(), durability);
                     let memory = self.runtime.block_on(store.open("s")).unwrap();
-                    micros(items.len(), || self.runtime.block_on(append_each(memory, &items)))
+                    micros(entries.len(), || self.runtime.block_on(append_each(memory, &entries)))
                 };
                 let figure = format!("{kind}: µs per append, {durability:?} beside {level}");
-                rows.push((Row::new(&figure, Better::Less, 1, self.both(floor, ours)), most));
+                rows.push((Row::new(&figure, Better::Less, 1, self.both(floor, ours)), bound));
             }
         }
         rows
     }
 
-    /// 64 sessions at once; the floor writes one after the other.
+    /// Measures appends of 64 sessions at once. The floor writes one entry after another.
     fn crowd(&self) -> Vec<(Row, f64)> {
         const SESSIONS: usize = 64;
         let mut rows = Vec::new();
         for kind in STORES {
-            for (durability, level, most) in
+            for (durability, level, bound) in
                 [(Durability::Effects, "NORMAL", 3.0), (Durability::Every, "FULL", 1.0)]
             {
                 let each = self.count(durability) / 16;
-                let items: Arc<[LogEntry]> = log::replies(each).into();
+                let entries: Arc<[LogEntry]> = log::replies(each).into();
                 let alone = log::replies(self.count(durability));
                 let floor = || {
                     let folder = folder();
@@ -168,8 +168,8 @@ impl Bench {
                     let open: Vec<_> = (0..SESSIONS).map(open).collect();
                     let work = async {
                         let tasks = open.into_iter().map(|memory| {
-                            let items = items.clone();
-                            tokio::spawn(async move { append_each(memory, &items).await })
+                            let entries = entries.clone();
+                            tokio::spawn(async move { append_each(memory, &entries).await })
                         });
                         for task in tasks.collect::<Vec<_>>() {
                             task.await.unwrap();
@@ -179,29 +179,30 @@ impl Bench {
                 };
                 let figure =
                     format!("{kind}: µs per append, 64 sessions, {durability:?} beside {level}");
-                // What Jsonl waits for is a file a session: nothing is shared.
-                let most = if kind == "Jsonl" { 3.0 } else { most };
-                rows.push((Row::new(&figure, Better::Less, 1, self.both(floor, ours)), most));
+                // `Jsonl` waits for each session's own file.
+                let bound = if kind == "Jsonl" { 3.0 } else { bound };
+                rows.push((Row::new(&figure, Better::Less, 1, self.both(floor, ours)), bound));
             }
         }
         rows
     }
 
-    /// A session that is there is opened by an agent.
+    /// Measures how long an agent takes to open an existing session.
     fn open(&self) -> Vec<(Row, f64)> {
         let mut rows = Vec::new();
         for kind in STORES {
             let mut took = Vec::new();
             for count in [1_000, 10_000, 100_000] {
-                let (folder, items) = (folder(), log::turns(count));
+                let folder = folder();
+                let entries = log::turns(count);
                 let mut floor = Floor::new(&folder.path().join("floor.db"), true);
-                floor.insert_together(&items);
+                floor.insert_together(&entries);
                 let floor = RefCell::new(floor);
                 let store = store(kind, folder.path(), Durability::Effects);
                 self.runtime.block_on(async {
                     let memory = store.open("s").await.unwrap();
-                    for (n, items) in items.chunks(10).enumerate() {
-                        memory.append(10 * n as u64, items.into()).await.unwrap();
+                    for (n, entries) in entries.chunks(10).enumerate() {
+                        memory.append(10 * n as u64, entries.into()).await.unwrap();
                     }
                 });
                 let select = || {
@@ -213,10 +214,10 @@ impl Bench {
                 let open = || micros(1_000, || self.runtime.block_on(open(&*store, count)));
                 let both = self.both(select, open);
                 took.push(both[1].clone());
-                let figure = format!("{kind}: ms to open {count} items");
+                let figure = format!("{kind}: ms to open {count} entries");
                 rows.push((Row::new(&figure, Better::Less, 2, both), 20.0));
             }
-            let figure = format!("{kind}: ms to open 100000 items, beside 10000");
+            let figure = format!("{kind}: ms to open 100000 entries, beside 10000");
             rows.push((
                 Row::new(&figure, Better::Less, 2, [took[1].clone(), took[2].clone()]),
                 15.0,
@@ -226,24 +227,24 @@ impl Bench {
     }
 }
 
-/// Microseconds per piece of this work.
-fn micros(pieces: usize, work: impl FnOnce()) -> f64 {
-    let began = Instant::now();
+/// Returns the microseconds per unit of this work.
+fn micros(units: usize, work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
     work();
-    began.elapsed().as_secs_f64() * 1e6 / pieces as f64
+    start.elapsed().as_secs_f64() * 1e6 / units as f64
 }
 
-async fn append_each(memory: Arc<dyn Memory>, items: &[LogEntry]) {
-    for (at, item) in items.iter().enumerate() {
-        memory.append(at as u64, [item.clone()].into()).await.unwrap();
+async fn append_each(memory: Arc<dyn Memory>, entries: &[LogEntry]) {
+    for (at, entry) in entries.iter().enumerate() {
+        memory.append(at as u64, [entry.clone()].into()).await.unwrap();
     }
 }
 
-async fn open(store: &dyn SessionStore, items: usize) {
+async fn open(store: &dyn SessionStore, entries: usize) {
     let agent = GenericAgent::builder(ScriptedModel::new([]), GenericPattern).build().unwrap();
     let (handle, mut events) =
         agent.run(RunContext::new().stored(store, "s").await.unwrap()).await.unwrap();
-    assert_eq!(handle.state().await.unwrap().messages.len(), items / 10 * 4);
+    assert_eq!(handle.state().await.unwrap().messages.len(), entries / 10 * 4);
     drop(handle);
     while events.next().await.is_some() {} // then the session is free
 }

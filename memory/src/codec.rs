@@ -1,41 +1,47 @@
-//! What is kept as JSON: what is taken can be read back.
+//! JSON encoding with a limit on nesting, so that everything that is written can be read back.
 
 use loopwright_core::log::MemoryError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Levels of nested JSON that an append may have: far more than any value that a model wrote (a
-/// parser takes 128), and few enough for the stack of a thread.
-const DEPTH: usize = 256;
+/// Limits the levels of nested JSON in an append.
+///
+/// This is far more than any value that a model wrote (a parser accepts 128), and few enough for
+/// the stack of a thread.
+const MAX_DEPTH: usize = 256;
 
-/// Items, or what is known of them, as JSON.
-pub(crate) fn encode<T: Serialize + ?Sized>(what: &T) -> Result<String, MemoryError> {
-    let failed =
-        |why: String| MemoryError::Failed(format!("the items cannot be written as JSON: {why}"));
-    let json = serde_json::to_string(what).map_err(|e| failed(e.to_string()))?;
-    match depth(json.as_bytes()) {
-        depth if depth > DEPTH => {
-            Err(failed(format!("{depth} levels are nested, and at most {DEPTH} are kept")))
-        }
-        _ => Ok(json),
+/// Encodes log entries, or information about a session, as JSON.
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, MemoryError> {
+    let failed = |why: String| {
+        MemoryError::Failed(format!("the log entries cannot be written as JSON: {why}"))
+    };
+    let json = serde_json::to_string(value).map_err(|e| failed(e.to_string()))?;
+    let depth = depth(json.as_bytes());
+    if depth > MAX_DEPTH {
+        let why = format!("values are nested {depth} levels deep, and the limit is {MAX_DEPTH}");
+        return Err(failed(why));
     }
+    Ok(json)
 }
 
-/// What was written so.
+/// Decodes a value that [`encode`] wrote.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    if depth(bytes) > DEPTH {
-        return Err(format!("more than {DEPTH} levels are nested"));
+    if depth(bytes) > MAX_DEPTH {
+        return Err(format!("values are nested more than {MAX_DEPTH} levels deep"));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    json.disable_recursion_limit(); // ours is above
-    let what = T::deserialize(&mut json).map_err(|e| e.to_string())?;
+    json.disable_recursion_limit(); // the check above replaces it
+    let value = T::deserialize(&mut json).map_err(|e| e.to_string())?;
     json.end().map_err(|e| e.to_string())?;
-    Ok(what)
+    Ok(value)
 }
 
-/// How deep arrays and objects are nested, in text that may be no JSON.
+/// Returns how deep arrays and objects are nested in text that may not be JSON.
 fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    let mut depth = 0_usize;
+    let mut max_depth = 0;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
@@ -43,13 +49,13 @@ fn depth(json: &[u8]) -> usize {
             b'"' => in_string = !in_string,
             b'[' | b'{' if !in_string => {
                 depth += 1;
-                deepest = deepest.max(depth);
+                max_depth = max_depth.max(depth);
             }
             b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    deepest
+    max_depth
 }
 
 #[cfg(test)]
@@ -70,8 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_given_back_and_what_is_too_deep_is_refused() {
-        for levels in [0, 100, 127, 128, 200, DEPTH - 2] {
+    fn what_is_accepted_is_read_back_and_what_is_too_deep_is_refused() {
+        for levels in [0, 100, 127, 128, 200, MAX_DEPTH - 2] {
             let json = encode(&nested(levels)).unwrap();
             assert_eq!(depth(json.as_bytes()), levels + 2);
             assert_eq!(
@@ -80,7 +86,7 @@ mod tests {
                 "{levels} levels"
             );
         }
-        let refused = encode(&nested(DEPTH - 1)).unwrap_err().to_string();
+        let refused = encode(&nested(MAX_DEPTH - 1)).unwrap_err().to_string();
         assert!(refused.contains("257 levels"), "{refused}");
         let hostile = [vec![b'['; 1_000_000], vec![b']'; 1_000_000]].concat();
         assert!(decode::<Value>(&hostile).unwrap_err().contains("nested"));

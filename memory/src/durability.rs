@@ -1,28 +1,29 @@
-//! When a store waits for the disk.
+//! Which appends wait for the disk.
 
 use loopwright_core::log::LogEntry;
 
-/// Which appends a store on disk makes durable before they return.
+/// Selects which appends a store on disk flushes before they return.
 ///
-/// Either way an append is in the file when it returns, so it survives the end of the process,
-/// however that comes. This is about the end of the machine.
+/// With either value the appended entries are in the file when the append returns, so they survive
+/// any end of the process. The value matters only for power failures and crashes of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Those with an item that [must be durable](loopwright_core::Item::must_be_durable), and with
-    /// them all before: receipts and effects. When the power fails, what came after the last of
-    /// them may be missing, also where numbered events had told of it: the session then goes on
-    /// with the same numbers for other events. Whoever resumes by `seq` after the end of a machine
-    /// needs [`Durability::Every`].
+    /// Flushes appends with an entry that [must be durable](LogEntry::must_be_durable), such as a
+    /// receipt or an effect, together with all entries before it.
+    ///
+    /// After a power failure, entries that follow the last flushed one can be missing although
+    /// their events were emitted; the session then reuses their sequence numbers. A client that
+    /// resumes by `seq` after a power failure needs [`Durability::Every`].
     #[default]
     Effects,
-    /// Each one.
+    /// Flushes every append.
     Every,
 }
 
 impl Durability {
-    /// Whether an append of these waits for the disk.
-    pub(crate) fn waits(self, items: &[LogEntry]) -> bool {
-        self == Durability::Every || items.iter().any(LogEntry::must_be_durable)
+    /// Returns true if an append of these entries is flushed before it returns.
+    pub(crate) fn must_flush(self, entries: &[LogEntry]) -> bool {
+        self == Durability::Every || entries.iter().any(LogEntry::must_be_durable)
     }
 }

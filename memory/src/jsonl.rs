@@ -1,9 +1,11 @@
-//! [`Jsonl`]: sessions in files that people can read, one a session, one line an append.
+//! [`Jsonl`]: sessions in files that people can read, one file for each session and one line for
+//! each append.
 
+mod error;
+mod file_name;
 mod folder;
 mod line;
-mod log;
-mod names;
+mod open_log;
 mod reader;
 
 use std::cmp::Reverse;
@@ -17,42 +19,52 @@ use loopwright_core::log::{Branch, LogEntry, MemoryError, SessionInfo, SessionLo
 use loopwright_core::{Memory, SessionStore};
 
 use crate::{Durability, private};
+use error::{blocking, failed};
 use folder::Folder;
 use line::{Header, Parent};
-use log::{Log, Open};
+use open_log::{JsonlMemory, OpenLog};
 
-/// Sessions in a directory: an append-only file each, `SESSION.jsonl`. Clones are the same store.
+/// Stores sessions in a directory, each in an append-only file `SESSION.jsonl`. Clones share the
+/// store.
 ///
-/// The first line says whose log it is; each line after it is one append, with the number of items
-/// before it and a checksum: CRC-32 of what is between `"items":` and the last brace, as it stands
-/// there (in the first line, of what comes after the checksum):
+/// The first line names the session; each line after it is one append, with the number of entries
+/// before it and a checksum. The checksum is the CRC-32 of the bytes between `"entries":` and the
+/// last brace, and in the first line of the bytes after the checksum:
 ///
 /// ```text
 /// {"loopwright":"session","version":1,"crc":"bdf0b945","session":"demo"}
-/// {"at":0,"crc":"3d740abe","items":[{"type":"opened","epoch":1,"time":1700000000000}]}
+/// {"at":0,"crc":"3d740abe","entries":[{"type":"opened","epoch":1,"time":1700000000000}]}
 /// ```
 ///
-/// - **Names** that are not made of small letters, digits, `_`, `-` and `.` are encoded as in an
-///   URL; those that are long are cut. An empty one is refused.
-/// - **Files** are for nobody but the user, and so is the directory if this makes it.
-/// - **An owner** has the file locked (by `flock`, so it is free at once when the process dies).
-///   Reading needs no lock. Memory that is dropped while it writes is free when that is done.
-/// - **A torn end**, which a crash in the middle of a write leaves, is cut off when the session is
-///   opened, kept in `SESSION.jsonl.torn`, and told of by [`Memory::repaired`] and a warning. Any
-///   other damage is [`MemoryError::Damaged`], which names file and line, and changes nothing.
-/// - **Branches** share the past of their session: their first line names it.
-/// - **Lists and searches** read all files. Where sessions are many, `Sqlite` is quicker.
+/// - **Names.** Characters other than lower-case letters, digits, `_`, `-` and `.` are encoded as
+///   in a URL; long names are cut. An empty name is refused.
+/// - **Permissions.** Only the user may access the files. The same holds for the directory if the
+///   store created it.
+/// - **Ownership.** The owner of a session holds a lock on its file (`flock`, so the kernel
+///   releases it when the process ends). Readers need no lock. If memory is dropped during a write,
+///   the session is free when the write has finished.
+/// - **Torn lines.** An incomplete last line, which a crash during a write leaves, is cut off when
+///   the session is opened and saved in `SESSION.jsonl.torn`. [`Memory::repaired`] and a warning
+///   report it. Any other damage is [`MemoryError::Damaged`], which names file and line, and leaves
+///   the file untouched.
+/// - **Branches** share entries with their parent, which their first line names.
+/// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
+///
+/// Must be used within a tokio runtime.
 ///
 /// ```
-/// # use loopwright_core::SessionStore;
-/// # use loopwright_core::log::LogEntry;
-/// # use loopwright_memory::Jsonl;
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use loopwright_core::SessionStore;
+/// use loopwright_core::log::LogEntry;
+/// use loopwright_memory::Jsonl;
 /// # let directory = tempfile::tempdir()?;
+///
 /// let store = Jsonl::open(directory.path())?;
 /// let memory = store.open("demo").await?;
-/// memory.append(0, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
-/// assert_eq!(store.read("demo", 0).await?, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }]);
+/// let entry = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 };
+/// memory.append(0, [entry.clone()].into()).await?;
+/// assert_eq!(store.read("demo", 0).await?, [entry]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -62,12 +74,16 @@ pub struct Jsonl {
 }
 
 impl Jsonl {
-    /// The store in this directory, which is made if it is missing. Fails where it cannot be made.
+    /// Opens the store in this directory, creating it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MemoryError::Failed`] if the directory cannot be created.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, MemoryError> {
         Ok(Jsonl { folder: Folder::open(directory.as_ref())?, durability: Durability::default() })
     }
 
-    /// Which appends wait for the disk, of the sessions that are opened from here on.
+    /// Sets which appends wait for the disk, for sessions that this clone opens.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -81,27 +97,27 @@ impl Jsonl {
         blocking(move || work(&store)).await
     }
 
-    fn open_log(&self, session: &str) -> Result<Log, MemoryError> {
-        named(session)?;
-        let turn = self.folder.turn()?;
+    fn open_log(&self, session: &str) -> Result<OpenLog, MemoryError> {
+        check_name(session)?;
+        let changes = self.folder.lock_changes()?;
         let file = self.folder.lock(session, true)?;
-        drop(turn); // whoever has the lock is alone with the file
-        let log = Log::open(&self.folder, session, file, self.durability)?;
+        drop(changes); // from here on the lock of the file suffices
+        let log = OpenLog::open(&self.folder, session, file, self.durability)?;
         self.folder.sync()?;
         Ok(log)
     }
 
-    fn items(&self, session: &str) -> Result<(Header, Vec<LogEntry>), MemoryError> {
+    fn read_log(&self, session: &str) -> Result<(Header, Vec<LogEntry>), MemoryError> {
         match self.folder.read(session)? {
-            Some((header, items)) if !items.is_empty() => Ok((header, items)),
+            Some((header, entries)) if !entries.is_empty() => Ok((header, entries)),
             _ => Err(MemoryError::NoSession(session.into())),
         }
     }
 
     fn info(&self, session: &str) -> Result<SessionInfo, MemoryError> {
-        let (header, items) = self.items(session)?;
-        let mut info = SessionInfo::of(session, &items);
-        info.parent = header.parent.map(|parent| (parent.session.into(), parent.items));
+        let (header, entries) = self.read_log(session)?;
+        let mut info = SessionInfo::of(session, &entries);
+        info.parent = header.parent.map(|parent| (parent.session.into(), parent.entries));
         Ok(info)
     }
 
@@ -111,10 +127,11 @@ impl Jsonl {
             let info = match header {
                 Ok(None) => continue,
                 Ok(Some(header)) if self.folder.path(&header.session) != path => {
-                    let wanted = self.folder.path(&header.session);
-                    let why =
-                        format!("its session is that of {}: rename or remove it", wanted.display());
-                    Err(MemoryError::Damaged(format!("{} is passed over: {why}", path.display())))
+                    Err(MemoryError::Damaged(format!(
+                        "{} is skipped: it has the session of {}, rename or remove it",
+                        path.display(),
+                        self.folder.path(&header.session).display()
+                    )))
                 }
                 Ok(Some(header)) => self.info(&header.session),
                 Err(error) => Err(error),
@@ -130,29 +147,29 @@ impl Jsonl {
     }
 
     fn branch(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        named(to)?;
-        let _turn = self.folder.turn()?;
-        let (_, past) = self.items(session)?;
-        let Branch { shared, items, .. } = SessionLog::branch(&past, at);
-        let taken = match self.folder.lock(to, false) {
-            Ok(file) => Some(Log::open(&self.folder, to, file, self.durability)?),
+        check_name(to)?;
+        let _changes = self.folder.lock_changes()?;
+        let (_, parent_entries) = self.read_log(session)?;
+        let Branch { shared, items: own_entries, .. } = SessionLog::branch(&parent_entries, at);
+        let existing = match self.folder.lock(to, false) {
+            Ok(file) => Some(OpenLog::open(&self.folder, to, file, self.durability)?),
             Err(MemoryError::NoSession(_)) => None,
             Err(other) => return Err(other),
         };
-        if taken.as_ref().is_some_and(|log| !log.is_empty()) {
+        if existing.as_ref().is_some_and(|log| !log.is_empty()) {
             return Err(MemoryError::Exists(to.into()));
         }
         if shared == 0 {
-            return Ok(0); // a session without an item is not there
+            return Ok(0); // a session without entries does not exist
         }
-        let own = self.folder.path(session);
-        let synced = File::open(&own).and_then(|file| file.sync_data());
-        synced.map_err(|e| failed("cannot be made durable", &own, &e))?;
+        let parent_path = self.folder.path(session);
+        let synced = File::open(&parent_path).and_then(|file| file.sync_data());
+        synced.map_err(|e| failed("cannot be flushed to disk", &parent_path, &e))?;
 
-        let parent = Some(Parent { session: session.to_owned(), items: shared });
+        let parent = Some(Parent { session: session.to_owned(), entries: shared });
         let mut lines = Header { session: to.to_owned(), parent }.line()?;
-        if !items.is_empty() {
-            lines.extend(line::append(shared, &items)?);
+        if !own_entries.is_empty() {
+            lines.extend(line::append(shared, &own_entries)?);
         }
         let draft = self.folder.draft();
         let write = || -> io::Result<()> {
@@ -167,9 +184,28 @@ impl Jsonl {
     }
 
     fn remove(&self, session: &str) -> Result<(), MemoryError> {
-        let _turn = self.folder.turn()?;
+        let _changes = self.folder.lock_changes()?;
         let _lock = self.folder.lock(session, false)?;
         let path = self.folder.path(session);
+        let branches = self.branches(session, &path)?;
+        if !branches.is_empty() {
+            return Err(MemoryError::HasBranches { session: session.into(), branches });
+        }
+        let exists = !matches!(self.read_log(session), Err(MemoryError::NoSession(_)));
+        for file in [self.folder.torn(&path), path] {
+            match fs::remove_file(&file) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(failed("cannot be deleted", &file, &e));
+                }
+                _ => {}
+            }
+        }
+        self.folder.sync()?;
+        if exists { Ok(()) } else { Err(MemoryError::NoSession(session.into())) }
+    }
+
+    /// Returns the names of the sessions that were forked from this one, sorted.
+    fn branches(&self, session: &str, path: &Path) -> Result<Vec<String>, MemoryError> {
         let mut branches = Vec::new();
         for (other, header) in self.folder.headers()? {
             match header {
@@ -181,28 +217,15 @@ impl Jsonl {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    let why = "cannot be deleted, because another one may share its past and cannot be read";
                     return Err(MemoryError::Damaged(format!(
-                        "the session `{session}` {why}: {error}"
+                        "the session `{session}` cannot be deleted, because another session may \
+                         share its entries and cannot be read: {error}"
                     )));
                 }
             }
         }
-        if !branches.is_empty() {
-            branches.sort();
-            return Err(MemoryError::HasBranches { session: session.into(), branches });
-        }
-        let there = !matches!(self.items(session), Err(MemoryError::NoSession(_)));
-        for file in [self.folder.torn(&path), path] {
-            match fs::remove_file(&file) {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(failed("cannot be deleted", &file, &e));
-                }
-                _ => {}
-            }
-        }
-        self.folder.sync()?;
-        if there { Ok(()) } else { Err(MemoryError::NoSession(session.into())) }
+        branches.sort();
+        Ok(branches)
     }
 }
 
@@ -211,13 +234,13 @@ impl SessionStore for Jsonl {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let session = session.to_owned();
         let log = self.work(move |store| store.open_log(&session)).await?;
-        Ok(Arc::new(Open::new(log)))
+        Ok(Arc::new(JsonlMemory::new(log)))
     }
 
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let session = session.to_owned();
-        let (_, mut items) = self.work(move |store| store.items(&session)).await?;
-        Ok(items.split_off((from as usize).min(items.len())))
+        let (_, mut entries) = self.work(move |store| store.read_log(&session)).await?;
+        Ok(entries.split_off((from as usize).min(entries.len())))
     }
 
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
@@ -230,7 +253,8 @@ impl SessionStore for Jsonl {
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        let (session, to) = (session.to_owned(), to.to_owned());
+        let session = session.to_owned();
+        let to = to.to_owned();
         self.work(move |store| store.branch(&session, at, &to)).await
     }
 
@@ -240,24 +264,9 @@ impl SessionStore for Jsonl {
     }
 }
 
-/// Runs what may block on a thread for that. It goes on even if nobody waits for it.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, MemoryError> + Send + 'static,
-) -> Result<T, MemoryError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|e| {
-        Err(MemoryError::Failed(format!("the work on the session's file did not end: {e}")))
-    })
-}
-
-fn named(session: &str) -> Result<(), MemoryError> {
+fn check_name(session: &str) -> Result<(), MemoryError> {
     match session {
         "" => Err(MemoryError::Failed("a session's name must not be empty: give it one".into())),
         _ => Ok(()),
     }
-}
-
-/// An error of the file system, with the place.
-fn failed(what: &str, path: &Path, error: &io::Error) -> MemoryError {
-    MemoryError::Failed(format!("{} {what}: {error}", path.display()))
 }

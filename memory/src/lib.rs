@@ -1,26 +1,38 @@
-//! Memory that survives: where sessions are kept, and what keeps them inside a model's window.
+//! Session stores on disk, and what keeps a conversation inside the model's context window.
+//!
+//! | item | feature | contents |
+//! |---|---|---|
+//! | [`Sqlite`] | `sqlite` | sessions in one SQLite file, for any number of processes |
+//! | [`Jsonl`] | `jsonl` | sessions in a directory of JSON Lines files |
+//! | [`SummaryCompaction`] | `compaction` | a policy that summarises older turns |
+//! | [`conformance`] | `conformance` | a test suite for session stores |
+//! | [`to_jsonl`], [`to_markdown`], [`from_jsonl`], [`import`] | | sessions as files |
+//!
+//! All features are on by default, and none needs another. Only `sqlite` compiles SQLite.
 
 mod codec;
-#[cfg(feature = "compaction")]
-mod compacting;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod durability;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+mod markdown;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod private;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "compaction")]
+mod summary_compaction;
 mod transfer;
 
-#[cfg(feature = "compaction")]
-pub use compacting::SummaryCompaction;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 pub use durability::Durability;
 #[cfg(feature = "jsonl")]
 pub use jsonl::Jsonl;
+pub use markdown::to_markdown;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
-pub use transfer::{from_jsonl, import, to_jsonl, to_markdown};
+#[cfg(feature = "compaction")]
+pub use summary_compaction::SummaryCompaction;
+pub use transfer::{from_jsonl, import, to_jsonl};

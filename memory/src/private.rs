@@ -1,10 +1,10 @@
-//! Files and folders that are for nobody but the user.
+//! Files and folders that only the user may access.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// To open files with; those that are made are this user's alone.
+/// Returns options that create files with mode 0600.
 pub(crate) fn file() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -12,7 +12,7 @@ pub(crate) fn file() -> OpenOptions {
     options
 }
 
-/// Makes a folder and those above it, as far as they are missing, for this user alone.
+/// Creates a folder and its missing parents with mode 0700.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -20,10 +20,10 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-/// Makes durable which files are in a folder.
+/// Flushes the list of files in a folder to disk.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
-        return Ok(()); // there a folder cannot be opened, and needs not
+        return Ok(()); // elsewhere a folder cannot be opened, and need not be flushed
     }
     File::open(path)?.sync_all()
 }

@@ -1,15 +1,17 @@
-//! [`Sqlite`]: many sessions of many processes in one file.
+//! [`Sqlite`]: the sessions of any number of processes in one file.
 
-mod db;
+mod connection;
+mod entries;
+mod error;
 mod owners;
 mod rows;
-mod trouble;
 mod writer;
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
@@ -19,60 +21,68 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{Durability, codec};
-use trouble::Trouble;
+use error::StoreError;
 use writer::{Job, Write};
 
-/// Sessions in one SQLite file, for any number of processes. Clones are the same store.
+/// Stores sessions in one SQLite file, for any number of processes. Clones share the store.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), loopwright_core::log::MemoryError> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), loopwright_core::log::MemoryError> {
 /// use loopwright_core::SessionStore;
+/// use loopwright_core::log::LogEntry;
+/// use loopwright_memory::Sqlite;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("sessions.db");
-/// let store = loopwright_memory::Sqlite::open(path)?;
-/// let memory = store.open("s").await?; // or agent.run(RunContext::new().stored(&store, "s").await?)
-/// memory.append(0, [loopwright_core::log::LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
-/// assert_eq!(store.sessions().await?[0].items, 1);
+///
+/// let store = Sqlite::open(path)?;
+/// // An agent opens the session itself: `agent.run(RunContext::new().stored(&store, "s").await?)`.
+/// let memory = store.open("s").await?;
+/// memory.append(0, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
+/// assert_eq!(store.read("s", 0).await?.len(), 1);
 /// # Ok(()) }
 /// ```
 ///
-/// What several sessions append at the same time is one transaction. Reading waits for nobody.
-/// Every row has a checksum: what is not as it was written in the file is an error and never a
-/// session that is shorter, or not there. This does not hold for SQLite's log, the `-wal` that is
-/// there while the file is open and after a crash: a bit that flips in it ends it, and the newest
-/// appends are missing without a word. A deleted session is overwritten. Three files lie beside the
-/// given one: `-wal` and `-shm` are SQLite's and belong to it while it is open, `-owners` is a
-/// folder that tells who lives. The file must be on a disk of this machine: SQLite's log and its
-/// locks do not work across a network.
+/// - **Writing.** Appends that arrive at the same time, from all sessions, are written in one
+///   transaction. Readers never wait for writers.
+/// - **Corruption.** Every row has a checksum. Damaged data is reported as an error, never as a
+///   shorter or a missing session. The exception is SQLite's write-ahead log, the `-wal` file that
+///   exists while the store is open and after a crash: a flipped bit in it ends the log there, so
+///   the newest appends are missing without an error.
+/// - **Deletion.** A deleted session is overwritten in the file.
+/// - **Files.** Beside the given file are `-wal` and `-shm`, which belong to it while it is open,
+///   and the folder `-owners`, with a lock file for each open store.
+/// - **Placement.** The file must be on a local disk: SQLite's write-ahead log and its locks do not
+///   work on network file systems.
 ///
-/// Needs a tokio runtime. A session that is dropped is free for this store at once, and for others
-/// a moment later; when the last clone and the last session are dropped, this waits until what was
-/// given to them is in the file.
+/// Must be used within a tokio runtime. When a session's memory is dropped, the session is free for
+/// this store at once, and shortly afterwards for other processes. When the last clone and the last
+/// session are dropped, the drop blocks until all accepted writes are in the file.
 #[derive(Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
     durability: Durability,
 }
 
-/// What clones and sessions of a store share. Its fields go in this order: the writer's connection
-/// is the last.
+/// The state that clones and sessions of a store share. The fields are dropped in this order: the
+/// writer's connection must be the last.
 struct Shared {
     file: PathBuf,
     token: String,
     opened: AtomicU64,
-    /// Connections to read with.
+    /// The idle connections for readers.
     idle: Mutex<Vec<Connection>>,
     jobs: Sender<Job>,
-    _writer: Writer,
+    _writer: WriterThread,
 }
 
-/// The most connections that are kept to read with.
-const IDLE: usize = 4;
+/// Limits the idle connections for readers.
+const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// The thread that writes; it is waited for, since it still writes what was given to it.
-struct Writer(Option<JoinHandle<()>>);
+/// Joins the writer's thread on drop, since it still writes accepted jobs.
+struct WriterThread(Option<JoinHandle<()>>);
 
-impl Drop for Writer {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         if self.0.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that writes sessions has panicked");
@@ -81,35 +91,44 @@ impl Drop for Writer {
 }
 
 impl Sqlite {
-    /// Opens the store in this file; if it is not there it is made, with the folders above it, for
-    /// nobody but the user. Takes a few milliseconds.
+    /// Opens the store in this file, creating the file and its folders if they are missing,
+    /// accessible to the user only. Blocks for a few milliseconds.
     ///
-    /// Fails with [`MemoryError::Newer`] for a file of a newer version, [`MemoryError::Damaged`]
-    /// for a damaged one, and [`MemoryError::Failed`] for one that is something else, which is left
-    /// as it is.
+    /// # Errors
+    ///
+    /// Returns [`MemoryError::Newer`] for a file of a newer version, [`MemoryError::Damaged`] for a
+    /// damaged file, and [`MemoryError::Failed`] for a file that is not a store, which is left
+    /// untouched.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
-        let file = db::locate(path.as_ref())?;
-        let (owners, connection) = db::open(&file)?;
-        let (token, place) = (owners.token().to_owned(), file.clone());
-        let (jobs, given) = mpsc::channel();
+        let file = connection::locate(path.as_ref())?;
+        let (owners, connection) = connection::open(&file)?;
+        let token = owners.token().to_owned();
+        let (jobs, received) = mpsc::channel();
+        let writer_file = file.clone();
         let write = move || {
-            if let Err(error) = writer::run(connection, owners, place, given) {
+            if let Err(error) = writer::run(connection, owners, writer_file, received) {
                 tracing::error!(%error, "sessions can no longer be written");
             }
         };
         let thread =
             thread::Builder::new().name("sqlite sessions".into()).spawn(write).map_err(|why| {
                 MemoryError::Failed(format!(
-                    "no thread can be started that writes to {}: {why}",
+                    "the thread that writes to {} cannot be started: {why}",
                     file.display()
                 ))
             })?;
-        let (idle, opened) = (Mutex::default(), AtomicU64::default());
-        let shared = Shared { file, token, opened, idle, jobs, _writer: Writer(Some(thread)) };
+        let shared = Shared {
+            file,
+            token,
+            opened: AtomicU64::default(),
+            idle: Mutex::default(),
+            jobs,
+            _writer: WriterThread(Some(thread)),
+        };
         Ok(Sqlite { shared: Arc::new(shared), durability: Durability::default() })
     }
 
-    /// When sessions that this clone opens wait for the disk.
+    /// Sets which appends wait for the disk, for sessions that this clone opens.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -117,102 +136,105 @@ impl Sqlite {
 }
 
 impl Shared {
-    /// Gives it to the writer and waits until it is done. It is done also if nobody waits any more.
+    /// Passes a write to the writer and waits for its result. The write takes place even if this
+    /// future is dropped.
     async fn write(&self, session: &str, write: Write, durable: bool) -> Result<(), MemoryError> {
-        let (done, told) = oneshot::channel();
-        let given = self.jobs.send(Job { session: session.into(), write, durable, done });
-        let ended = || {
+        let (done, result) = oneshot::channel();
+        let closed = || {
             let file = self.file.display();
             MemoryError::Failed(format!(
-                "nothing can be written to {file} any more, after an error: open the store anew"
+                "{file} cannot be written any more after an earlier error: open the store again"
             ))
         };
-        given.map_err(|_| ended())?;
-        told.await.unwrap_or_else(|_| Err(ended()))
+        let job = Job { session: session.into(), write, durable, done };
+        self.jobs.send(job).map_err(|_| closed())?;
+        result.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Reads what `read` reads, as the file is at one moment, on a thread where it may take its
-    /// time.
+    /// Runs `read` on a blocking thread, on a snapshot of the file.
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        read: impl FnOnce(&Connection, &Path) -> Result<T, Trouble> + Send + 'static,
+        read: impl FnOnce(&Connection, &Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let shared = self.clone();
-        let read = move || {
+        let work = move || {
             let idle = shared.idle().pop();
-            let connection = idle.map_or_else(|| db::connect(&shared.file), Ok)?;
-            let moment = || {
+            let connection = idle.map_or_else(|| connection::connect(&shared.file), Ok)?;
+            let read_snapshot = || {
                 let transaction = connection.unchecked_transaction()?;
                 read(&transaction, &shared.file)
             };
-            let found = moment().map_err(|trouble| trouble.told(&shared.file));
+            let result = read_snapshot().map_err(|error| error.into_memory_error(&shared.file));
             let mut idle = shared.idle();
-            if idle.len() < IDLE {
+            if idle.len() < MAX_IDLE_CONNECTIONS {
                 idle.push(connection);
             }
             drop(idle);
-            found
+            result
         };
-        let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|why| {
-            Err(MemoryError::Failed(format!("{}: {why}", self.file.display())))
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|why| {
+            Err(MemoryError::Failed(format!("{} cannot be read: {why}", self.file.display())))
         })
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A session that is open, until it is dropped.
-struct Owned {
+/// An open session. It is released on drop.
+struct OpenSession {
     store: Sqlite,
     session: Arc<str>,
     owner: Arc<str>,
 }
 
-impl Drop for Owned {
+impl Drop for OpenSession {
     fn drop(&mut self) {
         let write = Write::Release { owner: self.owner.clone() };
         let (done, _) = oneshot::channel();
         let job = Job { session: self.session.clone(), write, durable: false, done };
-        let _ = self.store.shared.jobs.send(job); // without a writer it is free when the process ends
+        // Without a writer, the session is free when the process ends.
+        let _ = self.store.shared.jobs.send(job);
     }
 }
 
 #[async_trait]
-impl Memory for Owned {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
-        let json = items.iter().map(codec::encode).collect::<Result<_, _>>()?;
-        let durable = self.store.durability.waits(&items);
-        let write = Write::Append { owner: self.owner.clone(), at, items, json };
+impl Memory for OpenSession {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let json = entries.iter().map(codec::encode).collect::<Result<_, _>>()?;
+        let durable = self.store.durability.must_flush(&entries);
+        let write = Write::Append { owner: self.owner.clone(), at, entries, json };
         self.store.shared.write(&self.session, write, durable).await
     }
 
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        let session = self.session.clone();
-        self.store
-            .shared
-            .read(move |db, file| rows::items(db, rows::wanted(db, &session, file)?, from, file))
-            .await
+        let name = self.session.clone();
+        let read = move |connection: &Connection, file: &Path| {
+            entries::read(connection, rows::get(connection, &name, file)?, from, file)
+        };
+        self.store.shared.read(read).await
     }
 }
 
-/// The session for a reader, to whom one without an item is not there.
-fn known(db: &Connection, session: &str, file: &Path) -> Result<rows::Session, Trouble> {
-    let found = rows::wanted(db, session, file)?;
-    if found.info.items == 0 {
-        Err(MemoryError::NoSession(session.into()).into())
-    } else {
-        Ok(found)
+/// Returns a session for a reader, for whom a session without entries does not exist.
+fn get_nonempty(
+    connection: &Connection,
+    name: &str,
+    file: &Path,
+) -> Result<rows::Session, StoreError> {
+    let session = rows::get(connection, name, file)?;
+    if session.info.items == 0 {
+        return Err(MemoryError::NoSession(name.into()).into());
     }
+    Ok(session)
 }
 
-/// The sessions that have an item, the one changed last first.
-fn listed(db: &Connection, file: &Path) -> Result<Vec<rows::Session>, Trouble> {
-    let (mut all, _) = rows::all(db, file)?;
+/// Returns the sessions that have entries, the most recently changed first.
+fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
+    let (mut all, _) = rows::all(connection, file)?;
     all.retain(|session| session.info.items > 0);
-    all.sort_by_key(|session| std::cmp::Reverse(session.info.changed));
+    all.sort_by_key(|session| Reverse(session.info.changed));
     Ok(all)
 }
 
@@ -221,30 +243,34 @@ impl SessionStore for Sqlite {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let count = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let owner: Arc<str> = format!("{}#{count}", self.shared.token).into();
-        // Made first: if this future is dropped, the session is released after it was opened.
-        let owned = Owned { store: self.clone(), session: session.into(), owner: owner.clone() };
+        // Created first: if this future is dropped, the session is released after it was opened.
+        let open =
+            OpenSession { store: self.clone(), session: session.into(), owner: owner.clone() };
         self.shared.write(session, Write::Open { owner }, false).await?;
-        Ok(Arc::new(owned))
+        Ok(Arc::new(open))
     }
 
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        let session: Arc<str> = session.into();
-        self.shared
-            .read(move |db, file| rows::items(db, known(db, &session, file)?, from, file))
-            .await
+        let name: Arc<str> = session.into();
+        let read = move |connection: &Connection, file: &Path| {
+            entries::read(connection, get_nonempty(connection, &name, file)?, from, file)
+        };
+        self.shared.read(read).await
     }
 
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
-        self.shared
-            .read(|db, file| {
-                Ok(listed(db, file)?.into_iter().map(|session| session.info).collect())
-            })
-            .await
+        let read = |connection: &Connection, file: &Path| {
+            Ok(list(connection, file)?.into_iter().map(|session| session.info).collect())
+        };
+        self.shared.read(read).await
     }
 
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
-        let session: Arc<str> = session.into();
-        self.shared.read(move |db, file| Ok(known(db, &session, file)?.info)).await
+        let name: Arc<str> = session.into();
+        let read = move |connection: &Connection, file: &Path| {
+            Ok(get_nonempty(connection, &name, file)?.info)
+        };
+        self.shared.read(read).await
     }
 
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
@@ -252,43 +278,44 @@ impl SessionStore for Sqlite {
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        let (of, new): (Arc<str>, Arc<str>) = (session.into(), to.into());
-        let begin = move |db: &Connection, file: &Path| {
-            let parent = known(db, &of, file)?;
+        let name: Arc<str> = session.into();
+        let new: Arc<str> = to.into();
+        let prepare = move |connection: &Connection, file: &Path| {
+            let parent = get_nonempty(connection, &name, file)?;
             let number = parent.number;
-            let items = rows::items(db, parent, 0, file)?;
-            let branch = SessionLog::branch(&items, at);
+            let entries = entries::read(connection, parent, 0, file)?;
+            let branch = SessionLog::branch(&entries, at);
             let shared = branch.shared;
             let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
-            let mut info = SessionInfo::of(new, &branch.log(items));
-            info.parent = Some((of, shared)).filter(|(_, shared)| *shared > 0);
-            Ok((shared, Write::Fork { of: number, info: Box::new(info), json }))
+            let mut info = SessionInfo::of(new, &branch.log(entries));
+            info.parent = Some((name, shared)).filter(|(_, shared)| *shared > 0);
+            Ok((shared, Write::Fork { parent: number, info: Box::new(info), json }))
         };
-        let (shared, write) = self.shared.read(begin).await?;
+        let (shared, write) = self.shared.read(prepare).await?;
         self.shared.write(to, write, true).await?;
         Ok(shared)
     }
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        let look = move |db: &Connection, file: &Path| {
-            let mut found = Vec::new();
-            for session in listed(db, file)? {
-                if words.is_empty() || found.len() >= limit {
+        let search = move |connection: &Connection, file: &Path| {
+            let mut hits = Vec::new();
+            for session in list(connection, file)? {
+                if words.is_empty() || hits.len() >= limit {
                     break;
                 }
                 let id = session.info.id.clone();
-                let items = rows::items(db, session, 0, file)?;
-                let fitting = items
+                let entries = entries::read(connection, session, 0, file)?;
+                let matching = entries
                     .iter()
                     .rev()
                     .filter_map(LogEntry::message)
-                    .filter(|message| message.has_words(&words));
-                let here = fitting.map(|message| SearchHit::new(id.clone(), message.clone()));
-                found.extend(here.take(limit - found.len()));
+                    .filter(|message| message.has_words(&words))
+                    .map(|message| SearchHit::new(id.clone(), message.clone()));
+                hits.extend(matching.take(limit - hits.len()));
             }
-            Ok(found)
+            Ok(hits)
         };
-        self.shared.read(look).await
+        self.shared.read(search).await
     }
 }

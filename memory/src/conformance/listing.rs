@@ -1,4 +1,4 @@
-//! What is known of sessions: the list, open actions, words that were said.
+//! Checks of lists and searches: sessions, pending actions, messages.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -8,20 +8,25 @@ use loopwright_core::log::{LogEntry, PendingAction, PendingFilter, SessionInfo};
 use loopwright_core::{Message, SessionStore};
 use serde_json::json;
 
-use super::{Checked, append, broken, clear, load, opened, same, samples, written};
+use super::expect::{
+    Checked, append, broken, clear, expect_eq, ids, load, open_session, write_session,
+};
+use super::samples;
 
 pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     clear(store).await?;
     let logs = logs();
-    for (session, items) in &logs {
-        let memory = opened(store, session).await?;
-        for (n, batch) in items.chunks(2).enumerate() {
+    for (session, entries) in &logs {
+        let memory = open_session(store, session).await?;
+        for (n, batch) in entries.chunks(2).enumerate() {
             append(&*memory, 2 * n as u64, batch).await?;
-            let known =
-                store.session(session).await.map_err(|e| broken("an open session is known", e))?;
-            let so_far = &items[..(2 * n + 2).min(items.len())];
-            same(
-                &known,
+            let info = store
+                .session(session)
+                .await
+                .map_err(|e| broken("`session` describes an open session", e))?;
+            let so_far = &entries[..(2 * n + 2).min(entries.len())];
+            expect_eq(
+                &info,
                 &SessionInfo::of(*session, so_far),
                 "`session` is `SessionInfo::of` its log at any time",
             )?;
@@ -29,11 +34,12 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     }
     listed(store, &logs).await?;
     pending(store).await?;
-    found(store, &logs).await?;
+    searched(store, &logs).await?;
     recalled(store).await
 }
 
-/// Three sessions: one that is done, one that waits for two answers, one that has had one of two.
+/// Returns three logs: one that is done, one that waits for two decisions, and one in which one of
+/// two calls is approved.
 fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
     let done = [
         vec![
@@ -48,7 +54,7 @@ fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
         samples::run(2, 2000, "the lighthouse again"),
         vec![samples::replied("no keeper there", 0.125), samples::ended(2, 5000, RunStatus::Done)],
     ];
-    let waits = [
+    let waiting = [
         samples::run(1, 3000, "  send two letters"),
         vec![
             samples::calling("c1"),
@@ -70,55 +76,56 @@ fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
             samples::finished("c3"),
         ],
     ];
-    vec![("done", done.concat()), ("waits", waits.concat()), ("answered", answered.concat())]
+    vec![("done", done.concat()), ("waiting", waiting.concat()), ("answered", answered.concat())]
 }
 
 async fn listed(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Checked {
-    let mut wanted: Vec<_> =
-        logs.iter().map(|(session, items)| SessionInfo::of(*session, items)).collect();
-    wanted.sort_by_key(|info| Reverse(info.changed));
-    let seen = store.sessions().await.map_err(|e| broken("sessions can be listed", e))?;
-    same(&seen, &wanted, "`sessions` gives `SessionInfo::of` each log, the one changed last first")
+    let mut expected: Vec<_> =
+        logs.iter().map(|(session, entries)| SessionInfo::of(*session, entries)).collect();
+    expected.sort_by_key(|info| Reverse(info.changed));
+    let listed = store.sessions().await.map_err(|e| broken("sessions can be listed", e))?;
+    let rule = "`sessions` returns `SessionInfo::of` each log, the one changed last first";
+    expect_eq(&listed, &expected, rule)
 }
 
 async fn pending(store: &dyn SessionStore) -> Checked {
     let filters = [
-        ("all", PendingFilter::new(), vec!["waits/c1", "answered/c2", "waits/c2"]),
-        ("of a session", PendingFilter::new().session("waits"), vec!["waits/c1", "waits/c2"]),
-        ("of a tool", PendingFilter::new().tool("send"), vec!["waits/c1", "answered/c2"]),
-        ("before a time", PendingFilter::new().before(3300), vec!["waits/c1", "answered/c2"]),
+        ("all", PendingFilter::new(), vec!["waiting/c1", "answered/c2", "waiting/c2"]),
+        ("of a session", PendingFilter::new().session("waiting"), vec!["waiting/c1", "waiting/c2"]),
+        ("of a tool", PendingFilter::new().tool("send"), vec!["waiting/c1", "answered/c2"]),
+        ("before a time", PendingFilter::new().before(3300), vec!["waiting/c1", "answered/c2"]),
         (
             "of a session and a tool",
-            PendingFilter::new().session("waits").tool("erase"),
-            vec!["waits/c2"],
+            PendingFilter::new().session("waiting").tool("erase"),
+            vec!["waiting/c2"],
         ),
         ("of no session", PendingFilter::new().session("nobody"), vec![]),
     ];
-    for (what, filter, wanted) in filters {
+    for (what, filter, expected) in filters {
         let rule = format!(
-            "`pending` gives the actions that wait and fit the filter, the oldest first ({what})"
+            "`pending` returns the pending actions that match the filter, the oldest first ({what})"
         );
-        let seen = store.pending(&filter).await.map_err(|e| broken(&rule, e))?;
+        let pending = store.pending(&filter).await.map_err(|e| broken(&rule, e))?;
         let names = |p: &PendingAction| format!("{}/{}", p.session, p.action.call);
-        same(&seen.iter().map(names).collect::<Vec<_>>(), &super::ids(wanted), &rule)?;
-        for action in &seen {
+        expect_eq(&pending.iter().map(names).collect::<Vec<_>>(), &ids(expected), &rule)?;
+        for action in &pending {
             let digest = format!("digest of {}", action.action.call);
-            same(
+            expect_eq(
                 &*action.action.digest,
                 &*digest,
-                "an action that waits has the digest that was asked with",
+                "a pending action has the digest of its log entry",
             )
-            .and(same(
+            .and(expect_eq(
                 &*action.action.arguments,
                 &json!({"to": &*action.action.call}),
-                "it has its arguments",
+                "a pending action has its arguments",
             ))?;
         }
     }
     Ok(())
 }
 
-async fn found(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Checked {
+async fn searched(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Checked {
     let queries = [
         ("lighthouse", 9, vec!["done 20", "done 2", "answered 10"]),
         ("KEEPER lighthouse", 9, vec!["done 2", "answered 10"]),
@@ -129,47 +136,51 @@ async fn found(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Chec
         ("lighthouse", 0, vec![]),
         (" ", 9, vec![]),
     ];
-    for (query, limit, wanted) in queries {
+    for (query, limit, expected) in queries {
         let rule = format!(
-            "`search` finds the messages with all words, whatever the case, latest first ({query:?}, {limit})"
+            "`search` finds the messages with all words, ignoring case, the latest first \
+             ({query:?}, {limit})"
         );
-        let seen = store.search(query, limit).await.map_err(|e| broken(&rule, e))?;
-        let kept = |session: &str, message: &Arc<Message>| {
+        let hits = store.search(query, limit).await.map_err(|e| broken(&rule, e))?;
+        let is_logged = |session: &str, message: &Arc<Message>| {
             let log = logs
                 .iter()
                 .find(|(id, _)| *id == session)
-                .map(|(_, items)| &items[..])
+                .map(|(_, entries)| &entries[..])
                 .unwrap_or_default();
             log.iter().filter_map(LogEntry::message).any(|m| m == message)
         };
-        if let Some(other) = seen.iter().find(|found| !kept(&found.session, &found.message)) {
-            return Err(broken("what is found is what was said", format_args!("{other:?}")));
+        if let Some(other) = hits.iter().find(|hit| !is_logged(&hit.session, &hit.message)) {
+            return Err(broken("a hit is a message of the log", format_args!("{other:?}")));
         }
-        let seen: Vec<_> =
-            seen.iter().map(|found| format!("{} {}", found.session, found.message.id.0)).collect();
-        same(&seen, &super::ids(wanted), &rule)?;
+        let hits: Vec<_> =
+            hits.iter().map(|hit| format!("{} {}", hit.session, hit.message.id.0)).collect();
+        expect_eq(&hits, &ids(expected), &rule)?;
     }
     Ok(())
 }
 
 async fn recalled(store: &dyn SessionStore) -> Checked {
-    let rule =
-        "`recall` gives messages of this session that have to do with the query, at most `limit`";
-    written(store, "recalls", &["a red fox", "a blue whale", "a blue fox"].map(samples::said))
-        .await?;
-    written(store, "other", &[samples::said("a fox elsewhere")]).await?;
-    let memory = opened(store, "recalls").await?;
+    let rule = "`recall` returns messages of this session that match the query, at most `limit`";
+    write_session(
+        store,
+        "recalls",
+        &["a red fox", "a blue whale", "a blue fox"].map(samples::remembered),
+    )
+    .await?;
+    write_session(store, "other", &[samples::remembered("a fox elsewhere")]).await?;
+    let memory = open_session(store, "recalls").await?;
     let log = load(&*memory, 0).await?;
-    for (query, limit, wanted) in
+    for (query, limit, expected) in
         [("whale", 9, Some("a blue whale")), ("fox", 1, None), ("fox", 0, None), ("", 9, None)]
     {
         let rule = format!("{rule} ({query:?}, {limit})");
-        let seen = memory.recall(query, limit).await.map_err(|e| broken(&rule, e))?;
-        let texts: Vec<String> = seen.iter().map(|message| message.text()).collect();
-        let own = seen
+        let recalled = memory.recall(query, limit).await.map_err(|e| broken(&rule, e))?;
+        let texts: Vec<String> = recalled.iter().map(|message| message.text()).collect();
+        let own = recalled
             .iter()
             .all(|message| log.iter().filter_map(LogEntry::message).any(|m| m == message));
-        let has = wanted.is_none_or(|wanted| texts.iter().any(|text| text == wanted));
+        let has = expected.is_none_or(|expected| texts.iter().any(|text| text == expected));
         if !own || !has || texts.len() > limit {
             return Err(broken(&rule, format_args!("{texts:?}")));
         }

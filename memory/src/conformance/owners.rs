@@ -1,10 +1,13 @@
-//! Owners: one at a time, and who comes after.
+//! Checks of ownership: one owner at a time, and its successor.
 
 use futures::future::join_all;
 use loopwright_core::SessionStore;
 use loopwright_core::log::MemoryError;
 
-use super::{Checked, append, broken, in_use, load, opened, read_is, same_items, samples};
+use super::expect::{
+    Checked, append, broken, expect_eq_entries, expect_in_use, expect_reads, load, open_session,
+};
+use super::samples;
 
 pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     exclusive(store).await?;
@@ -12,48 +15,55 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
 }
 
 async fn exclusive(store: &dyn SessionStore) -> Checked {
-    let rule = "while a session is open, opening it again says InUse";
-    let first = opened(store, "owned").await?;
-    in_use(store.open("owned").await, rule)?;
-    append(&*first, 0, &[samples::said("first")]).await?;
-    in_use(store.open("owned").await, rule)?;
-    in_use(store.delete("owned").await, "while a session is open, deleting it says InUse")?;
-    let other = opened(store, "another").await?;
-    append(&*other, 0, &[samples::said("another")]).await?;
-    append(&*first, 1, &[samples::said("second")]).await?;
-    let both = [samples::said("first"), samples::said("second")];
-    read_is(store, "owned", &both, "a refused opening changes nothing").await?;
+    let rule = "while a session is open, opening it again returns InUse";
+    let first = open_session(store, "owned").await?;
+    expect_in_use(store.open("owned").await, rule)?;
+    append(&*first, 0, &[samples::remembered("first")]).await?;
+    expect_in_use(store.open("owned").await, rule)?;
+    expect_in_use(
+        store.delete("owned").await,
+        "while a session is open, deleting it returns InUse",
+    )?;
+    let other = open_session(store, "another").await?;
+    append(&*other, 0, &[samples::remembered("another")]).await?;
+    append(&*first, 1, &[samples::remembered("second")]).await?;
+    let both = [samples::remembered("first"), samples::remembered("second")];
+    expect_reads(store, "owned", &both, "a refused opening changes nothing").await?;
     let clone = first.clone();
     drop(first);
-    in_use(
+    expect_in_use(
         store.open("owned").await,
-        "a session is open as long as one handle of its memory lives",
+        "a session stays open until the last handle of its memory is dropped",
     )?;
     drop(clone);
-    let again = opened(store, "owned").await?;
-    same_items(&load(&*again, 0).await?, &both, "the next owner of a session finds all its items")?;
-    append(&*again, 2, &[samples::said("third")]).await
+    let next = open_session(store, "owned").await?;
+    expect_eq_entries(
+        &load(&*next, 0).await?,
+        &both,
+        "the next owner of a session loads all its entries",
+    )?;
+    append(&*next, 2, &[samples::remembered("third")]).await
 }
 
 async fn racing(store: &dyn SessionStore) -> Checked {
     let rule =
-        "of many that open a session at the same time exactly one gets it, and the others InUse";
+        "of concurrent attempts to open a session exactly one succeeds; the others return InUse";
     for round in 0..8 {
-        let session = format!("race {}", round / 2); // each once new, and once there already
+        let session = format!("race {}", round / 2); // each once new, and once existing
         let racers = join_all((0..8).map(|_| store.open(&session))).await;
         let mut winner = None;
         for racer in racers {
             match racer {
                 Ok(memory) if winner.is_none() => winner = Some(memory),
-                Ok(_) => return Err(broken(rule, "two have it")),
+                Ok(_) => return Err(broken(rule, "two succeeded")),
                 Err(MemoryError::InUse(_)) => {}
                 Err(other) => return Err(broken(rule, other)),
             }
         }
         let Some(winner) = winner else {
-            return Err(broken(rule, "nobody has it"));
+            return Err(broken(rule, "none succeeded"));
         };
-        append(&*winner, round % 2, &[samples::said("mine")]).await?;
+        append(&*winner, round % 2, &[samples::remembered("mine")]).await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Items to keep: each kind, with what a text or a number can be.
+//! Log entries of every kind, with unusual texts and numbers.
 
 use std::sync::Arc;
 
@@ -7,27 +7,28 @@ use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{Decision, Provided, QueueKind, RunCause, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{
-    AssistantMessage, Content, ContentPart, CustomMessage, MessageId, ResultStatus, RunId,
-    StopReason, ToolCall, ToolResult, Usage, UserMessage,
+    AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
+    RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 use loopwright_core::model::{ModelErrorKind, OutputSchema};
 use loopwright_core::tool::ActionRequest;
 use loopwright_core::{Message, ToolOutput};
 use serde_json::{Value, json};
 
-/// What breaks a format that joins lines, quotes or cuts texts.
-const ODD: &str = "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 e\u{301} \u{10ffff} \u{fffd}\t";
+/// Characters that break a format which joins lines, quotes or cuts texts.
+const ODD: &str = "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 \
+    e\u{301} \u{10ffff} \u{fffd}\t";
 
-fn message(id: u64, body: impl Into<loopwright_core::message::MessageKind>) -> Arc<Message> {
+fn message(id: u64, body: impl Into<MessageKind>) -> Arc<Message> {
     Arc::new(Message::new(MessageId(id), body))
 }
 
-/// A remembered message of the user.
-pub(super) fn said(text: &str) -> LogEntry {
+/// Returns a remembered message of the user.
+pub(super) fn remembered(text: &str) -> LogEntry {
     LogEntry::Remembered { message: message(1, UserMessage::from(text)) }
 }
 
-/// A reply that costs something.
+/// Returns a reply with a cost.
 pub(super) fn replied(text: &str, cost: f64) -> LogEntry {
     let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
     let usage = Usage { input: 7, output: 3, cache_read: 2, cache_write: 1, reasoning: 1 };
@@ -36,7 +37,7 @@ pub(super) fn replied(text: &str, cost: f64) -> LogEntry {
     LogEntry::Replied { message: message(2, reply), cost: Some(cost) }
 }
 
-/// A run with a request, up to its reply; it is still going on.
+/// Returns the start of a run: a request, up to its reply.
 pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
     let input: Arc<str> = format!("i{number}").into();
     vec![
@@ -61,7 +62,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
     ]
 }
 
-/// The end of that run.
+/// Returns the end of a run.
 pub(super) fn ended(number: u64, time: u64, end: RunStatus) -> LogEntry {
     LogEntry::RunEnded {
         run: RunId(number),
@@ -75,21 +76,24 @@ pub(super) fn ended(number: u64, time: u64, end: RunStatus) -> LogEntry {
     }
 }
 
-/// A reply that calls a tool.
+/// Returns a reply that calls a tool.
 pub(super) fn calling(call: &str) -> LogEntry {
     let call =
         ToolCall { id: call.into(), name: "send".into(), arguments: "{}".into(), signature: None };
     let parts = vec![ContentPart::ToolCall(call)];
-    let (stop, usage) = (StopReason::ToolCalls, Usage::default());
-    LogEntry::Replied {
-        message: message(11, AssistantMessage { parts, stop, model: "m".into(), usage }),
-        cost: None,
-    }
+    let reply = AssistantMessage {
+        parts,
+        stop: StopReason::ToolCalls,
+        model: "m".into(),
+        usage: Usage::default(),
+    };
+    LogEntry::Replied { message: message(11, reply), cost: None }
 }
 
-/// A call of this tool that waits since this time.
+/// Returns a call of this tool that awaits a decision since `time`.
 pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
-    let (arguments, digest) = (Arc::new(json!({ "to": call })), format!("digest of {call}").into());
+    let arguments = Arc::new(json!({ "to": call }));
+    let digest = format!("digest of {call}").into();
     LogEntry::CallAwaiting {
         call: call.into(),
         name: tool.into(),
@@ -100,41 +104,49 @@ pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
     }
 }
 
-/// The approval of that call.
+/// Returns the approval of a call.
 pub(super) fn approved(call: &str) -> LogEntry {
     let input = format!("approval of {call}").into();
     LogEntry::Decided { input, call: call.into(), decision: Arc::new(Decision::Approve), by: None }
 }
 
-/// The result of that call.
+/// Returns the result of a call.
 pub(super) fn finished(call: &str) -> LogEntry {
     LogEntry::CallFinished { result: result(call, "done", None) }
 }
 
 fn result(call: &str, text: &str, details: Option<Value>) -> Arc<Message> {
     let content = vec![Content::text(text), Content::image("image/png", "AAAA")];
-    let (call, name, status) = (call.into(), "send".into(), ResultStatus::Ok);
-    message(
-        12,
-        ToolResult { call, name, status, content, details: details.map(Arc::new), terminate: true },
-    )
+    let result = ToolResult {
+        call: call.into(),
+        name: "send".into(),
+        status: ResultStatus::Ok,
+        content,
+        details: details.map(Arc::new),
+        terminate: true,
+    };
+    message(12, result)
 }
 
-/// JSON with odd keys, the ends of the numbers, and a hundred levels.
+/// Returns JSON with unusual keys, extreme numbers and a hundred levels.
 fn odd_json() -> Arc<Value> {
     let mut deep = json!(["bottom"]);
     for level in 0..100 {
         deep = if level % 2 == 0 { json!({ "d": deep }) } else { json!([deep]) };
     }
     Arc::new(json!({
-        "": [], ODD: ODD, "$ref": {}, "type": "item", "\u{0}": null, "deep": deep, "true": [true, false],
-        "numbers": [0, -0.0, 0.1, 0.30000000000000004, 1e-7, 5e-324, 1.7976931348623157e308, 9007199254740993i64,
-            123456789.12345679, 2.225073858507201e-308, 1.0715086071862673e301, i64::MIN, i64::MAX, u64::MAX],
+        "": [], ODD: ODD, "$ref": {}, "type": "entry", "\u{0}": null, "deep": deep,
+        "true": [true, false],
+        "numbers": [
+            0, -0.0, 0.1, 0.30000000000000004, 1e-7, 5e-324, 1.7976931348623157e308,
+            9007199254740993i64, 123456789.12345679, 2.225073858507201e-308,
+            1.0715086071862673e301, i64::MIN, i64::MAX, u64::MAX
+        ],
     }))
 }
 
-/// Each kind of item, with all its fields, in an order that makes no sense as a session.
-pub(super) fn every_item() -> Vec<LogEntry> {
+/// Returns every kind of entry with all its fields. The order is not that of a session.
+pub(super) fn every_entry() -> Vec<LogEntry> {
     let big = "0123456789abcdé\n".repeat(65_536);
     let reply = AssistantMessage {
         parts: vec![
@@ -173,7 +185,7 @@ pub(super) fn every_item() -> Vec<LogEntry> {
         RunCause::Compact { instructions: None },
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
-    let mut items = vec![
+    let mut entries = vec![
         LogEntry::Opened { epoch: u64::MAX, time: u64::MAX },
         LogEntry::Settings { settings: odd_json() },
         LogEntry::RunEnded {
@@ -221,7 +233,7 @@ pub(super) fn every_item() -> Vec<LogEntry> {
             why: CompactionCause::Asked { instructions: Some(ODD.into()) },
         },
         LogEntry::Remembered { message: message(5, custom) },
-        said(&big),
+        remembered(&big),
         LogEntry::State { key: ODD.into(), value: odd_json() },
         LogEntry::State { key: "".into(), value: Arc::new(Value::Null) },
         LogEntry::Emitted { kind: ODD.into(), data: odd_json() },
@@ -238,16 +250,16 @@ pub(super) fn every_item() -> Vec<LogEntry> {
         LogEntry::AbortRequested { input: ODD.into() },
         LogEntry::Reset,
     ];
-    items.extend(causes.map(|cause| LogEntry::RunStarted {
+    entries.extend(causes.map(|cause| LogEntry::RunStarted {
         run: RunId(u64::MAX),
         cause,
         time: u64::MAX,
     }));
-    items.extend(decisions.map(|decision| LogEntry::Decided {
+    entries.extend(decisions.map(|decision| LogEntry::Decided {
         input: "d".into(),
         call: "c".into(),
         decision: Arc::new(decision),
         by: Some(ODD.into()),
     }));
-    items
+    entries
 }

@@ -1,4 +1,4 @@
-//! The directory of a store: which files are there, and what each log says.
+//! The directory of a store: the files in it, and the entries of each log.
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
@@ -8,47 +8,49 @@ use std::sync::Arc;
 
 use loopwright_core::log::{LogEntry, MemoryError};
 
-use super::failed;
+use super::error::failed;
+use super::file_name::{SUFFIX, file_name};
 use super::line::{Header, Parent};
-use super::names::{SUFFIX, file_name};
-use super::reader::{Next, Reader};
+use super::reader::{NextLine, Reader};
 use crate::private;
 
-/// The first line of a file; nothing if it is not there yet.
+/// The header of a file, or `None` if its first line is not complete yet.
 pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
 
-/// A directory with logs.
+/// The directory with the logs of a store.
 #[derive(Clone)]
 pub(super) struct Folder(Arc<Path>);
 
 impl Folder {
-    /// The directory; it is made if it is missing, for this user alone.
+    /// Opens the directory, creating it if it is missing, accessible to the user only.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
         private::make_folder(path)
-            .map_err(|e| failed("cannot be made a directory for sessions", path, &e))?;
+            .map_err(|e| failed("cannot be created as a directory for sessions", path, &e))?;
         Ok(Folder(path.into()))
     }
 
-    /// The file of a session.
+    /// Returns the path of a session's file.
     pub(super) fn path(&self, session: &str) -> PathBuf {
         self.0.join(file_name(session))
     }
 
-    /// Where torn lines of this log are kept.
+    /// Returns the path of the file with the torn lines of this log.
     pub(super) fn torn(&self, log: &Path) -> PathBuf {
         let mut name = log.as_os_str().to_owned();
         name.push(".torn");
         name.into()
     }
 
-    /// Where the file of a branch is written before it is there; only with [`Folder::turn`].
+    /// Returns the path at which a branch is written before it is renamed. Must be used only with
+    /// [`Folder::lock_changes`].
     pub(super) fn draft(&self) -> PathBuf {
         self.0.join(".draft")
     }
 
-    /// Waits for the turn to open, fork or delete; while the file that it gives lives, nobody else
-    /// does. It is held for moments, and freed when its process dies.
-    pub(super) fn turn(&self) -> Result<File, MemoryError> {
+    /// Waits for the lock for opening, forking and deleting sessions. The returned file holds it.
+    ///
+    /// The lock is held briefly, and the kernel releases it when the process ends.
+    pub(super) fn lock_changes(&self) -> Result<File, MemoryError> {
         let path = self.0.join(".lock");
         let error = |e| failed("cannot be locked", &path, &e);
         let file =
@@ -61,7 +63,7 @@ impl Folder {
         }
     }
 
-    /// Opens the file of a session and makes it ours; with `create` it is made if it is missing.
+    /// Opens and locks the file of a session. With `create`, a missing file is created.
     pub(super) fn lock(&self, session: &str, create: bool) -> Result<File, MemoryError> {
         let path = self.path(session);
         let open =
@@ -77,12 +79,12 @@ impl Folder {
         }
     }
 
-    /// Makes durable which files are there.
+    /// Flushes the list of files to disk.
     pub(super) fn sync(&self) -> Result<(), MemoryError> {
-        private::sync_folder(&self.0).map_err(|e| failed("cannot be made durable", &self.0, &e))
+        private::sync_folder(&self.0).map_err(|e| failed("cannot be flushed to disk", &self.0, &e))
     }
 
-    /// The first line of each log, and where it is.
+    /// Returns the path and the header of each log.
     pub(super) fn headers(&self) -> Result<Vec<(PathBuf, FirstLine)>, MemoryError> {
         let error = |e| failed("cannot be listed", &self.0, &e);
         let mut headers = Vec::new();
@@ -94,7 +96,7 @@ impl Folder {
             let path = self.0.join(name);
             let header = match File::open(&path) {
                 Ok(file) => Reader::new(&path, file, u64::MAX).any_header(),
-                Err(e) if e.kind() == ErrorKind::NotFound => continue, // deleted by now
+                Err(e) if e.kind() == ErrorKind::NotFound => continue, // deleted in the meantime
                 Err(e) => Err(failed("cannot be read", &path, &e)),
             };
             headers.push((path, header));
@@ -102,8 +104,8 @@ impl Folder {
         Ok(headers)
     }
 
-    /// What the log of a session says, as far as its lines are whole; nothing if there is none.
-    /// Changes nothing.
+    /// Reads the complete lines of a session's log without changing the file. Returns `None` if
+    /// there is no such log.
     pub(super) fn read(
         &self,
         session: &str,
@@ -114,75 +116,76 @@ impl Folder {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("cannot be read", &path, &e)),
         };
-        match self.rest(session, Reader::new(&path, file, u64::MAX)) {
-            Err(_) if !path.exists() => Ok(None), // deleted in the meantime, and its parents after it
+        match self.read_log(session, Reader::new(&path, file, u64::MAX)) {
+            Err(_) if !path.exists() => Ok(None), // deleted in the meantime, and then its parents
             read => read,
         }
     }
 
-    /// What a log says from its first line on.
-    pub(super) fn rest(
+    /// Reads a log from its first line on.
+    pub(super) fn read_log(
         &self,
         session: &str,
         mut log: Reader,
     ) -> Result<Option<(Header, Vec<LogEntry>)>, MemoryError> {
-        let (Next::Line(header) | Next::Unended(header, _)) = log.header(session)? else {
-            return Ok(None);
+        let header = match log.header(session)? {
+            NextLine::Complete(header) | NextLine::Unterminated(header, _) => header,
+            NextLine::End | NextLine::Torn(_) => return Ok(None),
         };
-        let mut items = match &header.parent {
-            Some(parent) => self.past_of(session, parent)?,
+        let mut entries = match &header.parent {
+            Some(parent) => self.shared_entries(session, parent)?,
             None => Vec::new(),
         };
-        while let Next::Line(more) = log.items(items.len() as u64)? {
-            items.extend(more);
+        while let NextLine::Complete(more) = log.entries(entries.len() as u64)? {
+            entries.extend(more);
         }
-        Ok(Some((header, items)))
+        Ok(Some((header, entries)))
     }
 
-    /// The items that a branch has of its parent, and that one of its own, and so on.
-    pub(super) fn past_of(
+    /// Returns the entries that a branch shares with its parent, including those that the parent
+    /// shares with its own parent.
+    pub(super) fn shared_entries(
         &self,
         branch: &str,
         parent: &Parent,
     ) -> Result<Vec<LogEntry>, MemoryError> {
         let damaged = |why: &str| {
-            let path = self.path(branch);
             MemoryError::Damaged(format!(
-                "line 1 of {}: the session begins with the first {} items of the session `{}`, {why}. Nothing was \
-                 changed; put its file {} back from a copy",
-                path.display(),
-                parent.items,
+                "line 1 of {}: the session begins with the first {} entries of the session `{}`, \
+                 {why}. The file was left untouched; restore {} from a backup",
+                self.path(branch).display(),
+                parent.entries,
                 parent.session,
                 self.path(&parent.session).display()
             ))
         };
         let mut logs = Vec::new();
-        let mut seen = HashSet::from([branch.to_owned()]);
+        let mut visited = HashSet::from([branch.to_owned()]);
         let mut next = Some(parent.clone());
-        while let Some(Parent { session, items }) = next {
+        while let Some(Parent { session, entries }) = next {
             let path = self.path(&session);
             let file = File::open(&path)
                 .map_err(|e| damaged(&format!("and {} cannot be read ({e})", path.display())))?;
             let mut log = Reader::new(&path, file, u64::MAX);
-            let Next::Line(header) = log.header(&session)? else {
+            let NextLine::Complete(header) = log.header(&session)? else {
                 return Err(damaged("which has none"));
             };
-            if !seen.insert(session) {
-                return Err(damaged("which begins with items of this one"));
+            if !visited.insert(session) {
+                return Err(damaged("which begins with entries of this one"));
             }
-            logs.push((log, items));
+            logs.push((log, entries));
             next = header.parent;
         }
-        let mut items: Vec<LogEntry> = Vec::new();
-        for (mut log, most) in logs.into_iter().rev() {
-            while (items.len() as u64) < most {
-                let Next::Line(more) = log.items(items.len() as u64)? else {
-                    return Err(damaged(&format!("of which only {} are there", items.len())));
+        let mut entries: Vec<LogEntry> = Vec::new();
+        for (mut log, end) in logs.into_iter().rev() {
+            while (entries.len() as u64) < end {
+                let NextLine::Complete(more) = log.entries(entries.len() as u64)? else {
+                    return Err(damaged(&format!("which has only {}", entries.len())));
                 };
-                items.extend(more);
+                entries.extend(more);
             }
-            items.truncate(most as usize);
+            entries.truncate(end as usize);
         }
-        Ok(items)
+        Ok(entries)
     }
 }

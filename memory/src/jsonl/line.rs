@@ -1,4 +1,4 @@
-//! The lines of a log: the header, and one line an append.
+//! The lines of a log: the header, and one line for each append.
 
 use loopwright_core::log::{LogEntry, MemoryError};
 use serde::{Deserialize, Serialize};
@@ -8,112 +8,120 @@ use crate::codec;
 /// The version of the format.
 pub(super) const VERSION: u64 = 1;
 
-/// How a header begins.
+/// The beginning of every header.
 pub(super) const HEADER: &[u8] = br#"{"loopwright":"session","version":1,"crc":""#;
 
-/// Whose log it is.
+/// Names the session of a log, and its parent if it is a branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) session: String,
-    /// The session whose first items come before those of this log.
+    /// The session whose first entries precede those of this log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<Parent>,
 }
 
+/// Names the parent of a branch, and how many of its entries the branch begins with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parent {
     pub(super) session: String,
-    pub(super) items: u64,
+    pub(super) entries: u64,
 }
 
-/// Why a line cannot be read.
+/// Says why a line cannot be read.
 #[derive(Debug, PartialEq)]
-pub(super) enum Bad {
+pub(super) enum LineError {
+    /// The line does not match its checksum, or is not a line of a log.
     Damaged(String),
-    /// It is as it was written, and not understood.
-    Unknown(String),
+    /// The line matches its checksum and cannot be parsed.
+    NotUnderstood(String),
+    /// The line has this newer version.
     Newer(u64),
 }
 
 impl Header {
-    /// The first line of the log, with its end.
+    /// Returns the first line of the log, with its newline.
     pub(super) fn line(&self) -> Result<Vec<u8>, MemoryError> {
         let failed =
-            |e| MemoryError::Failed(format!("the head of a log cannot be written as JSON: {e}"));
+            |e| MemoryError::Failed(format!("the header of a log cannot be written as JSON: {e}"));
         let fields = serde_json::to_vec(self).map_err(failed)?;
         let fields = &fields[1..]; // after the brace
         let crc = format!("{:08x}", crc32fast::hash(fields));
         Ok([HEADER, crc.as_bytes(), b"\",", fields, b"\n"].concat())
     }
 
-    /// Reads the first line, without its end.
-    pub(super) fn of(line: &[u8]) -> Result<Header, Bad> {
-        let damaged = |why: &str| Bad::Damaged(why.to_owned());
+    /// Parses the first line, without its newline.
+    pub(super) fn parse(line: &[u8]) -> Result<Header, LineError> {
+        let damaged = |why: &str| LineError::Damaged(why.to_owned());
         let Some(rest) = line.strip_prefix(HEADER) else {
-            #[derive(Deserialize)]
-            struct Any {
-                loopwright: String,
-                version: u64,
-            }
-            return Err(match serde_json::from_slice(line) {
-                Ok(Any { loopwright, version }) if loopwright == "session" && version > VERSION => {
-                    Bad::Newer(version)
-                }
-                _ => damaged("it does not begin as the log of a session does"),
-            });
+            return Err(Self::newer(line)
+                .unwrap_or_else(|| damaged("it is not the first line of a session's log")));
         };
         let (crc, fields) =
             split_crc(rest, b"\",").ok_or_else(|| damaged("its checksum is missing"))?;
-        check(crc, fields).map_err(Bad::Damaged)?;
-        serde_json::from_slice(&[b"{", fields].concat()).map_err(|e| Bad::Unknown(e.to_string()))
+        check(crc, fields).map_err(LineError::Damaged)?;
+        serde_json::from_slice(&[b"{", fields].concat())
+            .map_err(|e| LineError::NotUnderstood(e.to_string()))
+    }
+
+    /// Returns the error for the header of a newer version, if the line is one.
+    fn newer(line: &[u8]) -> Option<LineError> {
+        #[derive(Deserialize)]
+        struct AnyHeader {
+            loopwright: String,
+            version: u64,
+        }
+        let AnyHeader { loopwright, version } = serde_json::from_slice(line).ok()?;
+        (loopwright == "session" && version > VERSION).then_some(LineError::Newer(version))
     }
 }
 
-/// The line of an append, with its end.
-pub(super) fn append(at: u64, items: &[LogEntry]) -> Result<Vec<u8>, MemoryError> {
-    let items = codec::encode(items)?;
-    let head = format!(r#"{}{:08x}","items":"#, begin(at), crc32fast::hash(items.as_bytes()));
-    Ok([head.as_bytes(), items.as_bytes(), b"}\n"].concat())
+/// Returns the line of an append, with its newline.
+pub(super) fn append(at: u64, entries: &[LogEntry]) -> Result<Vec<u8>, MemoryError> {
+    let entries = codec::encode(entries)?;
+    let crc = crc32fast::hash(entries.as_bytes());
+    let head = format!(r#"{}{crc:08x}","entries":"#, append_start(at));
+    Ok([head.as_bytes(), entries.as_bytes(), b"}\n"].concat())
 }
 
-/// How such a line begins.
-pub(super) fn begin(at: u64) -> String {
+/// Returns the beginning of the line of an append.
+pub(super) fn append_start(at: u64) -> String {
     format!(r#"{{"at":{at},"crc":""#)
 }
 
-/// The items of such a line, without its end, where `at` items come before it.
-pub(super) fn items(line: &[u8], at: u64) -> Result<Vec<LogEntry>, Bad> {
-    let damaged = |why: &str| Bad::Damaged(why.to_owned());
-    let (said, crc, items) = parts(line)
-        .ok_or_else(|| damaged("it is not of the form {\"at\":…,\"crc\":\"…\",\"items\":[…]}"))?;
-    check(crc, items).map_err(Bad::Damaged)?;
-    if said != at.to_string().as_bytes() {
-        let said = String::from_utf8_lossy(said);
-        return Err(damaged(&format!("it says that {said} items come before it, and {at} do")));
+/// Parses the line of an append, without its newline, where `at` entries precede it.
+pub(super) fn parse_append(line: &[u8], at: u64) -> Result<Vec<LogEntry>, LineError> {
+    let damaged = |why: &str| LineError::Damaged(why.to_owned());
+    let (stored_at, crc, entries) = fields(line)
+        .ok_or_else(|| damaged("it is not of the form {\"at\":…,\"crc\":\"…\",\"entries\":[…]}"))?;
+    check(crc, entries).map_err(LineError::Damaged)?;
+    if stored_at != at.to_string().as_bytes() {
+        let stored = String::from_utf8_lossy(stored_at);
+        return Err(damaged(&format!("its `at` is {stored}, but {at} entries precede it")));
     }
-    codec::decode(items).map_err(Bad::Unknown)
+    codec::decode(entries).map_err(LineError::NotUnderstood)
 }
 
-fn parts(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+/// Returns `at`, `crc` and `entries` of the line of an append.
+fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let rest = line.strip_prefix(br#"{"at":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (at, rest) = rest.split_at(digits);
-    let (crc, rest) = split_crc(rest.strip_prefix(br#","crc":""#)?, br#"","items":"#)?;
+    let (crc, rest) = split_crc(rest.strip_prefix(br#","crc":""#)?, br#"","entries":"#)?;
     Some((at, crc, rest.strip_suffix(b"}")?))
 }
 
-/// The eight digits of a checksum, and what comes after `then`.
-fn split_crc<'a>(text: &'a [u8], then: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+/// Splits off the eight digits of a checksum, and removes `separator` after them.
+fn split_crc<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (crc, rest) = text.split_at_checked(8)?;
-    Some((crc, rest.strip_prefix(then)?))
+    Some((crc, rest.strip_prefix(separator)?))
 }
 
-fn check(said: &[u8], bytes: &[u8]) -> Result<(), String> {
-    let crc = format!("{:08x}", crc32fast::hash(bytes));
-    match said == crc.as_bytes() {
+fn check(stored: &[u8], bytes: &[u8]) -> Result<(), String> {
+    let actual = format!("{:08x}", crc32fast::hash(bytes));
+    match stored == actual.as_bytes() {
         true => Ok(()),
-        false => Err(format!("its checksum is {crc}, not {}", String::from_utf8_lossy(said))),
+        false => Err(format!("its checksum is {actual}, not {}", String::from_utf8_lossy(stored))),
     }
 }

@@ -6,134 +6,141 @@ use std::path::{Path, PathBuf};
 
 use loopwright_core::log::{LogEntry, MemoryError};
 
-use super::failed;
-use super::line::{self, Bad, Header, VERSION};
+use super::error::failed;
+use super::line::{self, Header, LineError, VERSION};
 
-/// A log of which some lines are read.
+/// The size of the buffer for reading.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Reads the lines of a log in order.
 pub(super) struct Reader {
     path: PathBuf,
     file: io::Take<BufReader<File>>,
     line: Vec<u8>,
-    /// Lines that are read.
+    /// The number of lines read.
     lines: u64,
-    /// Their length in bytes.
+    /// The length in bytes of the complete lines read.
     pub(super) end: u64,
 }
 
-/// What comes next in a log.
-pub(super) enum Next<T> {
-    /// A whole line.
-    Line(T),
-    /// Nothing.
+/// The next line of a log.
+pub(super) enum NextLine<T> {
+    /// A complete line.
+    Complete(T),
+    /// The end of the log.
     End,
-    /// The beginning of a line that never was whole.
+    /// The beginning of a line whose write was interrupted.
     Torn(Vec<u8>),
-    /// A whole line, this long, of which only the end is missing.
-    Unended(T, u64),
+    /// A line of this length that lacks only its newline.
+    Unterminated(T, u64),
 }
 
 impl Reader {
-    /// Reads from here, as far as `length`.
+    /// Creates a reader for the next `length` bytes of the file.
     pub(super) fn new(path: &Path, file: File, length: u64) -> Self {
-        let file = BufReader::with_capacity(1 << 16, file).take(length);
+        let file = BufReader::with_capacity(BUFFER_BYTES, file).take(length);
         Reader { path: path.to_owned(), file, line: Vec::new(), lines: 0, end: 0 }
     }
 
-    /// The header, which comes first.
-    pub(super) fn header(&mut self, session: &str) -> Result<Next<Header>, MemoryError> {
-        let new = Header { session: session.to_owned(), parent: None }.line()?;
-        let next = self.next(&new, Header::of)?; // a branch is never torn here: its file comes whole
-        let (Next::Line(header) | Next::Unended(header, _)) = &next else {
+    /// Reads the header, which is the first line, and checks that it names `session`.
+    pub(super) fn header(&mut self, session: &str) -> Result<NextLine<Header>, MemoryError> {
+        // Only the header of a session without a parent can be torn: a branch is created complete.
+        let expected = Header { session: session.to_owned(), parent: None }.line()?;
+        let next = self.next(&expected, Header::parse)?;
+        let (NextLine::Complete(header) | NextLine::Unterminated(header, _)) = &next else {
             return Ok(next);
         };
         if header.session != session {
-            let why = format!(
-                "it is the log of the session `{}`, in the file of `{session}`",
-                header.session
-            );
+            let other = &header.session;
+            let why = format!("it is the log of the session `{other}`, in the file of `{session}`");
             return Err(self.damaged(&why));
         }
         Ok(next)
     }
 
-    /// The items of the next append, where `at` items come before it.
-    pub(super) fn items(&mut self, at: u64) -> Result<Next<Vec<LogEntry>>, MemoryError> {
-        self.next(line::begin(at).as_bytes(), |line| line::items(line, at))
+    /// Reads the entries of the next append, which `at` entries precede.
+    pub(super) fn entries(&mut self, at: u64) -> Result<NextLine<Vec<LogEntry>>, MemoryError> {
+        self.next(line::append_start(at).as_bytes(), |line| line::parse_append(line, at))
     }
 
-    /// The first line, whosever it is.
+    /// Reads the first line, for any session.
     pub(super) fn any_header(&mut self) -> Result<Option<Header>, MemoryError> {
-        Ok(match self.next(line::HEADER, Header::of)? {
-            Next::Line(header) => Some(header),
+        Ok(match self.next(line::HEADER, Header::parse)? {
+            NextLine::Complete(header) => Some(header),
             _ => None,
         })
     }
 
     fn next<T>(
         &mut self,
-        begin: &[u8],
-        parse: impl Fn(&[u8]) -> Result<T, Bad>,
-    ) -> Result<Next<T>, MemoryError> {
+        expected_start: &[u8],
+        parse: impl Fn(&[u8]) -> Result<T, LineError>,
+    ) -> Result<NextLine<T>, MemoryError> {
         self.line.clear();
         let read = self.file.read_until(b'\n', &mut self.line);
         read.map_err(|e| failed("cannot be read", &self.path, &e))?;
         self.lines += 1;
         let line = match self.line.as_slice() {
-            [] => return Ok(Next::End),
+            [] => return Ok(NextLine::End),
             [line @ .., b'\n'] => line,
-            tail => return self.tail(tail, begin, parse),
+            tail => return self.tail(tail, expected_start, parse),
         };
-        let parsed = parse(line).map_err(|bad| self.bad(bad))?;
+        let parsed = parse(line).map_err(|error| self.error(error))?;
         self.end += self.line.len() as u64;
-        Ok(Next::Line(parsed))
+        Ok(NextLine::Complete(parsed))
     }
 
-    /// What is after the last end of a line: a part of a line that was being written, perhaps with
-    /// zeros after it where the file had grown and the bytes had not come. Nothing else is: a whole
-    /// line with one more byte has had its end changed.
+    /// Classifies the bytes after the last newline.
+    ///
+    /// An interrupted write leaves the beginning of its line, perhaps followed by zeros where the
+    /// file had grown before the bytes were written. Everything else is damage: a complete line
+    /// with one more byte has had its newline changed.
     fn tail<T>(
         &self,
         tail: &[u8],
-        begin: &[u8],
-        parse: impl Fn(&[u8]) -> Result<T, Bad>,
-    ) -> Result<Next<T>, MemoryError> {
+        expected_start: &[u8],
+        parse: impl Fn(&[u8]) -> Result<T, LineError>,
+    ) -> Result<NextLine<T>, MemoryError> {
         let zeros = tail.iter().rev().take_while(|byte| **byte == 0).count();
         let line = &tail[..tail.len() - zeros];
         match parse(line) {
-            Ok(parsed) => return Ok(Next::Unended(parsed, line.len() as u64)),
-            Err(Bad::Damaged(_)) => {}
-            Err(whole) => return Err(self.bad(whole)),
+            Ok(parsed) => return Ok(NextLine::Unterminated(parsed, line.len() as u64)),
+            Err(LineError::Damaged(_)) => {}
+            Err(error) => return Err(self.error(error)),
         }
-        let end_changed =
-            zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(Bad::Damaged(_)));
-        if end_changed || !(line.starts_with(begin) || begin.starts_with(line)) {
+        let newline_changed =
+            zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(LineError::Damaged(_)));
+        let is_start = line.starts_with(expected_start) || expected_start.starts_with(line);
+        if newline_changed || !is_start {
             return Err(self.damaged(
-                "it has no end, and is not the beginning of the line that was written there",
+                "it has no newline, and is not the beginning of the line that was written there",
             ));
         }
-        Ok(Next::Torn(tail.to_vec()))
+        Ok(NextLine::Torn(tail.to_vec()))
     }
 
-    fn bad(&self, bad: Bad) -> MemoryError {
-        match bad {
-            Bad::Damaged(why) => self.damaged(&why),
-            Bad::Unknown(why) => MemoryError::Damaged(format!(
-                "line {} of {} is not understood ({why}): update loopwright, a newer version may have written it",
-                self.lines,
-                self.path.display()
+    fn error(&self, error: LineError) -> MemoryError {
+        let line = self.lines;
+        let path = self.path.display();
+        match error {
+            LineError::Damaged(why) => self.damaged(&why),
+            LineError::NotUnderstood(why) => MemoryError::Damaged(format!(
+                "line {line} of {path} is not understood ({why}): update loopwright, a newer \
+                 version may have written it"
             )),
-            Bad::Newer(found) => {
-                let place = format!("line {} of {}", self.lines, self.path.display());
-                MemoryError::Newer { place, found, known: VERSION }
-            }
+            LineError::Newer(version) => MemoryError::Newer {
+                place: format!("line {line} of {path}"),
+                found: version,
+                known: VERSION,
+            },
         }
     }
 
-    /// The error that the line read last is not as it was written.
+    /// Returns the error for damage in the line read last.
     pub(super) fn damaged(&self, why: &str) -> MemoryError {
         MemoryError::Damaged(format!(
-            "line {} of {} is damaged: {why}. Nothing was changed; put the file back from a copy, or take out this line \
-             and all after it to go on from there",
+            "line {} of {} is damaged: {why}. The file was left untouched; restore it from a \
+             backup, or remove this line and all after it to continue from there",
             self.lines,
             self.path.display()
         ))

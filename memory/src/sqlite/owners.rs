@@ -1,8 +1,7 @@
-//! Who is alive: each opened store holds the lock of a small file of its own for as long as it
-//! lives.
+//! Which owners are alive: each open store holds the lock of a file of its own.
 //!
-//! The lock goes when its process goes, however that comes. So an owner whose lock can be had is
-//! dead, and what it owned is free.
+//! The kernel releases the lock when the process ends, however it ends. So an owner whose lock can
+//! be acquired is dead, and its sessions are free.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -12,19 +11,19 @@ use loopwright_core::agent::{Environment, SystemEnvironment};
 
 use crate::private;
 
-/// Ends the names of files that are still being made; they are their owner's.
-const NEW: &str = ".new";
+/// The suffix of files under construction. Such a file belongs to the owner that it names.
+const DRAFT_SUFFIX: &str = ".new";
 
-/// This store's lock, and the folder of all.
+/// Holds this store's lock, and the folder with the locks of all open stores.
 pub(super) struct Owners {
     folder: PathBuf,
     token: String,
-    /// Holds the lock.
+    /// Holds the lock until it is dropped.
     _lock: File,
 }
 
 impl Owners {
-    /// Takes a lock of its own in `folder`, and removes what the dead have left there.
+    /// Creates and locks a file in `folder`, and removes the files of dead owners.
     pub(super) fn new(folder: PathBuf) -> io::Result<Self> {
         private::make_folder(&folder)?;
         loop {
@@ -37,35 +36,36 @@ impl Owners {
             file.lock()?;
             if path.exists() {
                 let owners = Owners { folder, token, _lock: file };
-                owners.sweep();
+                owners.remove_dead();
                 return Ok(owners);
-            } // else it was swept away before it was locked
+            } // else another store removed the file before it was locked
         }
     }
 
-    /// The name of this store among the owners.
+    /// Returns the name of this store among the owners.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Where something is made that has another name once it is done.
+    /// Returns the path at which this store builds a file before renaming it.
     pub(super) fn draft(&self) -> PathBuf {
-        self.folder.join(format!("{}{NEW}", self.token))
+        self.folder.join(format!("{}{DRAFT_SUFFIX}", self.token))
     }
 
-    /// Whether the store of this token lives, in whichever process.
+    /// Returns true if the store with this token is open, in any process.
     pub(super) fn is_alive(&self, token: &str) -> bool {
         if token == self.token {
             return true;
         }
-        // Shared, so that two who ask at once do not take each other for the owner.
+        // A shared lock, so that two processes that check at once do not take each other for the
+        // owner.
         match File::open(self.folder.join(token)) {
             Ok(file) => !matches!(file.try_lock_shared(), Ok(())),
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
 
-    fn sweep(&self) {
+    fn remove_dead(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(token) = name.to_str().and_then(|name| name.split('.').next()) else {
@@ -75,12 +75,12 @@ impl Owners {
                 continue;
             }
             let lock = File::open(self.folder.join(token));
-            let dead = match &lock {
+            let is_dead = match &lock {
                 Ok(lock) => lock.try_lock_shared().is_ok(),
                 Err(error) => error.kind() == ErrorKind::NotFound,
             };
-            if dead {
-                let _ = fs::remove_file(entry.path()); // the next one sweeps again
+            if is_dead {
+                let _ = fs::remove_file(entry.path()); // else the next store removes it
             }
         }
     }
@@ -88,6 +88,7 @@ impl Owners {
 
 impl Drop for Owners {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.folder.join(&self.token)); // whoever sees it finds nobody holding it
+        // A file that remains counts as dead, since nobody holds its lock.
+        let _ = fs::remove_file(self.folder.join(&self.token));
     }
 }

@@ -1,41 +1,41 @@
-//! The rows: each with a checksum, so that what is not as it was written is found.
+//! The rows of the tables. Each has a checksum, so that damage is detected.
 //!
-//! A row that cannot be reached any more has no checksum. So items are counted and numbered, and
-//! sessions are counted: what is missing is found too.
+//! A row that can no longer be reached has no checksum. So entries are counted and numbered, and
+//! sessions are counted: missing rows are detected too.
 
 use std::path::Path;
 
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::log::{MemoryError, SessionInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
 
-use super::trouble::{Trouble, damaged, not_understood};
+use super::error::{StoreError, damaged, not_understood};
 use crate::codec;
 
 /// Finds a session by its name.
-pub(super) const FIND: &str = "SELECT name, number, info, owner, crc FROM session WHERE name = ?1";
-const ALL: &str = "SELECT name, number, info, owner, crc FROM session ORDER BY name";
-/// Writes a session, new or changed.
-pub(super) const PUT: &str =
+pub(super) const FIND_SESSION: &str =
+    "SELECT name, number, info, owner, crc FROM session WHERE name = ?1";
+const ALL_SESSIONS: &str = "SELECT name, number, info, owner, crc FROM session ORDER BY name";
+/// Inserts or replaces a session.
+pub(super) const PUT_SESSION: &str =
     "REPLACE INTO session (name, number, info, owner, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
-const ITEMS: &str =
-    "SELECT at, json, crc FROM item WHERE session = ?1 AND at >= ?2 AND at < ?3 ORDER BY at";
-/// Writes a new item.
-pub(super) const ADD: &str = "INSERT INTO item (session, at, json, crc) VALUES (?1, ?2, ?3, ?4)";
+/// Inserts a log entry.
+pub(super) const ADD_ENTRY: &str =
+    "INSERT INTO entry (session, position, json, crc) VALUES (?1, ?2, ?3, ?4)";
 
-/// A session.
+/// Represents a session's row.
 pub(super) struct Session {
-    /// What its items go by; of two sessions the later one has the higher.
+    /// The key of its entries. It grows: a session created later has a higher number.
     pub(super) number: i64,
-    /// Whose it is; empty if nobody's.
+    /// The owner, or an empty string if the session is free.
     pub(super) owner: String,
-    /// What is known of it, its name among that.
+    /// The information about the session, which includes its name.
     pub(super) info: SessionInfo,
 }
 
 impl Session {
-    /// Writes it, new or changed.
-    pub(super) fn put(&self, put: &mut Statement<'_>) -> Result<(), Trouble> {
+    /// Inserts or replaces the row with a [`PUT_SESSION`] statement.
+    pub(super) fn put(&self, put: &mut Statement<'_>) -> Result<(), StoreError> {
         let info = codec::encode(&self.info)?;
         let crc = crc([
             self.info.id.as_bytes(),
@@ -47,40 +47,45 @@ impl Session {
         Ok(())
     }
 
-    /// The number of the first item of its own.
-    fn first(&self) -> u64 {
+    /// Returns the position of the first entry that it does not share with its parent.
+    pub(super) fn first_own(&self) -> u64 {
         self.info.parent.as_ref().map_or(0, |(_, shared)| *shared)
     }
 }
 
-/// The row of a session as it was written: its checksum fits.
-struct Row<'r> {
+/// The row of a session whose checksum matches.
+struct CheckedRow<'r> {
     name: &'r str,
     number: i64,
     info: &'r str,
     owner: &'r str,
 }
 
-impl<'r> Row<'r> {
-    fn of(row: &'r rusqlite::Row<'_>, file: &Path) -> Result<Self, Trouble> {
-        let checked = || {
-            let text = |n| row.get_ref(n).ok()?.as_str().ok();
-            let (name, number, info, owner) =
-                (text(0)?, row.get::<_, i64>(1).ok()?, text(2)?, text(3)?);
-            let written = row.get::<_, u32>(4).ok()?;
-            let found =
-                crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
-            (written == found).then_some(Row { name, number, info, owner })
-        };
-        checked().ok_or_else(|| {
-            let name = row.get::<_, Value>(0);
-            let name = if let Ok(Value::Text(name)) = name { name } else { "?".into() };
-            damaged(file, &format!("what is known of session `{name}`, or its name,")).into()
+impl<'r> CheckedRow<'r> {
+    fn of(row: &'r rusqlite::Row<'_>, file: &Path) -> Result<Self, StoreError> {
+        Self::checked(row).ok_or_else(|| {
+            let name = match row.get::<_, Value>(0) {
+                Ok(Value::Text(name)) => name,
+                _ => "?".into(),
+            };
+            damaged(file, &format!("the row of session `{name}`, or its name,")).into()
         })
     }
 
-    fn session(&self, file: &Path) -> Result<Session, Trouble> {
-        let what = || format!("what is known of session `{}`", self.name);
+    fn checked(row: &'r rusqlite::Row<'_>) -> Option<Self> {
+        let text = |n| row.get_ref(n).ok()?.as_str().ok();
+        let name = text(0)?;
+        let number = row.get::<_, i64>(1).ok()?;
+        let info = text(2)?;
+        let owner = text(3)?;
+        let stored = row.get::<_, u32>(4).ok()?;
+        let actual =
+            crc([name.as_bytes(), &number.to_le_bytes(), info.as_bytes(), owner.as_bytes()]);
+        (stored == actual).then_some(CheckedRow { name, number, info, owner })
+    }
+
+    fn session(&self, file: &Path) -> Result<Session, StoreError> {
+        let what = || format!("the row of session `{}`", self.name);
         let info: SessionInfo = codec::decode(self.info.as_bytes())
             .map_err(|why| not_understood(file, &what(), &why))?;
         if *info.id != *self.name {
@@ -90,8 +95,8 @@ impl<'r> Row<'r> {
     }
 }
 
-/// Over the fields and where they end.
-fn crc<const N: usize>(fields: [&[u8]; N]) -> u32 {
+/// Returns the checksum over the fields and their lengths.
+pub(super) fn crc<const N: usize>(fields: [&[u8]; N]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     for field in fields {
         crc.update(&(field.len() as u64).to_le_bytes());
@@ -100,171 +105,113 @@ fn crc<const N: usize>(fields: [&[u8]; N]) -> u32 {
     crc.finalize()
 }
 
-/// Writes an item.
-pub(super) fn add(
+/// Inserts a log entry with an [`ADD_ENTRY`] statement.
+pub(super) fn add_entry(
     add: &mut Statement<'_>,
     session: i64,
-    at: u64,
+    position: u64,
     json: &str,
-) -> Result<(), Trouble> {
-    let at = at as i64;
-    add.execute((
-        session,
-        at,
-        json,
-        crc([&session.to_le_bytes(), &at.to_le_bytes(), json.as_bytes()]),
-    ))?;
+) -> Result<(), StoreError> {
+    let position = position as i64;
+    let crc = crc([&session.to_le_bytes(), &position.to_le_bytes(), json.as_bytes()]);
+    add.execute((session, position, json, crc))?;
     Ok(())
 }
 
-/// Counts the sessions, and says which number comes next.
-pub(super) fn tally(connection: &Connection, sessions: i64, next: i64) -> Result<(), Trouble> {
-    connection.execute("DELETE FROM tally", ())?;
-    let crc = crc([&sessions.to_le_bytes(), &next.to_le_bytes()]);
+/// Stores the number of sessions and the number of the next session.
+pub(super) fn set_totals(
+    connection: &Connection,
+    sessions: i64,
+    next_number: i64,
+) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM totals", ())?;
+    let crc = crc([&sessions.to_le_bytes(), &next_number.to_le_bytes()]);
     connection.execute(
-        "INSERT INTO tally (sessions, next, crc) VALUES (?1, ?2, ?3)",
-        (sessions, next, crc),
+        "INSERT INTO totals (sessions, next_number, crc) VALUES (?1, ?2, ?3)",
+        (sessions, next_number, crc),
     )?;
     Ok(())
 }
 
-/// The session of this name, of a statement [`FIND`]. That there is none is the truth only if
-/// [`count`] says so too.
+/// Returns the session with this name, with a [`FIND_SESSION`] statement.
+///
+/// `None` means that there is no such session only if [`totals`] succeeds too.
 pub(super) fn find(
     find: &mut Statement<'_>,
     name: &str,
     file: &Path,
-) -> Result<Option<Session>, Trouble> {
-    let found = find
-        .query_row([name], |row| Ok(Row::of(row, file).and_then(|row| row.session(file))))
+) -> Result<Option<Session>, StoreError> {
+    let row = find
+        .query_row([name], |row| Ok(CheckedRow::of(row, file).and_then(|row| row.session(file))))
         .optional()?;
-    match found.transpose()? {
+    match row.transpose()? {
         Some(other) if *other.info.id != *name => {
-            Err(damaged(file, &format!("what is known of session `{name}`")).into())
+            Err(damaged(file, &format!("the row of session `{name}`")).into())
         }
-        found => Ok(found),
+        session => Ok(session),
     }
 }
 
-/// The session of this name, for whoever needs it: where it is not found, none of the others may be
-/// it, damaged.
-pub(super) fn wanted(connection: &Connection, name: &str, file: &Path) -> Result<Session, Trouble> {
-    if let Some(found) = find(&mut connection.prepare(FIND)?, name, file)? {
-        return Ok(found);
+/// Returns the session with this name, or an error if there is none.
+///
+/// If the name is not found, all rows are checked, since one of them could be this session with a
+/// damaged name.
+pub(super) fn get(connection: &Connection, name: &str, file: &Path) -> Result<Session, StoreError> {
+    if let Some(session) = find(&mut connection.prepare(FIND_SESSION)?, name, file)? {
+        return Ok(session);
     }
-    count(connection, file)?;
+    totals(connection, file)?;
     Err(MemoryError::NoSession(name.into()).into())
 }
 
-/// How many sessions there are, each as it was written, and the number of the next one. What is
-/// known of them is not parsed: whoever begins a session does not wait for that.
-pub(super) fn count(connection: &Connection, file: &Path) -> Result<(i64, i64), Trouble> {
-    each(connection, file, |_| Ok(()))
+/// Returns the number of sessions and the number of the next one, after checking every row.
+///
+/// The information in the rows is not parsed, so creating a session costs no parsing.
+pub(super) fn totals(connection: &Connection, file: &Path) -> Result<(i64, i64), StoreError> {
+    for_each_row(connection, file, |_| Ok(()))
 }
 
-/// All sessions, by their names, each as it was written; and the number of the next one.
-pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>, i64), Trouble> {
+/// Returns all sessions, sorted by name, and the number of the next one.
+pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>, i64), StoreError> {
     let mut sessions = Vec::new();
-    let (_, next) = each(connection, file, |row| {
+    let (_, next_number) = for_each_row(connection, file, |row| {
         sessions.push(row.session(file)?);
         Ok(())
     })?;
-    Ok((sessions, next))
+    Ok((sessions, next_number))
 }
 
-/// Shows the rows of all sessions, and gives their count and the number of the next one.
-fn each(
+/// Calls `visit` with the row of each session. Returns the number of sessions and the number of the
+/// next one.
+fn for_each_row(
     connection: &Connection,
     file: &Path,
-    mut show: impl FnMut(&Row<'_>) -> Result<(), Trouble>,
-) -> Result<(i64, i64), Trouble> {
-    let tally = connection.query_row("SELECT sessions, next, crc FROM tally", (), |row| {
+    mut visit: impl FnMut(&CheckedRow<'_>) -> Result<(), StoreError>,
+) -> Result<(i64, i64), StoreError> {
+    let totals = connection.query_row("SELECT sessions, next_number, crc FROM totals", (), |row| {
         Ok((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, u32>(2)))
     });
-    let (count, next) = match tally.optional()? {
-        Some((Ok(count), Ok(next), Ok(written)))
-            if written == crc([&count.to_le_bytes(), &next.to_le_bytes()]) =>
+    let (count, next_number) = match totals.optional()? {
+        Some((Ok(count), Ok(next), Ok(stored)))
+            if stored == crc([&count.to_le_bytes(), &next.to_le_bytes()]) =>
         {
             (count, next)
         }
         _ => return Err(damaged(file, "the number of sessions").into()),
     };
     let unlisted = || damaged(file, "the list of sessions");
-    let (mut found, mut last) = (0, None::<String>);
-    let mut statement = connection.prepare(ALL)?;
+    let mut visited = 0;
+    let mut last = None::<String>;
+    let mut statement = connection.prepare(ALL_SESSIONS)?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
-        let row = Row::of(row, file)?;
+        let row = CheckedRow::of(row, file)?;
         if last.is_some_and(|last| *last >= *row.name) {
             return Err(unlisted().into());
         }
         last = Some(row.name.to_owned());
-        show(&row)?;
-        found += 1;
+        visit(&row)?;
+        visited += 1;
     }
-    if found == count { Ok((count, next)) } else { Err(unlisted().into()) }
-}
-
-/// The items of a session from number `from` on, those that it shares with others among them.
-pub(super) fn items(
-    connection: &Connection,
-    of: Session,
-    from: u64,
-    file: &Path,
-) -> Result<Vec<LogEntry>, Trouble> {
-    let mut parts = Vec::new();
-    let (mut session, mut end) = (of, None); // all of its own items, and as many of its parents' as it shares
-    loop {
-        let first = session.first();
-        let last = end.unwrap_or(session.info.items);
-        if from < last && first < last {
-            parts.push((
-                session.number,
-                session.info.id.clone(),
-                first.max(from),
-                last,
-                end.is_none(),
-            ));
-        }
-        let Some((parent, shared)) = session.info.parent.clone().filter(|_| from < first.min(last))
-        else {
-            break;
-        };
-        let above = find(&mut connection.prepare(FIND)?, &parent, file)?;
-        let above =
-            above.filter(|above| above.number < session.number && above.info.items >= shared);
-        let lost =
-            || damaged(file, &format!("what session `{}` shares with `{parent}`", session.info.id));
-        (session, end) = (above.ok_or_else(lost)?, Some(shared.min(last)));
-    }
-    let mut items = Vec::new();
-    let mut statement = connection.prepare(ITEMS)?;
-    for (number, name, first, last, open) in parts.into_iter().rev() {
-        let mut at = first;
-        let bound = if open { i64::MAX } else { last as i64 };
-        let mut rows = statement.query((number, first as i64, bound))?;
-        while let Some(row) = rows.next()? {
-            let json = checked(row, number, at).filter(|_| at < last);
-            let json =
-                json.ok_or_else(|| damaged(file, &format!("item {at} of session `{name}`")))?;
-            let what = || format!("item {at} of session `{name}`");
-            items.push(
-                codec::decode(json.as_bytes())
-                    .map_err(|why| not_understood(file, &what(), &why))?,
-            );
-            at += 1;
-        }
-        if at != last {
-            return Err(damaged(file, &format!("item {at} of session `{name}`")).into());
-        }
-    }
-    Ok(items)
-}
-
-/// An item's text, if it is the one of this number and as it was written.
-fn checked<'r>(row: &'r rusqlite::Row<'_>, session: i64, at: u64) -> Option<&'r str> {
-    let (number, json) = (row.get::<_, i64>(0).ok()?, row.get_ref(1).ok()?.as_str().ok()?);
-    let written = row.get::<_, u32>(2).ok()?;
-    let found = crc([&session.to_le_bytes(), &number.to_le_bytes(), json.as_bytes()]);
-    (number == at as i64 && written == found).then_some(json)
+    if visited == count { Ok((count, next_number)) } else { Err(unlisted().into()) }
 }

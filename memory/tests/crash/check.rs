@@ -1,4 +1,4 @@
-//! What must hold of a session's log, of what was told and of what the tools did, after every kill.
+//! What must hold after every kill for a session's log, the emitted events and the tool runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use loopwright_core::testing::{check_log, check_transcript, replay_messages};
 use loopwright_core::{
-    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+    event::*, log::*, message::*, tool::*,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::scenario::{self, Scenario};
 
-/// What the processes of a session have left besides its log.
-pub(crate) struct Notes {
+/// Holds what the processes of a session recorded besides its log.
+pub(crate) struct Record {
     pub(crate) events: Vec<Value>,
     receipts: Vec<String>,
-    pub(crate) ran: Vec<Ran>,
+    pub(crate) tool_runs: Vec<ToolRun>,
 }
 
-/// A tool began, or has ended.
+/// The start or the end of a tool run.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct ToolRun {
     pub(crate) what: String,
     call: String,
     pub(crate) tool: String,
@@ -33,8 +33,8 @@ pub(crate) struct Ran {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
-    Began(#[allow(dead_code, reason = "for people who read the notes")] u32),
+enum Recorded {
+    Started(#[allow(dead_code, reason = "for people who read the record")] u32),
     Event(Value),
     Receipt(String),
 }
@@ -45,36 +45,38 @@ fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-impl Notes {
-    /// Reads them; only the last line of a process may be cut.
-    pub(crate) fn read(folder: &Path) -> Result<Notes, String> {
-        let mut notes = Notes { events: Vec::new(), receipts: Vec::new(), ran: Vec::new() };
+impl Record {
+    /// Reads the record. Only the last line of a process may be incomplete.
+    pub(crate) fn read(folder: &Path) -> Result<Record, String> {
+        let mut record = Record { events: Vec::new(), receipts: Vec::new(), tool_runs: Vec::new() };
         let mut last = None;
-        for told in lines::<Told>(&folder.join("told"))? {
-            match told {
-                Told::Began(_) => last = None,
-                Told::Receipt(id) => notes.receipts.push(id),
-                Told::Event(event) if is_overlay(&event) => {
+        for line in lines::<Recorded>(&folder.join("events"))? {
+            match line {
+                Recorded::Started(_) => last = None,
+                Recorded::Receipt(id) => record.receipts.push(id),
+                Recorded::Event(event) if is_transient(&event) => {
                     let seq = event["seq"].as_u64();
                     ensure(last.is_none() || seq == last, || {
-                        format!("an overlay does not carry the last number, {last:?}: {event}")
+                        format!(
+                            "a transient event does not carry the last number, {last:?}: {event}"
+                        )
                     })?;
                 }
-                Told::Event(event) => {
+                Recorded::Event(event) => {
                     let seq = event["seq"].as_u64();
                     let follows = last.is_none() || seq == last.map(|last| last + 1);
                     ensure(follows, || format!("a gap after {last:?}: {event}"))?;
                     last = seq;
-                    notes.events.push(event);
+                    record.events.push(event);
                 }
             }
         }
-        notes.ran = lines(&folder.join("ran"))?;
-        Ok(notes)
+        record.tool_runs = lines(&folder.join("tool-runs"))?;
+        Ok(record)
     }
 }
 
-/// The lines of a file, but for those that a kill has cut.
+/// Returns the lines of a file, except those that a kill has cut.
 fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all = Vec::new();
@@ -82,8 +84,8 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     while let Some(line) = rest.next() {
         match serde_json::from_str(line) {
             Ok(line) => all.push(line),
-            // The next process ends the line that the last one was killed in, and writes an empty
-            // one.
+            // The next process terminates the line that its predecessor was writing, and adds an
+            // empty one.
             Err(_) if rest.peek().is_none_or(|next| next.is_empty()) => {}
             Err(error) if !line.is_empty() => {
                 return Err(format!("{error} in {}: {line}", path.display()));
@@ -94,8 +96,8 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     Ok(all)
 }
 
-/// Deltas, progress and the start of a message that streams tell of no item.
-fn is_overlay(event: &Value) -> bool {
+/// Returns true for deltas, progress and the start of a streaming message. No entry has them.
+fn is_transient(event: &Value) -> bool {
     match event["type"].as_str() {
         Some("message_update" | "tool_execution_update") => true,
         Some("message_start") => event["role"] == "assistant",
@@ -103,50 +105,51 @@ fn is_overlay(event: &Value) -> bool {
     }
 }
 
-/// What must hold at any time.
-pub(crate) fn check(session: &str, items: &[LogEntry], notes: &Notes) -> Checked {
-    check_log(items)?;
-    let past = SessionLog::of(items);
-    let messages = past.messages();
-    for said in [&messages, &past.context()] {
-        let open = said
+/// Checks what must hold at any time.
+pub(crate) fn check(session: &str, entries: &[LogEntry], record: &Record) -> Checked {
+    check_log(entries)?;
+    let log = SessionLog::of(entries);
+    let messages = log.messages();
+    for transcript in [&messages, &log.context()] {
+        let open = transcript
             .last()
             .is_some_and(|m| m.as_assistant().is_some_and(|reply| reply.calls().next().is_some()));
-        check_transcript(&said[..said.len() - usize::from(open)])?;
+        check_transcript(&transcript[..transcript.len() - usize::from(open)])?;
     }
-    let mut said = HashSet::new();
+    let mut texts = HashSet::new();
     let mut users = messages.iter().filter(|m| m.role() == Role::User);
-    ensure(users.all(|m| said.insert(m.text())), || {
+    ensure(users.all(|m| texts.insert(m.text())), || {
         "a message is in the conversation twice".into()
     })?;
-    for item in items {
-        if let LogEntry::RunEnded { end: RunStatus::Error | RunStatus::Limit, error, .. } = item {
-            let settled = error
+    for entry in entries {
+        if let LogEntry::RunEnded { end: RunStatus::Error | RunStatus::Limit, error, .. } = entry {
+            let is_expected = error
                 .as_ref()
                 .is_some_and(|why| why.contains("a new request came instead of `Continue`"));
-            ensure(settled, || format!("a run failed: {error:?}"))?;
+            ensure(is_expected, || format!("a run failed: {error:?}"))?;
         }
     }
-    check_events(session, items, notes)?;
-    check_receipts(items, notes)?;
-    check_calls(items, notes)
+    check_events(session, entries, record)?;
+    check_receipts(entries, record)?;
+    check_calls(entries, record)
 }
 
-/// What was told is what the log tells, with the same numbers; and the messages are all in it.
-fn check_events(session: &str, items: &[LogEntry], notes: &Notes) -> Checked {
-    let events = SessionLog::events(session, items);
+/// Checks that the emitted events are those of the log, with the same numbers, and that they
+/// contain all messages.
+fn check_events(session: &str, entries: &[LogEntry], record: &Record) -> Checked {
+    let events = SessionLog::events(session, entries);
     let plain = |mut event: Value| {
         event.as_object_mut().map(|map| map.remove("time"));
         event
     };
-    for told in &notes.events {
-        let seq = told["seq"].as_u64().unwrap_or_default() as usize;
-        let kept = seq
+    for emitted in &record.events {
+        let seq = emitted["seq"].as_u64().unwrap_or_default() as usize;
+        let logged = seq
             .checked_sub(1)
             .and_then(|at| events.get(at))
             .map(|e| plain(serde_json::to_value(e).unwrap_or_default()));
-        ensure(kept.as_ref() == Some(&plain(told.clone())), || {
-            format!("told: {told}\nkept: {kept:?}")
+        ensure(logged.as_ref() == Some(&plain(emitted.clone())), || {
+            format!("emitted: {emitted}\nlogged: {logged:?}")
         })?;
     }
     let mut replayed = Vec::new();
@@ -157,14 +160,15 @@ fn check_events(session: &str, items: &[LogEntry], notes: &Notes) -> Checked {
             _ => {}
         }
     }
-    let same = replayed == *SessionLog::of(items).messages() && replayed == replay_messages(items);
+    let same =
+        replayed == *SessionLog::of(entries).messages() && replayed == replay_messages(entries);
     ensure(same, || "the events replay to other messages".into())
 }
 
-/// Whatever has a receipt is in the log.
-fn check_receipts(items: &[LogEntry], notes: &Notes) -> Checked {
-    for receipt in &notes.receipts {
-        let kept = items.iter().any(|item| match item {
+/// Checks that every acknowledged input is in the log.
+fn check_receipts(entries: &[LogEntry], record: &Record) -> Checked {
+    for receipt in &record.receipts {
+        let is_logged = entries.iter().any(|entry| match entry {
             LogEntry::Queued { input, .. } | LogEntry::Decided { input, .. } => {
                 **input == **receipt
             }
@@ -172,12 +176,12 @@ fn check_receipts(items: &[LogEntry], notes: &Notes) -> Checked {
             | LogEntry::RunEnded { end: RunStatus::Aborted, .. } => receipt == "abort",
             _ => false,
         });
-        ensure(kept, || format!("the receipt of {receipt} went out, and it is lost"))?;
+        ensure(is_logged, || format!("{receipt} was acknowledged, and is lost"))?;
     }
     Ok(())
 }
 
-/// A call of the log, and what became of it.
+/// A call of the log, and its outcome.
 #[derive(Default)]
 struct Call {
     tool: String,
@@ -186,20 +190,20 @@ struct Call {
     status: Option<ResultStatus>,
 }
 
-fn calls(items: &[LogEntry]) -> Result<BTreeMap<&str, Call>, String> {
+fn calls(entries: &[LogEntry]) -> Result<BTreeMap<&str, Call>, String> {
     let mut calls: BTreeMap<&str, Call> = BTreeMap::new();
-    for item in items {
-        match item {
+    for entry in entries {
+        match entry {
             LogEntry::Replied { message, .. } => {
                 for call in message.as_assistant().into_iter().flat_map(|reply| reply.calls()) {
                     let new = Call { tool: call.name.to_string(), ..Call::default() };
                     ensure(calls.insert(&call.id, new).is_none(), || {
-                        format!("two calls are {}", call.id)
+                        format!("two calls have the id {}", call.id)
                     })?;
                 }
             }
             LogEntry::Decided { call, decision, .. } => {
-                let found = calls.get_mut(&**call).ok_or("an answer to no call")?;
+                let found = calls.get_mut(&**call).ok_or("a decision for no call")?;
                 found.allowed = matches!(
                     **decision,
                     Decision::Approve
@@ -208,13 +212,14 @@ fn calls(items: &[LogEntry]) -> Result<BTreeMap<&str, Call>, String> {
                 );
             }
             LogEntry::CallStarted { call, arguments } => {
-                let found = calls.get_mut(&**call).ok_or("no call starts")?;
-                let free = found.allowed || !scenario::asks(&found.tool) || found.tool == "login";
-                ensure(free, || format!("{call} of {} starts and nobody said so", found.tool))?;
+                let found = calls.get_mut(&**call).ok_or("an unknown call starts")?;
+                let may_start =
+                    found.allowed || !scenario::asks(&found.tool) || found.tool == "login";
+                ensure(may_start, || format!("{call} of {} starts without approval", found.tool))?;
                 found.starts.push((**arguments).clone());
             }
             LogEntry::CallFinished { result } => {
-                let result = result.as_tool_result().ok_or("a result that is none")?;
+                let result = result.as_tool_result().ok_or("a result without a tool result")?;
                 calls.get_mut(&*result.call).ok_or("a result of no call")?.status =
                     Some(result.status);
             }
@@ -224,35 +229,33 @@ fn calls(items: &[LogEntry]) -> Result<BTreeMap<&str, Call>, String> {
     Ok(calls)
 }
 
-/// Nothing runs that was not recorded before, once-only tools run once, and results tell of what
-/// ran.
-fn check_calls(items: &[LogEntry], notes: &Notes) -> Checked {
-    let calls = calls(items)?;
-    for ran in &notes.ran {
+/// Checks that no tool runs before its start is logged, that once-only tools run once, and that
+/// results match the runs.
+fn check_calls(entries: &[LogEntry], record: &Record) -> Checked {
+    let calls = calls(entries)?;
+    for ran in &record.tool_runs {
         let call = calls.get(&*ran.call).ok_or_else(|| format!("{ran:?} is of no call"))?;
-        ensure(call.starts.contains(&ran.arguments), || {
-            format!("{ran:?} was not recorded before")
-        })?;
-        ensure(call.allowed || !scenario::asks(&ran.tool), || {
-            format!("{ran:?} and nobody said so")
-        })?;
+        ensure(call.starts.contains(&ran.arguments), || format!("{ran:?} was not logged before"))?;
+        ensure(call.allowed || !scenario::asks(&ran.tool), || format!("{ran:?} without approval"))?;
     }
     for (id, call) in &calls {
-        let times =
-            |what| notes.ran.iter().filter(|ran| ran.call == *id && ran.what == what).count();
-        let (begun, ended) = (times("begin"), times("end"));
+        let times = |what| {
+            record.tool_runs.iter().filter(|ran| ran.call == *id && ran.what == what).count()
+        };
+        let started = times("start");
+        let ended = times("end");
         let which = || {
             format!(
-                "{id} of {} began {begun} times, ended {ended} times: {:?}",
+                "{id} of {} started {started} times, ended {ended} times: {:?}",
                 call.tool, call.status
             )
         };
         if scenario::effect(&call.tool) == Effect::AtMostOnce {
-            ensure(begun <= 1, which)?;
+            ensure(started <= 1, which)?;
         }
         match call.status {
             Some(ResultStatus::Ok) => ensure(ended >= 1 || call.tool == "outside", which)?,
-            Some(ResultStatus::Denied | ResultStatus::Skipped) => ensure(begun == 0, which)?,
+            Some(ResultStatus::Denied | ResultStatus::Skipped) => ensure(started == 0, which)?,
             Some(ResultStatus::Error) => return Err(which()),
             Some(ResultStatus::Aborted | ResultStatus::OutcomeUnknown) | None => {}
             Some(_) => return Err(which()),
@@ -261,19 +264,16 @@ fn check_calls(items: &[LogEntry], notes: &Notes) -> Checked {
     Ok(())
 }
 
-/// What must hold once all is done.
-pub(crate) fn check_done(scenario: &Scenario, items: &[LogEntry]) -> Checked {
-    let past = SessionLog::of(items);
-    check_transcript(&past.messages())?;
-    let rests = past.run().is_none() && past.waiting().is_empty() && past.pending().is_empty();
-    ensure(rests, || "something is left to do".into())?;
-    let detached = scenario
-        .detached
-        .iter()
-        .filter(|detached| detached.what.has_id())
-        .map(|detached| detached.id);
-    for id in scenario.requests.iter().map(|(id, _)| *id).chain(detached) {
-        let gone = items.iter().any(|item| match item {
+/// Checks what must hold when all work is done.
+pub(crate) fn check_done(scenario: &Scenario, entries: &[LogEntry]) -> Checked {
+    let log = SessionLog::of(entries);
+    check_transcript(&log.messages())?;
+    let is_idle = log.run().is_none() && log.waiting().is_empty() && log.pending().is_empty();
+    ensure(is_idle, || "work is left".into())?;
+    let extra =
+        scenario.extra_inputs.iter().filter(|extra| extra.kind.has_id()).map(|extra| extra.id);
+    for id in scenario.requests.iter().map(|(id, _)| *id).chain(extra) {
+        let gone = entries.iter().any(|entry| match entry {
             LogEntry::Delivered { input } => **input == *id,
             LogEntry::RunEnded { handed_back, .. } => {
                 handed_back.iter().any(|input| **input == *id)
@@ -285,8 +285,8 @@ pub(crate) fn check_done(scenario: &Scenario, items: &[LogEntry]) -> Checked {
     Ok(())
 }
 
-/// The conversation, a line a message.
-pub(crate) fn transcript(items: &[LogEntry]) -> Vec<String> {
+/// Returns the conversation, one line for each message.
+pub(crate) fn transcript(entries: &[LogEntry]) -> Vec<String> {
     let line = |m: &Arc<Message>| match &m.body {
         MessageKind::Assistant(reply) => {
             let calls: Vec<String> =
@@ -298,10 +298,10 @@ pub(crate) fn transcript(items: &[LogEntry]) -> Vec<String> {
         }
         _ => format!("U:{}", m.text()),
     };
-    SessionLog::of(items).messages().iter().map(line).collect()
+    SessionLog::of(entries).messages().iter().map(line).collect()
 }
 
-/// Whether two conversations are the same, but for outcomes that a kill made unknown.
+/// Checks that two conversations are equal, except for outcomes that a kill made unknown.
 pub(crate) fn check_same(one: &[String], other: &[String]) -> Checked {
     let unknown = |line: &str| line.split(' ').nth(1) == Some("OutcomeUnknown");
     let same = |(a, b): (&String, &String)| {

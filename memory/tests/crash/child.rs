@@ -1,5 +1,5 @@
-//! The process that is killed: it opens a session, goes on where the last one was killed, and ends
-//! when all is done.
+//! The process that is killed: it opens a session, continues where its predecessor was killed, and
+//! exits when all work is done.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use loopwright_core::{
-    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+    agent::*, event::*, log::*,
 };
 use loopwright_patterns::PiPattern;
 use rustix::process::{Signal, getpid, kill_process};
@@ -19,70 +19,72 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::scenario::{self, Detached, SCENARIOS, Scenario, What, When};
+use crate::scenario::{self, ExtraInput, InputKind, SCENARIOS, Scenario, Trigger};
 use crate::stores::Kind;
 
-/// The variable that has a child's [`Orders`].
+/// The environment variable with a child's [`Orders`].
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_CRASH_ORDERS";
 
-/// What a child is to do.
+/// Says what a child does.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) store: Kind,
-    /// Where the store is.
-    pub(crate) place: PathBuf,
+    /// The directory of the store.
+    pub(crate) directory: PathBuf,
     pub(crate) session: String,
-    /// Where the child writes down what it was told (`told`) and what its tools did (`ran`).
-    pub(crate) notes: PathBuf,
+    /// The folder in which the child records events and receipts (`events`) and the runs of its
+    /// tools (`tool-runs`).
+    pub(crate) record: PathBuf,
     pub(crate) scenario: usize,
-    /// Whether questions are answered; else the child says `resting` when it has nothing else to
-    /// do, and rests.
-    pub(crate) answers: bool,
-    /// What is open is answered before an interrupted run goes on.
-    pub(crate) answers_first: bool,
-    pub(crate) dies: Option<Death>,
+    /// True if the child resolves pending actions. Otherwise it prints `awaiting` when only such
+    /// actions are left, and waits.
+    pub(crate) decides: bool,
+    /// True if pending actions are resolved before an interrupted run continues.
+    pub(crate) decides_first: bool,
+    pub(crate) kill: Option<KillPoint>,
 }
 
-/// When a child kills itself.
+/// Says when a child kills itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Death {
-    /// Right before the append with this number.
+pub(crate) enum KillPoint {
+    /// Before the append with this number.
     Before(u64),
-    /// Right after it.
+    /// After the append with this number.
     After(u64),
-    /// Right before an append with an item of this type.
-    BeforeItem(String),
-    /// Right after it.
-    AfterItem(String),
+    /// Before an append with an entry of this type.
+    BeforeEntry(String),
+    /// After an append with an entry of this type.
+    AfterEntry(String),
 }
 
-/// A memory whose process dies at an append.
-struct Mortal {
+/// A memory that kills its process at an append.
+struct KillingMemory {
     inner: Arc<dyn Memory>,
-    dies: Option<Death>,
+    kill: Option<KillPoint>,
     appends: AtomicU64,
 }
 
 #[async_trait]
-impl Memory for Mortal {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+impl Memory for KillingMemory {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let now = self.appends.fetch_add(1, Ordering::Relaxed) + 1;
         let has = |kind: &str| {
-            items
-                .iter()
-                .any(|item| serde_json::to_value(item).expect("an item is JSON")["type"] == *kind)
+            entries.iter().any(|entry| {
+                serde_json::to_value(entry).expect("an entry is JSON")["type"] == *kind
+            })
         };
         for _ in 0..3 {
-            tokio::task::yield_now().await; // as a disk takes its time: whoever is told too early writes it down
+            // Like a disk that takes time, so that an event that is emitted too early is recorded.
+            tokio::task::yield_now().await;
         }
-        if matches!(&self.dies, Some(Death::Before(n)) if *n == now)
-            || matches!(&self.dies, Some(Death::BeforeItem(kind)) if has(kind))
+        if matches!(&self.kill, Some(KillPoint::Before(n)) if *n == now)
+            || matches!(&self.kill, Some(KillPoint::BeforeEntry(kind)) if has(kind))
         {
             die();
         }
-        let done = self.inner.append(at, items.clone()).await;
-        if matches!(&self.dies, Some(Death::After(n)) if *n == now)
-            || matches!(&self.dies, Some(Death::AfterItem(kind)) if has(kind))
+        let done = self.inner.append(at, entries.clone()).await;
+        if matches!(&self.kill, Some(KillPoint::After(n)) if *n == now)
+            || matches!(&self.kill, Some(KillPoint::AfterEntry(kind)) if has(kind))
         {
             die();
         }
@@ -99,122 +101,122 @@ fn die() -> ! {
     unreachable!("a process outlives SIGKILL")
 }
 
-/// Appends to a file that outlives its process.
-pub(crate) fn appending(path: &Path) -> File {
-    OpenOptions::new().append(true).create(true).open(path).expect("the notes can be opened")
+/// Opens a file for appending.
+pub(crate) fn open_for_append(path: &Path) -> File {
+    OpenOptions::new().append(true).create(true).open(path).expect("the record can be opened")
 }
 
-/// The scenario's other side: it asks, answers and interrupts.
-struct Outside {
+/// The user of the agent: sends requests and decisions, and interrupts.
+struct User {
     orders: Orders,
     scenario: &'static Scenario,
     handle: AgentHandle,
     events: EventStream,
-    told: Arc<File>,
-    /// Inputs that this process has sent, or that need not be sent again.
+    record: Arc<File>,
+    /// The inputs that this process has sent, or need not send.
     sent: HashSet<String>,
-    /// Asides on their way.
+    /// The extra inputs that are being sent.
     sending: JoinSet<()>,
 }
 
-/// Carries out the orders of the environment.
-pub(crate) async fn live() {
+/// Runs the orders in the environment variable [`ORDERS`].
+pub(crate) async fn run() {
     let orders = std::env::var(ORDERS).expect("a child has orders");
     let orders: Orders = serde_json::from_str(&orders).expect("the orders are JSON");
     let scenario = &SCENARIOS[orders.scenario];
-    let told = Arc::new(appending(&orders.notes.join("told")));
-    let ran = Arc::new(appending(&orders.notes.join("ran")));
-    for notes in [&told, &ran] {
-        // Ends a line that the last process was killed in, and marks it with an empty one.
-        (&**notes).write_all(b"\n\n").expect("notes can be written");
+    let record = Arc::new(open_for_append(&orders.record.join("events")));
+    let tool_runs = Arc::new(open_for_append(&orders.record.join("tool-runs")));
+    for file in [&record, &tool_runs] {
+        // Terminates the line that a killed process was writing, and marks it with an empty one.
+        (&**file).write_all(b"\n\n").expect("the record can be written");
     }
-    note(&told, "began", json!(std::process::id()));
+    write_line(&record, "started", json!(std::process::id()));
     let inner = orders
         .store
-        .at(&orders.place)
+        .open(&orders.directory)
         .open(&orders.session)
         .await
         .expect("the session can be opened");
     let known = inner.load(0).await.expect("the session can be read");
-    let mortal = Mortal { inner, dies: orders.dies.clone(), appends: AtomicU64::new(0) };
+    let killing = KillingMemory { inner, kill: orders.kill.clone(), appends: AtomicU64::new(0) };
     let agent =
-        GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&ran));
+        GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&tool_runs));
     let agent =
         agent.while_awaiting(scenario.while_awaiting).compaction(scenario::Compactor).build();
-    let cx = RunContext::new().session(&*orders.session).memory(mortal);
-    let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session goes on");
-    let mut outside = Outside {
+    let cx = RunContext::new().session(&*orders.session).memory(killing);
+    let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session is resumed");
+    let mut user = User {
         orders,
         scenario,
         handle,
         events,
-        told,
+        record,
         sent: HashSet::new(),
         sending: JoinSet::new(),
     };
-    if known.iter().any(|item| matches!(item, LogEntry::AbortRequested { .. })) {
-        outside.sent.insert("abort".into()); // it has no id of ours, so it would be another one
+    if known.iter().any(|entry| matches!(entry, LogEntry::AbortRequested { .. })) {
+        user.sent.insert("abort".into()); // it has no id, so it would abort twice
     }
     let is_new = |id: &str| {
-        !known.iter().any(|item| matches!(item, LogEntry::Queued { input, .. } if **input == *id))
+        !known.iter().any(|entry| matches!(entry, LogEntry::Queued { input, .. } if **input == *id))
     };
     let new: Vec<_> = scenario.requests.iter().filter(|(id, _)| is_new(id)).collect();
-    match scenario.impatient && !new.is_empty() {
-        true => outside.play(new).await,
+    match scenario.requests_before_continue && !new.is_empty() {
+        true => user.play(new).await,
         false => {
-            outside.go_on().await;
-            outside.play(scenario.requests.iter().collect()).await; // what is known already must change nothing
+            user.continue_run().await;
+            // Inputs that are known already must change nothing.
+            user.play(scenario.requests.iter().collect()).await;
         }
     }
-    outside.close().await;
+    user.close().await;
 }
 
-/// One line of what is told, written at once.
-fn note(told: &File, kind: &str, data: Value) {
+/// Writes a line of the record at once.
+fn write_line(record: &File, kind: &str, data: Value) {
     let line = format!("{}\n", json!({kind: data}));
-    (&*told).write_all(line.as_bytes()).expect("what is told is written down");
+    (&*record).write_all(line.as_bytes()).expect("the record can be written");
 }
 
-impl Outside {
-    /// Makes these requests, and at the end says whatever has not been said.
+impl User {
+    /// Sends these requests, and at the end the extra inputs that have not been sent.
     async fn play(&mut self, requests: Vec<&(&str, &str)>) {
         for (id, text) in requests {
             self.send(id, InputEvent::UserRequest(Prompt::from(*text).id(*id))).await;
-            self.settle().await;
+            self.finish_work().await;
         }
-        for detached in self.scenario.detached {
-            if detached.what.has_id() && self.sent.insert(detached.id.into()) {
-                let event = input(detached);
-                self.send(detached.id, event).await;
+        for extra in self.scenario.extra_inputs {
+            if extra.kind.has_id() && self.sent.insert(extra.id.into()) {
+                self.send(extra.id, input(extra)).await;
             }
         }
-        self.settle().await;
+        self.finish_work().await;
     }
 
-    /// Until nothing is left to do but to ask for more.
-    async fn settle(&mut self) {
+    /// Waits until only new requests could cause more work.
+    async fn finish_work(&mut self) {
         loop {
             self.idle().await;
             while !self.sending.is_empty() {
                 let mut sending = std::mem::take(&mut self.sending);
                 let all = async {
                     while let Some(sent) = sending.join_next().await {
-                        sent.expect("an aside is taken");
+                        sent.expect("an extra input is accepted");
                     }
                 };
                 self.until(all).await;
                 self.idle().await;
             }
-            if self.answer().await {
+            if self.decide().await {
                 continue;
             }
             let handle = self.handle.clone();
-            let state = self.until(handle.state()).await.expect("the session lives");
+            let state = self.until(handle.state()).await.expect("the session is open");
             let waits = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
             if !waits && state.interrupted_run.is_none() {
                 return;
             }
-            self.until(handle.continue_run()).await.expect("what waits can be gone on with");
+            self.until(handle.continue_run()).await.expect("queued messages can be processed");
         }
     }
 
@@ -223,42 +225,42 @@ impl Outside {
         self.until(handle.wait_for_idle()).await;
     }
 
-    /// Goes on with a run that a kill has interrupted.
-    async fn go_on(&mut self) {
-        if self.orders.answers_first {
-            self.answer().await;
+    /// Continues a run that a kill has interrupted.
+    async fn continue_run(&mut self) {
+        if self.orders.decides_first {
+            self.decide().await;
         }
         let handle = self.handle.clone();
-        let state = self.until(handle.state()).await.expect("the session lives");
+        let state = self.until(handle.state()).await.expect("the session is open");
         if state.interrupted_run.is_some() {
             match self.until(handle.continue_run()).await {
                 Ok(_) | Err(InputError::Busy) => {}
-                Err(error) => panic!("an interrupted run does not go on: {error}"),
+                Err(error) => panic!("an interrupted run does not continue: {error}"),
             }
         }
     }
 
-    /// Answers all that is asked; false if nothing was.
-    async fn answer(&mut self) -> bool {
+    /// Resolves all pending actions; returns false if there were none.
+    async fn decide(&mut self) -> bool {
         let handle = self.handle.clone();
-        let pending = self.until(handle.pending()).await.expect("the session lives");
-        if !pending.is_empty() && !self.orders.answers {
-            println!("\nresting");
+        let pending = self.until(handle.pending()).await.expect("the session is open");
+        if !pending.is_empty() && !self.orders.decides {
+            println!("\nawaiting");
             return self.until(std::future::pending()).await;
         }
         for action in &pending {
-            let id = format!("answer-{}-{}", action.call, action.digest);
-            let answer = ActionResult::new(
+            let id = format!("decision-{}-{}", action.call, action.digest);
+            let result = ActionResult::new(
                 action.call.clone(),
                 action.digest.clone(),
-                scenario::answer(action),
+                scenario::decision(action),
             );
             let sent =
-                handle.send(InputEvent::ExternalActionResult(answer.by("the outside").id(&*id)));
+                handle.send(InputEvent::ExternalActionResult(result.by("the user").id(&*id)));
             match self.until(sent).await {
-                Ok(id) => note(&self.told, "receipt", json!(id)),
+                Ok(id) => write_line(&self.record, "receipt", json!(id)),
                 Err(InputError::NotPending(_)) => {} // a steer was faster
-                Err(error) => panic!("the answer to {} is refused: {error}", action.name),
+                Err(error) => panic!("the decision for {} is refused: {error}", action.name),
             }
         }
         !pending.is_empty()
@@ -268,65 +270,76 @@ impl Outside {
         let handle = self.handle.clone();
         let receipt = self.until(handle.send(event)).await;
         receipt.unwrap_or_else(|error| panic!("{id} is refused: {error}"));
-        note(&self.told, "receipt", json!(id));
+        write_line(&self.record, "receipt", json!(id));
     }
 
-    /// Hears what the session tells until something is done.
+    /// Records the events of the session until `work` is done.
     async fn until<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             tokio::select! { biased;
-                event = self.events.next() => self.hear(&event.expect("the session lives")),
+                event = self.events.next() => {
+                    self.record_event(&event.expect("the session is open"));
+                }
                 done = &mut work => return done,
             }
         }
     }
 
-    fn hear(&mut self, envelope: &Envelope) {
-        note(&self.told, "event", serde_json::to_value(envelope).expect("an event is JSON"));
-        let is_now = |when: &When| match (&envelope.event, when) {
-            (AgentEvent::ToolExecutionStart { name, .. }, When::Starts(tool)) => **name == **tool,
-            (AgentEvent::MessageUpdate { message_id, .. }, When::Word(id)) => message_id.0 == *id,
-            (AgentEvent::ExternalAction(_), When::Asked) => true,
+    fn record_event(&mut self, envelope: &Envelope) {
+        write_line(
+            &self.record,
+            "event",
+            serde_json::to_value(envelope).expect("an event is JSON"),
+        );
+        let is_now = |trigger: &Trigger| match (&envelope.event, trigger) {
+            (AgentEvent::ToolExecutionStart { name, .. }, Trigger::ToolStarts(tool)) => {
+                **name == **tool
+            }
+            (AgentEvent::MessageUpdate { message_id, .. }, Trigger::Streams(id)) => {
+                message_id.0 == *id
+            }
+            (AgentEvent::ExternalAction(_), Trigger::Awaiting) => true,
             _ => false,
         };
-        let now: Vec<&'static Detached> =
-            self.scenario.detached.iter().filter(|detached| is_now(&detached.when)).collect();
-        let mut new: Vec<&Detached> =
-            now.into_iter().filter(|detached| self.sent.insert(detached.id.into())).collect();
-        let (handle, told) = (self.handle.clone(), self.told.clone());
+        let now: Vec<&'static ExtraInput> =
+            self.scenario.extra_inputs.iter().filter(|extra| is_now(&extra.trigger)).collect();
+        let mut new: Vec<&ExtraInput> =
+            now.into_iter().filter(|extra| self.sent.insert(extra.id.into())).collect();
         if new.is_empty() {
             return;
         }
+        let handle = self.handle.clone();
+        let record = self.record.clone();
         self.sending.spawn(async move {
-            for detached in new.drain(..) {
-                let receipt = handle.send(input(detached)).await;
-                receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", detached.id));
-                if matches!(detached.what, What::Compact) {
-                    continue; // where there is nothing to compact, nothing is done
+            for extra in new.drain(..) {
+                let receipt = handle.send(input(extra)).await;
+                receipt.unwrap_or_else(|error| panic!("{} is refused: {error}", extra.id));
+                if matches!(extra.kind, InputKind::Compact) {
+                    continue; // it changes nothing if no compaction is possible
                 }
-                note(&told, "receipt", json!(detached.id));
+                write_line(&record, "receipt", json!(extra.id));
             }
         });
     }
 
-    /// Lets the session go and hears its last words.
+    /// Closes the session and records its last events.
     async fn close(self) {
-        let Outside { handle, mut events, told, .. } = self;
+        let User { handle, mut events, record, .. } = self;
         drop(handle);
         while let Some(event) = events.next().await {
-            note(&told, "event", serde_json::to_value(&*event).expect("an event is JSON"));
+            write_line(&record, "event", serde_json::to_value(&*event).expect("an event is JSON"));
         }
     }
 }
 
-fn input(detached: &Detached) -> InputEvent {
-    let prompt = Prompt::from(detached.text).id(detached.id);
-    match detached.what {
-        What::Steer(urgency) => InputEvent::Steer(prompt.urgency(urgency)),
-        What::FollowUp => InputEvent::FollowUp(prompt),
-        What::Request => InputEvent::UserRequest(prompt),
-        What::Abort => InputEvent::Abort,
-        What::Compact => InputEvent::Compact(None),
+fn input(extra: &ExtraInput) -> InputEvent {
+    let prompt = Prompt::from(extra.text).id(extra.id);
+    match extra.kind {
+        InputKind::Steer(urgency) => InputEvent::Steer(prompt.urgency(urgency)),
+        InputKind::FollowUp => InputEvent::FollowUp(prompt),
+        InputKind::Request => InputEvent::UserRequest(prompt),
+        InputKind::Abort => InputEvent::Abort,
+        InputKind::Compact => InputEvent::Compact(None),
     }
 }

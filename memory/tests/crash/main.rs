@@ -1,6 +1,6 @@
-//! The crash matrix: processes that work on sessions are killed, by chance and between any two
-//! writes, and started again until all is done. `LOOPWRIGHT_KILLS` says how many are killed by
-//! chance (200), `LOOPWRIGHT_SEED` repeats a seed.
+//! The crash matrix: processes that work on sessions are killed, at random and between any two
+//! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
+//! (200 by default), `LOOPWRIGHT_SEED` repeats a seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,8 +18,8 @@ mod stores;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use case::{Case, End, Place};
-use child::Death;
+use case::{Case, End, Workspace};
+use child::KillPoint;
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::ResultStatus;
 use scenario::{SCENARIOS, number};
@@ -27,34 +27,37 @@ use stores::Kind;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Sessions at a time; their processes wait more than they work.
-const WORKERS: usize = 4;
+/// The number of concurrent sessions. Their processes wait more than they work.
+const CONCURRENT_SESSIONS: usize = 4;
 
-/// The process that is killed. The other tests start it, with orders.
+/// Limits the processes of a session that are killed before one may finish.
+const MAX_PROCESSES: usize = 50;
+
+/// Runs in the process that is killed, which the other tests start.
 #[tokio::test]
 #[ignore = "the other tests start it"]
 async fn child() {
-    child::live().await;
+    child::run().await;
 }
 
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// Waits for all; the first failure is the test's.
-async fn all(mut cases: JoinSet<()>) {
+/// Waits for all cases, and fails with the first failure.
+async fn join(mut cases: JoinSet<()>) {
     while let Some(done) = cases.join_next().await {
         done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
     }
 }
 
-/// C89: processes are killed at random moments; no item that was told of is lost, no once-only tool
-/// runs twice, no message is delivered twice, every call is answered once, and events replay to the
-/// same messages.
+/// C89: after kills at random times, no entry whose event was emitted is lost, no once-only tool
+/// has run twice, no message is delivered twice, every call has one result, and events replay to
+/// the same messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kills_at_random_moments_lose_and_repeat_nothing() {
+async fn kills_at_random_times_lose_and_repeat_nothing() {
     let kills = from_env("LOOPWRIGHT_KILLS").unwrap_or(200) as usize;
     let time = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -62,31 +65,34 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
         .as_nanos() as u64;
     let seed = from_env("LOOPWRIGHT_SEED").unwrap_or(time);
     println!("LOOPWRIGHT_SEED={seed} LOOPWRIGHT_KILLS={kills}");
-    let place = Arc::new(Place::new(&format!("LOOPWRIGHT_SEED={seed}")));
-    let (killed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let workspace = Arc::new(Workspace::new(&format!("LOOPWRIGHT_SEED={seed}")));
+    let killed = Arc::new(AtomicUsize::new(0));
+    let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
-    for _ in 0..WORKERS {
-        let (place, killed, next) = (place.clone(), killed.clone(), next.clone());
+    for _ in 0..CONCURRENT_SESSIONS {
+        let workspace = workspace.clone();
+        let killed = killed.clone();
+        let next = next.clone();
         workers.spawn(async move {
             while killed.load(Ordering::Relaxed) < kills {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                let (store, scenario) =
-                    (Kind::ALL[n % Kind::ALL.len()], n / Kind::ALL.len() % SCENARIOS.len());
+                let store = Kind::ALL[n % Kind::ALL.len()];
+                let scenario = n / Kind::ALL.len() % SCENARIOS.len();
                 let mut case = Case::new(
-                    &place,
+                    &workspace,
                     store,
                     scenario,
                     &format!("random-{n}"),
                     seed ^ (n as u64) << 32,
                 );
-                let (_, time) = place.undisturbed(store, scenario).await;
-                for life in 0.. {
-                    if life == 50 {
-                        case.finish().await; // the kills come sooner than anything gets done
+                let (_, time) = workspace.without_kills(store, scenario).await;
+                for process in 0.. {
+                    if process == MAX_PROCESSES {
+                        case.finish().await; // the kills come too soon for any progress
                         break;
                     }
-                    let moment = time.mul_f64(case.random() as f64 / u64::MAX as f64);
-                    match case.live(Some(moment), None).await {
+                    let kill_after = time.mul_f64(case.random() as f64 / u64::MAX as f64);
+                    match case.run_process(Some(kill_after), None).await {
                         End::Killed => drop(killed.fetch_add(1, Ordering::Relaxed)),
                         End::Done => break,
                     }
@@ -94,8 +100,8 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
             }
         });
     }
-    all(workers).await;
-    println!("{:?}", place.seen.lock().expect("no test has failed"));
+    join(workers).await;
+    println!("{:?}", workspace.seen.lock().expect("no test has panicked"));
     println!(
         "{} kills in {} sessions",
         killed.load(Ordering::Relaxed),
@@ -103,21 +109,23 @@ async fn kills_at_random_moments_lose_and_repeat_nothing() {
     );
 }
 
-/// C90: a kill right before and right after every write of every scenario.
+/// C90: kills before and after every write of every scenario lose and repeat nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
-    let place = Arc::new(Place::new("every write"));
-    let turns = Arc::new(Semaphore::new(2 * WORKERS));
+    let workspace = Arc::new(Workspace::new("every write"));
+    let permits = Arc::new(Semaphore::new(2 * CONCURRENT_SESSIONS));
     let mut cases = JoinSet::new();
     for (store, scenario, after) in every_case() {
-        let (place, turns) = (place.clone(), turns.clone());
+        let workspace = workspace.clone();
+        let permits = permits.clone();
         cases.spawn(async move {
-            let _turn = turns.acquire().await.expect("it is never closed");
+            let _permit = permits.acquire().await.expect("the semaphore is never closed");
             let name = SCENARIOS[scenario].name;
             for n in 1.. {
-                let death = if after { Death::After(n) } else { Death::Before(n) };
-                let mut case = Case::new(&place, store, scenario, &format!("{name}-{death:?}"), n);
-                if let End::Done = case.live(None, Some(death)).await {
+                let kill = if after { KillPoint::After(n) } else { KillPoint::Before(n) };
+                let mut case =
+                    Case::new(&workspace, store, scenario, &format!("{name}-{kill:?}"), n);
+                if let End::Done = case.run_process(None, Some(kill)).await {
                     assert!(n > 10, "{name} has at least ten writes");
                     break;
                 }
@@ -125,12 +133,12 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
             }
         });
     }
-    all(cases).await;
+    join(cases).await;
     let calls = ["Aborted", "Denied", "Ok", "OutcomeUnknown", "Skipped"]
         .map(|status| format!("call {status}"));
     let compactions =
         ["Asked { instructions: None }", "Threshold"].map(|why| format!("compacted {why}"));
-    let seen = place.seen.lock().expect("no test has failed");
+    let seen = workspace.seen.lock().expect("no test has panicked");
     assert!(calls.iter().chain(&compactions).all(|wanted| seen.contains(wanted)), "{seen:?}");
 }
 
@@ -141,44 +149,44 @@ fn every_case() -> impl Iterator<Item = (Kind, usize, bool)> {
     scenarios.flat_map(|(store, scenario)| [(store, scenario, false), (store, scenario, true)])
 }
 
-/// The processes that began `pay`, in order, and its status in the log.
+/// Returns the processes that started `pay`, in order, and its status in the log.
 fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
-    let ran = case.notes().ran.into_iter();
-    let began =
-        ran.filter(|ran| ran.tool == "pay" && ran.what == "begin").map(|ran| ran.pid).collect();
-    let mut results = case.items.iter().filter_map(|item| match item {
+    let ran = case.record().tool_runs.into_iter();
+    let started =
+        ran.filter(|ran| ran.tool == "pay" && ran.what == "start").map(|ran| ran.pid).collect();
+    let mut results = case.entries.iter().filter_map(|entry| match entry {
         LogEntry::CallFinished { result } => {
             result.as_tool_result().filter(|result| *result.name == *"pay")
         }
         _ => None,
     });
-    (began, results.next().map(|result| result.status))
+    (started, results.next().map(|result| result.status))
 }
 
-/// C91: a process asks and is killed, another one approves: the tool runs once, in the approving
-/// process. Where that one is killed too, a third goes on: what had not begun runs there, what may
-/// have run is not repeated.
+/// C91: after a process has requested an approval and is killed, another one approves: the tool
+/// runs once, in the approving process. If that process is killed too, a third continues: a call
+/// that had not started runs there, a call that may have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_process_approves_what_a_killed_one_asked() {
-    let place = Arc::new(Place::new("approvals"));
+async fn another_process_approves_the_request_of_a_killed_one() {
+    let workspace = Arc::new(Workspace::new("approvals"));
     let at = |kind: &str, after: bool| {
-        if after { Death::AfterItem(kind.into()) } else { Death::BeforeItem(kind.into()) }
+        if after { KillPoint::AfterEntry(kind.into()) } else { KillPoint::BeforeEntry(kind.into()) }
     };
     for store in Kind::ALL {
-        let asked = async |name: &str| {
-            let mut case = Case::new(&place, store, number("payment"), name, 1);
-            case.ask_and_kill().await;
-            assert_eq!(paid(&case), (vec![], None), "nothing is paid before somebody says so");
+        let awaiting = async |name: &str| {
+            let mut case = Case::new(&workspace, store, number("payment"), name, 1);
+            case.kill_while_awaiting().await;
+            assert_eq!(paid(&case), (vec![], None), "nothing is paid before the approval");
             case
         };
-        let mut case = asked("approved").await;
+        let mut case = awaiting("approved").await;
         case.finish().await;
         assert_eq!(paid(&case), (vec![case.pid], Some(ResultStatus::Ok)));
 
         let before_effect = [("decided", false), ("decided", true), ("call_started", false)];
         for (n, (kind, after)) in before_effect.into_iter().enumerate() {
-            let mut case = asked(&format!("before-{n}")).await;
-            assert_eq!(case.live(None, Some(at(kind, after))).await, End::Killed);
+            let mut case = awaiting(&format!("before-{n}")).await;
+            assert_eq!(case.run_process(None, Some(at(kind, after))).await, End::Killed);
             assert_eq!(paid(&case), (vec![], None), "killed before the effect");
             case.finish().await;
             assert_eq!(
@@ -188,19 +196,19 @@ async fn another_process_approves_what_a_killed_one_asked() {
             );
         }
 
-        let mut case = asked("recorded").await;
-        assert_eq!(case.live(None, Some(at("call_started", true))).await, End::Killed);
+        let mut case = awaiting("recorded").await;
+        assert_eq!(case.run_process(None, Some(at("call_started", true))).await, End::Killed);
         case.finish().await;
         assert_eq!(paid(&case), (vec![], Some(ResultStatus::OutcomeUnknown)), "it may have run");
 
-        let mut case = asked("paid").await;
-        assert_eq!(case.live(None, Some(at("call_finished", false))).await, End::Killed);
+        let mut case = awaiting("paid").await;
+        assert_eq!(case.run_process(None, Some(at("call_finished", false))).await, End::Killed);
         let second = case.pid;
         case.finish().await;
         assert_eq!(paid(&case), (vec![second], Some(ResultStatus::OutcomeUnknown)), "paid once");
 
-        let mut case = asked("finished").await;
-        assert_eq!(case.live(None, Some(at("call_finished", true))).await, End::Killed);
+        let mut case = awaiting("finished").await;
+        assert_eq!(case.run_process(None, Some(at("call_finished", true))).await, End::Killed);
         let second = case.pid;
         case.finish().await;
         assert_eq!(paid(&case), (vec![second], Some(ResultStatus::Ok)), "paid once, and known");

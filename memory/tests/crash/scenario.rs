@@ -1,5 +1,4 @@
-//! What is played: the scenarios, a model whose reply is a function of the conversation, tools of
-//! every effect.
+//! The scenarios, a model whose reply is a function of the conversation, and tools of every effect.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,61 +9,66 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{
-    agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,
+    agent::*, compaction::*, event::*, message::*, model::*, tool::*,
 };
 use serde_json::{Value, json};
 
 /// A script of inputs; see [`SCENARIOS`].
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Requests, one after the other: an id, and a text whose words after `do:` are the tools to
-    /// call.
+    /// The requests in order: an id, and a text whose words after `do:` are the tools to call.
     pub(crate) requests: &'static [(&'static str, &'static str)],
-    pub(crate) detached: &'static [Detached],
-    /// A kill changes nothing in the conversation but "outcome unknown".
+    pub(crate) extra_inputs: &'static [ExtraInput],
+    /// True if a kill changes nothing in the conversation except "outcome unknown".
     pub(crate) exact: bool,
-    /// What is said while something is asked.
+    /// What a user request does while an action is pending.
     pub(crate) while_awaiting: WhileAwaiting,
-    /// A request that was not sent yet comes instead of `Continue`.
-    pub(crate) impatient: bool,
+    /// True if the next request is sent instead of `Continue` after a kill.
+    pub(crate) requests_before_continue: bool,
 }
 
-/// Said while work goes on, and at the end where its moment never came.
-pub(crate) struct Detached {
-    pub(crate) when: When,
-    pub(crate) what: What,
+/// An input that is sent during a run, or at the end if its trigger did not occur.
+pub(crate) struct ExtraInput {
+    pub(crate) trigger: Trigger,
+    pub(crate) kind: InputKind,
     pub(crate) id: &'static str,
     pub(crate) text: &'static str,
 }
 
-/// The moment of an aside.
+/// Says when an extra input is sent.
 #[derive(PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum Trigger {
     /// This tool starts.
-    Starts(&'static str),
-    /// The message with this number streams its first word.
-    Word(u64),
-    /// Something is asked.
-    Asked,
+    ToolStarts(&'static str),
+    /// The message with this number streams its first delta.
+    Streams(u64),
+    /// An action is pending.
+    Awaiting,
 }
 
-pub(crate) enum What {
+/// Says what an extra input does.
+pub(crate) enum InputKind {
     Steer(Urgency),
     FollowUp,
     Request,
     Abort,
-    CompactionPolicy,
+    Compact,
 }
 
-impl What {
-    /// Whether it is an input with an id, which may be sent again.
+impl InputKind {
+    /// Returns true if the input has an id, so that it may be sent twice.
     pub(crate) fn has_id(&self) -> bool {
-        !matches!(self, What::Abort | What::Compact)
+        !matches!(self, InputKind::Abort | InputKind::Compact)
     }
 }
 
-const fn detached(when: When, what: What, id: &'static str, text: &'static str) -> Detached {
-    Detached { when, what, id, text }
+const fn extra(
+    trigger: Trigger,
+    kind: InputKind,
+    id: &'static str,
+    text: &'static str,
+) -> ExtraInput {
+    ExtraInput { trigger, kind, id, text }
 }
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -74,22 +78,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r1", "r1 do: read put once | login pay refuse outside | once edit"),
             ("r2", "r2 do: write write read | pay"),
         ],
-        detached: &[],
+        extra_inputs: &[],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "follow-ups",
         requests: &[("r1", "r1 do: read put")],
-        detached: &[
-            detached(When::Starts("read"), What::FollowUp, "f1", "f1 do: once"),
-            detached(When::Starts("read"), What::FollowUp, "f2", "f2 do: pay put"),
-            detached(When::Starts("pay"), What::FollowUp, "f3", "f3 and that is all"),
+        extra_inputs: &[
+            extra(Trigger::ToolStarts("read"), InputKind::FollowUp, "f1", "f1 do: once"),
+            extra(Trigger::ToolStarts("read"), InputKind::FollowUp, "f2", "f2 do: pay put"),
+            extra(Trigger::ToolStarts("pay"), InputKind::FollowUp, "f3", "f3 and that is all"),
         ],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "steers",
@@ -97,36 +101,41 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r1", "r1 do: put slow read once | edit once pay"),
             ("r2", "r2 do: write slow write"),
         ],
-        detached: &[
-            detached(
-                When::Word(2),
-                What::Steer(Urgency::Interrupt),
+        extra_inputs: &[
+            extra(
+                Trigger::Streams(2),
+                InputKind::Steer(Urgency::Interrupt),
                 "s1",
                 "s1 in the middle of a word",
             ),
-            detached(
-                When::Starts("slow"),
-                What::Steer(Urgency::AfterTurn),
+            extra(
+                Trigger::ToolStarts("slow"),
+                InputKind::Steer(Urgency::AfterTurn),
                 "s2",
                 "s2 in good time",
             ),
-            detached(
-                When::Starts("write"),
-                What::Steer(Urgency::SkipPending),
+            extra(
+                Trigger::ToolStarts("write"),
+                InputKind::Steer(Urgency::SkipPending),
                 "s3",
                 "s3 skips the rest do: read",
             ),
-            detached(
-                When::Asked,
-                What::Steer(Urgency::SkipPending),
+            extra(
+                Trigger::Awaiting,
+                InputKind::Steer(Urgency::SkipPending),
                 "s4",
                 "s4 instead of an answer",
             ),
-            detached(When::Starts("once"), What::Steer(Urgency::Interrupt), "s5", "s5 stop that"),
+            extra(
+                Trigger::ToolStarts("once"),
+                InputKind::Steer(Urgency::Interrupt),
+                "s5",
+                "s5 stop that",
+            ),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "abort",
@@ -135,22 +144,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r2", "r2 do: read once"),
             ("r3", "r3 do: pay"),
         ],
-        detached: &[
-            detached(When::Starts("put"), What::FollowUp, "f1", "f1 is handed back"),
-            detached(When::Starts("put"), What::Request, "q1", "q1 waits its turn do: put"),
-            detached(When::Starts("slow"), What::Abort, "abort", ""),
+        extra_inputs: &[
+            extra(Trigger::ToolStarts("put"), InputKind::FollowUp, "f1", "f1 is handed back"),
+            extra(
+                Trigger::ToolStarts("put"),
+                InputKind::Request,
+                "q1",
+                "q1 waits its turn do: put",
+            ),
+            extra(Trigger::ToolStarts("slow"), InputKind::Abort, "abort", ""),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "hush",
         requests: &[("r1", "r1 do: read"), ("r2", "r2 do: once")],
-        detached: &[detached(When::Word(2), What::Abort, "abort", "")],
+        extra_inputs: &[extra(Trigger::Streams(2), InputKind::Abort, "abort", "")],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "impatience",
@@ -160,18 +174,18 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r3", "r3 do: slow once"),
             ("r4", "r4 do: edit"),
         ],
-        detached: &[
-            detached(When::Starts("read"), What::FollowUp, "f1", "f1 after that"),
-            detached(
-                When::Starts("slow"),
-                What::Steer(Urgency::AfterTurn),
+        extra_inputs: &[
+            extra(Trigger::ToolStarts("read"), InputKind::FollowUp, "f1", "f1 after that"),
+            extra(
+                Trigger::ToolStarts("slow"),
+                InputKind::Steer(Urgency::AfterTurn),
                 "s1",
                 "s1 in good time",
             ),
         ],
         exact: false,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: true,
+        requests_before_continue: true,
     },
     Scenario {
         name: "compaction",
@@ -181,39 +195,39 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("r3", "r3 do: read | put once"),
             ("r4", "r4 do: put"),
         ],
-        detached: &[detached(When::Starts("pay"), What::Compact, "compact", "")],
+        extra_inputs: &[extra(Trigger::ToolStarts("pay"), InputKind::Compact, "compact", "")],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
     Scenario {
         name: "payment",
         requests: &[("r1", "r1 do: read pay")],
-        detached: &[],
+        extra_inputs: &[],
         exact: true,
         while_awaiting: WhileAwaiting::Supersede,
-        impatient: false,
+        requests_before_continue: false,
     },
 ];
 
-/// The number of a scenario.
+/// Returns the index of a scenario.
 pub(crate) fn number(name: &str) -> usize {
     SCENARIOS.iter().position(|scenario| scenario.name == name).expect("a scenario of that name")
 }
 
-/// What the outside answers.
-pub(crate) fn answer(action: &ExternalAction) -> Decision {
+/// Returns the decision for a pending action.
+pub(crate) fn decision(action: &ExternalAction) -> Decision {
     match &*action.name {
         "edit" => Decision::ApproveWith(json!({"n": 99})),
         "refuse" => Decision::Deny("no".into()),
-        "outside" => Decision::Provide(Provided::Result(ToolOutput::text("done elsewhere"))),
+        "outside" => Decision::Provide(Provided::Result(ToolOutput::text("done by hand"))),
         "login" => Decision::Provide(Provided::Input(json!("open sesame"))),
         _ => Decision::Approve,
     }
 }
 
-/// Calls the tools that the user's messages name, a group after the other, then says that it is
-/// done. It refuses what no provider would take.
+/// A model that calls the tools that the user's messages name, one group after another, and then
+/// replies that it is done. It refuses requests that no provider would accept.
 pub(crate) struct Model(ScriptedModel);
 
 impl Model {
@@ -250,24 +264,23 @@ fn reply(messages: &[Arc<Message>]) -> Script {
         return Script::new().stream(["Done ".into(), "with ".into(), last, ".".into()], pause);
     };
     let script = Script::new().think("hm", Some("signed")).stream(["Let ", "me ", "see."], pause);
-    // The same ids in each group, as careless models give them.
+    // Every group has the same ids, since some models reuse them.
     let calls = ["a", "b", "c", "d"].into_iter().zip(group.split_whitespace()).enumerate();
     calls.fold(script, |script, (n, (id, tool))| {
         script.call(id, tool, &json!({"n": n}).to_string()).wait(pause)
     })
 }
 
-/// Replaces all before the last message of the user: where somebody asks for it, and where there
-/// are many messages.
+/// Replaces all messages before the last one of the user, on demand and when there are many.
 pub(crate) struct Compactor;
 
 impl CompactionPolicy for Compactor {
     fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
-        let most = if matches!(context.why, CompactionCause::Asked { .. }) { 1 } else { 9 };
+        let max_messages = if matches!(context.why, CompactionCause::Asked { .. }) { 1 } else { 9 };
         let last = context.messages.iter().rposition(|m| m.role() == Role::User)?;
         let message = format!("Summarise {last} messages.");
         let summary = SummaryRequest::new("You summarise.", message);
-        (last > most).then_some(CompactionPlan::new(0..last).summary(summary))
+        (last > max_messages).then_some(CompactionPlan::new(0..last).summary(summary))
     }
 
     fn finish(
@@ -276,30 +289,36 @@ impl CompactionPolicy for Compactor {
         _: &CompactionPlan,
         summary: Option<&str>,
     ) -> Replacement {
-        let said = summary.expect("the model never fails");
-        Replacement::new(format!("What was before: {said}"))
+        let summary = summary.expect("the model never fails");
+        Replacement::new(format!("What was before: {summary}"))
     }
 }
 
-/// A tool that writes down when it begins and when it has ended, since that is its effect on the
-/// world.
-struct Work {
+/// A tool whose effect is a record of its start and its end.
+struct RecordingTool {
     spec: Arc<ToolSpec>,
-    takes: Duration,
+    duration: Duration,
     suspends: bool,
-    ran: Arc<File>,
+    tool_runs: Arc<File>,
 }
 
-impl Work {
-    fn note(&self, what: &str, arguments: &Value, cx: &ToolContext) {
+impl RecordingTool {
+    fn record(&self, what: &str, arguments: &Value, cx: &ToolContext) {
         let call = cx.call_id();
-        let line = json!({"what": what, "call": call, "tool": self.spec.name, "arguments": arguments, "pid": std::process::id()});
-        (&*self.ran).write_all(format!("{line}\n").as_bytes()).expect("the run is written down");
+        let line = json!({
+            "what": what,
+            "call": call,
+            "tool": self.spec.name,
+            "arguments": arguments,
+            "pid": std::process::id()
+        });
+        let mut file = &*self.tool_runs;
+        file.write_all(format!("{line}\n").as_bytes()).expect("the run is recorded");
     }
 }
 
 #[async_trait]
-impl Tool for Work {
+impl Tool for RecordingTool {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
@@ -311,19 +330,19 @@ impl Tool for Work {
                 data: json!("who?"),
             }));
         }
-        self.note("begin", arguments, &cx);
+        self.record("start", arguments, &cx);
         cx.update("half").await;
         tokio::select! {
             () = cx.cancelled() => return Err(ToolError::Cancelled),
-            () = tokio::time::sleep(self.takes) => {}
+            () = tokio::time::sleep(self.duration) => {}
         }
-        self.note("end", arguments, &cx);
-        let answer = cx.decision().map(|answer| answer.data.to_string()).unwrap_or_default();
-        Ok(format!("{} {arguments} {answer}", self.spec.name).into())
+        self.record("end", arguments, &cx);
+        let provided = cx.decision().map(|decision| decision.data.to_string()).unwrap_or_default();
+        Ok(format!("{} {arguments} {provided}", self.spec.name).into())
     }
 }
 
-/// A tool's name, effect, whether it asks first, and the milliseconds that it takes.
+/// The tools: name, effect, whether approval is needed, and duration in milliseconds.
 const TOOLS: &[(&str, Effect, bool, u64)] = &[
     ("read", Effect::ReadOnly, false, 2),
     ("slow", Effect::ReadOnly, false, 15),
@@ -337,7 +356,7 @@ const TOOLS: &[(&str, Effect, bool, u64)] = &[
     ("outside", Effect::AtMostOnce, true, 1),
 ];
 
-/// What a tool does to the world.
+/// Returns the effect of a tool.
 pub(crate) fn effect(tool: &str) -> Effect {
     TOOLS
         .iter()
@@ -346,23 +365,28 @@ pub(crate) fn effect(tool: &str) -> Effect {
         .expect("a tool of that name")
 }
 
-/// Whether a tool must not run before somebody has said so.
+/// Returns true if a tool needs a decision before it runs.
 pub(crate) fn asks(tool: &str) -> bool {
     tool == "login" || TOOLS.iter().any(|(name, _, asks, _)| *name == tool && *asks)
 }
 
-/// All tools; what they do is written to `ran`.
-pub(crate) fn tools(ran: &Arc<File>) -> Vec<Arc<dyn Tool>> {
+/// Returns all tools, which record their runs in this file.
+pub(crate) fn tools(tool_runs: &Arc<File>) -> Vec<Arc<dyn Tool>> {
     let schema =
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let tool = |(name, effect, asks, takes): &(&'static str, Effect, bool, u64)| {
+    let tool = |(name, effect, asks, millis): &(&'static str, Effect, bool, u64)| {
         let approval = if *asks { Approval::Always } else { Approval::Never };
         let spec = ToolSpec::with_schema(*name, "Does something.", schema.clone())
             .effect(*effect)
             .needs_approval(approval);
         let spec = Arc::new(if *name == "write" { spec.sequential() } else { spec });
-        let (takes, suspends) = (Duration::from_millis(*takes), *name == "login");
-        Arc::new(Work { spec, takes, suspends, ran: ran.clone() }) as Arc<dyn Tool>
+        let tool = RecordingTool {
+            spec,
+            duration: Duration::from_millis(*millis),
+            suspends: *name == "login",
+            tool_runs: tool_runs.clone(),
+        };
+        Arc::new(tool) as Arc<dyn Tool>
     };
     TOOLS.iter().map(tool).collect()
 }

@@ -1,4 +1,4 @@
-//! The stores that are tried.
+//! The stores under test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use loopwright_core::SessionStore;
 use loopwright_memory::{Jsonl, Sqlite};
 use serde::{Deserialize, Serialize};
 
-/// Which store.
+/// Selects a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Jsonl,
@@ -17,13 +17,13 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 2] = [Kind::Jsonl, Kind::Sqlite];
 
-    /// The store in this directory.
-    pub(crate) fn at(self, place: &Path) -> Arc<dyn SessionStore> {
+    /// Opens the store in this directory.
+    pub(crate) fn open(self, directory: &Path) -> Arc<dyn SessionStore> {
         match self {
-            Kind::Jsonl => Arc::new(Jsonl::open(place).expect("the store can be opened")),
-            Kind::Sqlite => {
-                Arc::new(Sqlite::open(place.join("sessions.db")).expect("the store can be opened"))
-            }
+            Kind::Jsonl => Arc::new(Jsonl::open(directory).expect("the store can be opened")),
+            Kind::Sqlite => Arc::new(
+                Sqlite::open(directory.join("sessions.db")).expect("the store can be opened"),
+            ),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The suite itself: a right store passes, and a wrong one is told which rule it breaks.
+//! The suite itself: a correct store passes, and for a faulty one it names the broken rule.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
-/// C74: one suite says whether a store is right.
+/// C74: one suite checks whether a store is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_ram_conforms() {
     check(&InMemoryStore::new()).await.unwrap();
@@ -20,19 +20,20 @@ async fn a_store_in_ram_conforms() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_files_conforms() {
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let one = tempfile::tempdir().unwrap();
+    let two = tempfile::tempdir().unwrap();
     check(&Jsonl::open(one.path()).unwrap()).await.unwrap();
     check_reopened(async || Jsonl::open(two.path())).await.unwrap();
 }
 
-/// One thread is enough.
+/// The suite needs only one thread.
 #[tokio::test]
 async fn the_suite_runs_on_one_thread() {
     let directory = tempfile::tempdir().unwrap();
     check(&Jsonl::open(directory.path()).unwrap()).await.unwrap();
 }
 
-/// What is wrong with a store.
+/// The fault of a store.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
     Appends,
@@ -53,53 +54,57 @@ enum Fault {
 }
 use Fault::*;
 
-/// A store in RAM with a fault.
+/// An in-memory store with a fault.
 #[derive(Clone)]
-struct Wrong(InMemoryStore, Fault);
+struct FaultyStore(InMemoryStore, Fault);
 
-struct WrongMemory(Arc<dyn Memory>, Fault);
+struct FaultyStoreMemory(Arc<dyn Memory>, Fault);
 
 #[async_trait]
-impl Memory for WrongMemory {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+impl Memory for FaultyStoreMemory {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let end = self.0.load(0).await?.len() as u64;
         match self.1 {
-            Appends => self.0.append(end, items).await,
+            Appends => self.0.append(end, entries).await,
             WritesOnConflict if at != end => {
-                self.0.append(end, items).await?;
+                self.0.append(end, entries).await?;
                 Err(MemoryError::Conflict { at, end })
             }
-            Halves if items.len() > 3 => self.0.append(at, items[..3].into()).await,
+            Halves if entries.len() > 3 => self.0.append(at, entries[..3].into()).await,
             StopsWhenDropped if at == end => {
-                for (n, item) in items.iter().enumerate() {
-                    self.0.append(at + n as u64, [item.clone()].into()).await?;
+                for (n, entry) in entries.iter().enumerate() {
+                    self.0.append(at + n as u64, [entry.clone()].into()).await?;
                     tokio::task::yield_now().await;
                 }
                 Ok(())
             }
-            _ => self.0.append(at, items).await,
+            _ => self.0.append(at, entries).await,
         }
     }
 
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        let items = self.0.load(if self.1 == LoadsAll { 0 } else { from }).await?;
-        Ok(if self.1 == LosesNul { items.into_iter().map(without_nul).collect() } else { items })
+        let entries = self.0.load(if self.1 == LoadsAll { 0 } else { from }).await?;
+        Ok(if self.1 == LosesNul {
+            entries.into_iter().map(without_nul).collect()
+        } else {
+            entries
+        })
     }
 }
 
-fn without_nul(item: LogEntry) -> LogEntry {
-    let json = serde_json::to_string(&item).unwrap().replace("\\u0000", "");
+fn without_nul(entry: LogEntry) -> LogEntry {
+    let json = serde_json::to_string(&entry).unwrap().replace("\\u0000", "");
     serde_json::from_str(&json).unwrap()
 }
 
-impl Wrong {
+impl FaultyStore {
     fn name(&self, session: &str) -> String {
         if self.1 == MixesNames { session.to_lowercase() } else { session.to_owned() }
     }
 }
 
 #[async_trait]
-impl SessionStore for Wrong {
+impl SessionStore for FaultyStore {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
         let inner = match self.0.open(&self.name(session)).await {
             Err(MemoryError::InUse(_)) if self.1 == ForgetsOwners => {
@@ -107,7 +112,7 @@ impl SessionStore for Wrong {
             }
             other => other?,
         };
-        Ok(Arc::new(WrongMemory(inner, self.1)))
+        Ok(Arc::new(FaultyStoreMemory(inner, self.1)))
     }
 
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
@@ -152,28 +157,28 @@ impl SessionStore for Wrong {
 
 /// C74: the suite names the rule that a store breaks.
 #[tokio::test]
-async fn a_wrong_store_is_told_what_is_wrong() {
-    for (fault, says) in [
-        (Appends, "elsewhere than at the end is a Conflict"),
-        (WritesOnConflict, "there for nobody but its owner"),
-        (Halves, "takes place as a whole"),
+async fn the_suite_names_the_rule_that_a_faulty_store_breaks() {
+    for (fault, rule) in [
+        (Appends, "not at the end is a Conflict"),
+        (WritesOnConflict, "exists only for its owner"),
+        (Halves, "is atomic"),
         (StopsWhenDropped, "whose future is dropped"),
         (LoadsAll, "`load` from 1"),
-        (LosesNul, "exactly as they were"),
+        (LosesNul, "in order and unchanged"),
         (MixesNames, "different names are different sessions"),
         (ForgetsOwners, "InUse"),
-        (ListsEmpty, "`read` says NoSession"),
+        (ListsEmpty, "`read` returns NoSession"),
         (ListsOldestFirst, "changed last first"),
-        (IgnoresFilters, "fit the filter"),
+        (IgnoresFilters, "match the filter"),
         (FindsTooMany, "`search` finds"),
-        (ForksOver, "a fork to a session that is there is refused"),
+        (ForksOver, "a fork to an existing session is refused"),
         (ForksLate, "a fork at"),
         (KeepsDeleted, "deleted"),
     ] {
-        let told = check(&Wrong(InMemoryStore::new(), fault))
+        let error = check(&FaultyStore(InMemoryStore::new(), fault))
             .await
-            .expect_err(&format!("{fault:?} is found"));
-        assert!(told.contains(says), "{fault:?}: {told:.500}");
+            .expect_err(&format!("{fault:?} is detected"));
+        assert!(error.contains(rule), "{fault:?}: {error:.500}");
     }
     let forgetful =
         check_reopened(async || Ok::<_, MemoryError>(InMemoryStore::new())).await.unwrap_err();
@@ -183,13 +188,14 @@ async fn a_wrong_store_is_told_what_is_wrong() {
     assert!(check(&used).await.unwrap_err().contains("before the checks"));
 }
 
-/// A new kind of item is kept in mind.
+/// The suite must be extended for a new kind of entry.
 #[test]
-fn the_suite_has_every_kind_of_item() {
+fn the_suite_has_every_kind_of_entry() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let (kinds, samples) = (read("../src/log/entry.rs"), read("src/conformance/samples.rs"));
-    let every = samples.split("fn every_item").nth(1).unwrap();
+    let kinds = read("../src/log/entry.rs");
+    let samples = read("src/conformance/samples.rs");
+    let every = samples.split("fn every_entry").nth(1).unwrap();
     let body = kinds.split("pub enum LogEntry {").nth(1).unwrap().split("\n}").next().unwrap();
     let names = body
         .lines()

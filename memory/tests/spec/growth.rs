@@ -1,4 +1,4 @@
-//! What does not grow with a log.
+//! What must not become slower as a log grows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Sqlite};
 use serde_json::json;
 
-/// The quickest of some batches of appends at the end of a log with `at` items: what else the
-/// machine does is not counted.
+/// Returns the time of the fastest of several batches of appends at the end of a log with `at`
+/// entries. The fastest one is least affected by other work of the machine.
 async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
-    let item =
+    let entry =
         LogEntry::State { key: "k".into(), value: Arc::new(json!("a value of some length")) };
     let mut best = Duration::MAX;
     for _ in 0..15 {
         let start = Instant::now();
         for _ in 0..20 {
-            memory.append(*at, [item.clone()].into()).await.unwrap();
+            memory.append(*at, [entry.clone()].into()).await.unwrap();
             *at += 1;
         }
         best = best.min(start.elapsed());
@@ -25,10 +25,10 @@ async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
     best
 }
 
-/// An append costs the same however long the log is. If it read the log, 50,000 items would make it
-/// take many times as long.
+/// An append costs the same for every length of the log. If it read the log, it would take many
+/// times as long after 50,000 entries.
 #[tokio::test]
-async fn an_append_to_a_long_log_costs_what_one_to_a_short_log_costs() {
+async fn an_append_to_a_long_log_is_as_fast_as_to_a_short_log() {
     let folder = tempfile::tempdir().unwrap();
     let stores: [(&str, Arc<dyn SessionStore>); 2] = [
         ("Jsonl", Arc::new(Jsonl::open(folder.path().join("lines")).unwrap())),
@@ -43,9 +43,6 @@ async fn an_append_to_a_long_log_costs_what_one_to_a_short_log_costs() {
         memory.append(at, many.into()).await.unwrap();
         at += 50_000;
         let long = batch(&*memory, &mut at).await;
-        assert!(
-            long < 8 * short,
-            "{name}: {short:?} where the log is short, {long:?} where it is long"
-        );
+        assert!(long < 8 * short, "{name}: {short:?} in a short log, {long:?} in a long log");
     }
 }

@@ -1,5 +1,4 @@
-//! Sessions in files: what their lines look like, and what becomes of them when something goes
-//! wrong.
+//! Sessions in JSON Lines files: the format, permissions, errors and speed.
 
 mod damage;
 mod disk;
@@ -16,21 +15,21 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Durability, Jsonl};
 use tempfile::TempDir;
 
-use crate::kit::{directory, said};
+use crate::kit::{directory, remembered};
 
-async fn append(memory: &dyn Memory, at: u64, items: &[LogEntry]) {
-    memory.append(at, items.into()).await.unwrap();
+async fn append(memory: &dyn Memory, at: u64, entries: &[LogEntry]) {
+    memory.append(at, entries.into()).await.unwrap();
 }
 
-/// A store whose session `s` has these appends, and its file.
+/// Creates a store whose session `s` has these appends. Returns the store and the file.
 async fn store(appends: &[&[LogEntry]]) -> (TempDir, Jsonl, PathBuf) {
     let directory = directory();
     let store = Jsonl::open(directory.path()).unwrap();
     let memory = store.open("s").await.unwrap();
     let mut at = 0;
-    for items in appends {
-        append(&*memory, at, items).await;
-        at += items.len() as u64;
+    for entries in appends {
+        append(&*memory, at, entries).await;
+        at += entries.len() as u64;
     }
     let file = directory.path().join("s.jsonl");
     (directory, store, file)
@@ -45,21 +44,22 @@ async fn the_file_is_as_documented() {
     .await;
     store.fork("s", None, "Branch/1").await.unwrap();
     let crc = |text: &str| format!("{:08x}", crc32fast::hash(text.as_bytes()));
-    let (one, two) = (
-        r#"[{"type":"opened","epoch":1,"time":5}]"#,
-        r#"[{"type":"reset"},{"type":"opened","epoch":2,"time":6}]"#,
-    );
+    let one = r#"[{"type":"opened","epoch":1,"time":5}]"#;
+    let two = r#"[{"type":"reset"},{"type":"opened","epoch":2,"time":6}]"#;
     let head = |fields: &str| {
         format!(r#"{{"loopwright":"session","version":1,"crc":"{}",{fields}"#, crc(fields))
     };
     let wanted = [
         head(r#""session":"s"}"#),
-        format!(r#"{{"at":0,"crc":"{}","items":{one}}}"#, crc(one)),
-        format!(r#"{{"at":1,"crc":"{}","items":{two}}}"#, crc(two)),
+        format!(r#"{{"at":0,"crc":"{}","entries":{one}}}"#, crc(one)),
+        format!(r#"{{"at":1,"crc":"{}","entries":{two}}}"#, crc(two)),
     ];
     assert_eq!(fs::read_to_string(&file).unwrap(), wanted.join("\n") + "\n");
     let branch = fs::read_to_string(file.with_file_name("%42ranch%2f1.jsonl")).unwrap();
-    assert_eq!(branch, head(r#""session":"Branch/1","parent":{"session":"s","items":3}}"#) + "\n");
+    assert_eq!(
+        branch,
+        head(r#""session":"Branch/1","parent":{"session":"s","entries":3}}"#) + "\n"
+    );
     assert_eq!(store.session("Branch/1").await.unwrap().parent, Some(("s".into(), 3)));
 }
 
@@ -70,7 +70,7 @@ async fn all_files_are_the_users_own() {
     let directory = directory();
     let folder = directory.path().join("a/b");
     let store = Jsonl::open(&folder).unwrap();
-    append(&*store.open("s").await.unwrap(), 0, &[said("one"), LogEntry::Reset]).await;
+    append(&*store.open("s").await.unwrap(), 0, &[remembered("one"), LogEntry::Reset]).await;
     store.fork("s", None, "b").await.unwrap();
     fs::write(folder.join("torn.jsonl"), r#"{"loopwright":"ses"#).unwrap();
     fs::set_permissions(folder.join("torn.jsonl"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -78,46 +78,48 @@ async fn all_files_are_the_users_own() {
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&directory.path().join("a"))), (0o700, 0o700));
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(
-        files.len() >= 5,
-        "two sessions, a torn one, what was torn off it, the lock: {files:?}"
-    );
+    assert!(files.len() >= 5, "two sessions, a torn one, its torn line, the lock: {files:?}");
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
 
 #[tokio::test]
-async fn a_log_that_something_else_changes_is_left_alone() {
+async fn a_log_that_another_program_changes_is_left_untouched() {
     for durability in [Durability::Effects, Durability::Every] {
         let directory = directory();
         let store = Jsonl::open(directory.path()).unwrap().durability(durability);
         let memory = store.open("s").await.unwrap();
-        append(&*memory, 0, &[said("one")]).await;
+        append(&*memory, 0, &[remembered("one")]).await;
         let file = directory.path().join("s.jsonl");
         let changed = fs::read_to_string(&file).unwrap() + "by hand\n";
         fs::write(&file, &changed).unwrap();
         for _ in 0..2 {
-            let refused = memory.append(1, [said("two")].into()).await.unwrap_err().to_string();
+            let refused =
+                memory.append(1, [remembered("two")].into()).await.unwrap_err().to_string();
             assert!(
                 refused.contains("something else has changed it")
                     && refused.contains("opened again"),
                 "{refused}"
             );
         }
-        assert_eq!(memory.load(0).await.unwrap(), [said("one")], "what was ours can be read");
+        assert_eq!(
+            memory.load(0).await.unwrap(),
+            [remembered("one")],
+            "our own entries can be read"
+        );
         assert_eq!(fs::read_to_string(&file).unwrap(), changed);
     }
 }
 
-/// What one session waits for does not hold up another.
+/// A session that waits does not delay others.
 #[tokio::test(start_paused = true)]
-async fn a_slow_append_holds_nobody_up() {
-    struct Through(Arc<dyn Memory>);
+async fn a_slow_append_delays_no_other_session() {
+    struct Forwarding(Arc<dyn Memory>);
     #[async_trait::async_trait]
-    impl Memory for Through {
-        async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
-            self.0.append(at, items).await
+    impl Memory for Forwarding {
+        async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+            self.0.append(at, entries).await
         }
 
         async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
@@ -125,22 +127,22 @@ async fn a_slow_append_holds_nobody_up() {
         }
     }
     let (directory, store, _) = store(&[]).await;
-    let slow = FaultyMemory::new(Through(store.open("slow").await.unwrap()))
+    let slow = FaultyMemory::new(Forwarding(store.open("slow").await.unwrap()))
         .slow(Duration::from_millis(500));
     let quick = store.open("quick").await.unwrap();
-    let begun = tokio::time::Instant::now();
-    let slow = tokio::spawn(async move { slow.append(0, [said("slow")].into()).await });
+    let start = tokio::time::Instant::now();
+    let slow = tokio::spawn(async move { slow.append(0, [remembered("slow")].into()).await });
     for at in 0..100 {
-        append(&*quick, at, &[said("quick")]).await;
+        append(&*quick, at, &[remembered("quick")]).await;
     }
-    assert!(!slow.is_finished() && begun.elapsed() < Duration::from_millis(500));
+    assert!(!slow.is_finished() && start.elapsed() < Duration::from_millis(500));
     slow.await.unwrap().unwrap();
-    assert_eq!(store.read("slow", 0).await.unwrap(), [said("slow")]);
+    assert_eq!(store.read("slow", 0).await.unwrap(), [remembered("slow")]);
 
-    // An opening that waits for the file system, here for another process that has the turn, blocks
-    // no thread of ours.
-    let turn = fs::File::open(directory.path().join(".lock")).unwrap();
-    turn.lock().unwrap();
+    // An opening that waits for the file system, here for the lock of another process, blocks no
+    // thread of the runtime.
+    let lock = fs::File::open(directory.path().join(".lock")).unwrap();
+    lock.lock().unwrap();
     let opening = {
         tokio::spawn({
             let store = store.clone();
@@ -148,60 +150,60 @@ async fn a_slow_append_holds_nobody_up() {
         })
     };
     for at in 100..200 {
-        append(&*quick, at, &[said("quick")]).await;
+        append(&*quick, at, &[remembered("quick")]).await;
     }
     assert!(!opening.is_finished());
-    turn.unlock().unwrap();
+    lock.unlock().unwrap();
     opening.await.unwrap().unwrap();
     assert_eq!(store.read("quick", 0).await.unwrap().len(), 200);
 }
 
-/// Opening a session reads its log once.
+/// Opening a session takes linear time: it reads the log once.
 #[tokio::test]
 async fn opening_is_linear() {
     let directory = directory();
     let store = Jsonl::open(directory.path()).unwrap();
     let mut times = Vec::new();
-    for items in [10_000, 100_000] {
-        let name = items.to_string();
+    for length in [10_000, 100_000] {
+        let name = length.to_string();
         let memory = store.open(&name).await.unwrap();
         let batch: Vec<LogEntry> = (0..10)
-            .map(|n| said(&format!("message {n} of some, which says this and that")))
+            .map(|n| remembered(&format!("message {n} with a text of some length")))
             .collect();
-        for at in (0..items).step_by(10) {
+        for at in (0..length).step_by(10) {
             append(&*memory, at, &batch).await;
         }
         drop(memory);
         let mut best = Duration::MAX;
         for _ in 0..3 {
-            let begun = Instant::now();
+            let start = Instant::now();
             let memory = store.open(&name).await.unwrap();
-            assert_eq!(memory.load(0).await.unwrap().len() as u64, items);
-            best = best.min(begun.elapsed());
+            assert_eq!(memory.load(0).await.unwrap().len() as u64, length);
+            best = best.min(start.elapsed());
         }
         times.push(best);
     }
     let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();
-    // Linear is 10, quadratic 100; the machine has other work.
+    // Linear is 10, quadratic 100. The bound leaves room for other work of the machine.
     assert!(
         ratio <= 30.0,
-        "10,000 and 100,000 items took {times:?}, which is {ratio:.1} times as long"
+        "10,000 and 100,000 entries took {times:?}, which is {ratio:.1} times as long"
     );
 }
 
-/// Whoever has a session open has it in the file that others see, whatever is deleted at the same
-/// time.
+/// The owner of a session writes to the file that others read, even if the session is deleted
+/// concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn deleting_and_opening_at_once_is_safe() {
-    let (_directory, store, _) = store(&[&[said("one")]]).await;
+async fn sessions_can_be_deleted_and_opened_concurrently() {
+    let (_directory, store, _) = store(&[&[remembered("one")]]).await;
     let opener = |store: Jsonl| async move {
         let mut opened = 0;
         for _ in 0..200 {
             match store.open("s").await {
                 Ok(memory) => {
                     let at = memory.load(0).await.unwrap().len() as u64;
-                    append(&*memory, at, &[said("mine")]).await;
-                    assert_eq!(store.read("s", at).await.unwrap(), [said("mine")]);
+                    append(&*memory, at, &[remembered("mine")]).await;
+                    assert_eq!(store.read("s", at).await.unwrap(), [remembered("mine")]);
                     opened += 1;
                 }
                 Err(MemoryError::InUse(_)) => {}

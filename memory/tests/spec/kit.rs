@@ -1,4 +1,4 @@
-//! What tests of both stores need.
+//! Helpers for the tests of both stores.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use loopwright_core::log::LogEntry;
 use loopwright_core::message::{MessageId, UserMessage};
 use tempfile::TempDir;
 
-/// A directory in RAM, where there is one: many tests open a store thousands of times.
+/// Creates a temporary directory, in RAM if possible, since many tests open a store thousands of
+/// times.
 pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A message of the user's.
-pub(crate) fn said(text: &str) -> LogEntry {
+/// Returns an entry with a message of the user.
+pub(crate) fn remembered(text: &str) -> LogEntry {
     LogEntry::Remembered { message: Arc::new(Message::new(MessageId(1), UserMessage::from(text))) }
 }

@@ -1,5 +1,4 @@
-//! The specification of stores and of what keeps a session inside a model's window: one module a
-//! subject.
+//! The specification of the stores and of summary compaction: one module for each subject.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +7,9 @@
     reason = "a failed check is a failed test"
 )]
 
-mod compacting;
 mod conformance;
 mod growth;
 mod jsonl;
 mod kit;
 mod sqlite;
+mod summary_compaction;

@@ -1,10 +1,10 @@
 //! Sessions in one SQLite file.
 
-mod child;
 mod damage;
+mod disk_full;
 mod files;
+mod other_process;
 mod processes;
-mod room;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,35 +18,36 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{directory, said};
+use crate::kit::{directory, remembered};
 
-/// A folder of its own, in RAM where that is possible, and a path in it.
-fn place() -> (TempDir, PathBuf) {
+/// Creates a temporary folder, and returns it with the path of a store in it.
+fn temp_store_path() -> (TempDir, PathBuf) {
     let folder = directory();
     let path = folder.path().join("sessions.db");
     (folder, path)
 }
 
 fn numbered(range: std::ops::Range<u64>) -> Vec<LogEntry> {
-    let item = |n| LogEntry::State { key: "n".into(), value: Arc::new(json!(format!("item {n}"))) };
-    range.map(item).collect()
+    let entry =
+        |n| LogEntry::State { key: "n".into(), value: Arc::new(json!(format!("entry {n}"))) };
+    range.map(entry).collect()
 }
 
-async fn begin(store: &Sqlite, session: &str, items: &[LogEntry]) -> Arc<dyn Memory> {
+async fn begin(store: &Sqlite, session: &str, entries: &[LogEntry]) -> Arc<dyn Memory> {
     let memory = store.open(session).await.unwrap();
-    memory.append(0, items.into()).await.unwrap();
+    memory.append(0, entries.into()).await.unwrap();
     memory
 }
 
-/// A connection beside the store.
-fn beside(path: &Path) -> Connection {
+/// Opens a connection that bypasses the store.
+fn raw_connection(path: &Path) -> Connection {
     Connection::open(path).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn it_is_a_right_store() {
+async fn it_conforms() {
     for durability in [Durability::Effects, Durability::Every] {
-        let (_folder, path) = place();
+        let (_folder, path) = temp_store_path();
         check(&Sqlite::open(&path).unwrap().durability(durability)).await.unwrap();
         check_reopened(async || Ok(Sqlite::open(&path)?.durability(durability))).await.unwrap();
     }
@@ -56,7 +57,7 @@ async fn it_is_a_right_store() {
 #[tokio::test]
 async fn the_file_is_the_users_own_and_the_folders_above_it_are_made() {
     use std::os::unix::fs::PermissionsExt;
-    let (folder, _) = place();
+    let (folder, _) = temp_store_path();
     let path = folder.path().join("a/b/sessions.db");
     let store = Sqlite::open(&path).unwrap();
     begin(&store, "s", &numbered(0..3)).await;
@@ -70,22 +71,22 @@ async fn the_file_is_the_users_own_and_the_folders_above_it_are_made() {
         (0o600, 0o700)
     );
     drop(store);
-    let left: Vec<_> = path
+    let remaining: Vec<_> = path
         .parent()
         .unwrap()
         .read_dir()
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left.len(), 2, "the file and the folder of owners: {left:?}");
+    assert_eq!(remaining.len(), 2, "the file and the folder of owners: {remaining:?}");
     assert_eq!(path.with_file_name("sessions.db-owners").read_dir().unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_format_is_told_and_left_as_it_is() {
-    let (_folder, path) = place();
+async fn a_file_of_a_newer_format_is_refused_and_left_untouched() {
+    let (_folder, path) = temp_store_path();
     drop(Sqlite::open(&path).unwrap());
-    beside(&path).pragma_update(None, "user_version", 2).unwrap();
+    raw_connection(&path).pragma_update(None, "user_version", 2).unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = Sqlite::open(&path).err().unwrap();
     assert!(matches!(&refused, MemoryError::Newer { found: 2, known: 1, .. }), "{refused}");
@@ -97,12 +98,12 @@ async fn a_file_of_a_newer_format_is_told_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_something_else_is_told_and_left_as_it_is() {
-    let (folder, path) = place();
+async fn a_file_that_is_not_a_store_is_refused_and_left_untouched() {
+    let (folder, path) = temp_store_path();
     std::fs::write(&path, "a letter, and much more than a hundred bytes of it ".repeat(100))
         .unwrap();
     let others = folder.path().join("others.db");
-    let other = beside(&others);
+    let other = raw_connection(&others);
     other.pragma_update(None, "journal_mode", "WAL").unwrap();
     other.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1)").unwrap();
     let empty = folder.path().join("empty.db");
@@ -115,35 +116,36 @@ async fn what_is_something_else_is_told_and_left_as_it_is() {
     let before = all();
     for (file, why) in [
         (&path, "no SQLite database"),
-        (&others, "no store of loopwright's"),
-        (&empty, "no store of loopwright's"),
+        (&others, "no loopwright store"),
+        (&empty, "no loopwright store"),
     ] {
         let refused = Sqlite::open(file).err().unwrap().to_string();
         assert!(refused.contains(why) && refused.contains("give another path"), "{refused}");
         assert!(refused.contains(file.to_str().unwrap()), "{refused}");
     }
-    assert!(all() == before, "they are as they were");
+    assert!(all() == before, "the files are unchanged");
     assert_eq!(other.query_row("SELECT a FROM t", (), |row| row.get::<_, i64>(0)).unwrap(), 1);
     let refused = Sqlite::open(folder.path()).err().unwrap().to_string();
     assert!(refused.contains("cannot be opened"), "{refused}");
 }
 
-/// C77: what sessions append at the same time is written together, and an append that is refused
-/// fails alone.
+/// C77: appends that arrive at the same time are written together, and a refused append fails
+/// alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn appends_of_many_sessions_are_one_transaction() {
-    let (_folder, path) = place();
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap().durability(Durability::Every);
-    let (sessions, appends) = (64, 200);
+    let sessions = 64;
+    let appends = 200;
     let mut open = Vec::new();
     for n in 0..sessions {
         open.push(store.open(&format!("s{n}")).await.unwrap());
     }
-    // As long as somebody reads an old state, SQLite's log is not begun anew: it has every commit
-    // since then.
-    let reader = beside(&path);
-    let old = reader.unchecked_transaction().unwrap();
-    old.query_row("SELECT count(*) FROM session", (), |_| Ok(())).unwrap();
+    // While an old snapshot is being read, SQLite does not restart its write-ahead log: it has
+    // every commit since then.
+    let reader = raw_connection(&path);
+    let snapshot = reader.unchecked_transaction().unwrap();
+    snapshot.query_row("SELECT count(*) FROM session", (), |_| Ok(())).unwrap();
     let before = commits(&path);
     let tasks = open.into_iter().enumerate().map(|(n, memory)| {
         tokio::spawn(async move {
@@ -159,15 +161,16 @@ async fn appends_of_many_sessions_are_one_transaction() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    let made = commits(&path) - before;
-    assert!(made < sessions * appends / 8, "{made} commits of {} appends", sessions * appends);
-    drop(old);
+    let new_commits = commits(&path) - before;
+    let all = sessions * appends;
+    assert!(new_commits < all / 8, "{new_commits} commits of {all} appends");
+    drop(snapshot);
     for n in 0..sessions {
         assert_eq!(store.read(&format!("s{n}"), 0).await.unwrap(), numbered(0..appends));
     }
 }
 
-/// Commits in SQLite's log: the frames that say how long the file is after them.
+/// Counts the commits in the write-ahead log: the frames that have the size of the database.
 fn commits(path: &Path) -> u64 {
     let log = std::fs::read(path.with_file_name("sessions.db-wal")).unwrap();
     let frames = log[32..].chunks_exact(24 + 4096).filter(|frame| frame[8..16] == log[16..24]);
@@ -175,12 +178,12 @@ fn commits(path: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn an_append_whose_future_is_dropped_takes_place_as_a_whole() {
-    let (_folder, path) = place();
+async fn an_append_whose_future_is_dropped_takes_effect_as_a_whole() {
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let memory = begin(&store, "s", &numbered(0..1)).await;
     let mut append = memory.append(1, numbered(1..4).into());
-    let _ = futures::poll!(&mut append); // it may be done already
+    let _ = futures::poll!(&mut append); // it may be ready already
     drop(append);
     memory.append(4, numbered(4..5).into()).await.unwrap();
     let mut last = memory.append(5, numbered(5..9).into());
@@ -192,10 +195,10 @@ async fn an_append_whose_future_is_dropped_takes_place_as_a_whole() {
 
 #[tokio::test]
 async fn an_opening_whose_future_is_dropped_leaves_the_session_free() {
-    let (_folder, path) = place();
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let mut open = store.open("s");
-    let _ = futures::poll!(&mut open).map(|open| open.map(drop)); // it may be done already
+    let _ = futures::poll!(&mut open).map(|open| open.map(drop)); // it may be ready already
     drop(open);
     begin(&store, "s", &numbered(0..2)).await;
     assert_eq!(store.read("s", 1).await.unwrap(), numbered(1..2));
@@ -203,32 +206,33 @@ async fn an_opening_whose_future_is_dropped_leaves_the_session_free() {
 
 #[tokio::test]
 async fn a_former_owner_cannot_write() {
-    let (_folder, path) = place();
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let memory = begin(&store, "s", &numbered(0..1)).await;
-    // Whoever removes the locks of the living takes their sessions away.
+    // Without its lock file, an owner counts as dead.
     std::fs::remove_dir_all(path.with_file_name("sessions.db-owners")).unwrap();
-    let heir = Sqlite::open(&path).unwrap().open("s").await.unwrap();
+    let successor = Sqlite::open(&path).unwrap().open("s").await.unwrap();
     assert_eq!(
         memory.append(1, numbered(1..2).into()).await,
         Err(MemoryError::Conflict { at: 1, end: 1 })
     );
-    heir.append(1, numbered(1..3).into()).await.unwrap();
+    successor.append(1, numbered(1..3).into()).await.unwrap();
     drop(memory);
     assert!(
         matches!(store.open("s").await.err().unwrap(), MemoryError::InUse(_)),
-        "the heir's, still"
+        "the successor still owns it"
     );
-    assert_eq!(heir.load(0).await.unwrap(), numbered(0..3));
+    assert_eq!(successor.load(0).await.unwrap(), numbered(0..3));
 }
 
 #[tokio::test]
-async fn branches_of_branches_share_their_past_and_are_read_without_copies() {
-    let (_folder, path) = place();
+async fn branches_of_branches_share_entries_without_copies() {
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     drop(begin(&store, "b0", &numbered(0..10)).await);
     for n in 1..300_u64 {
-        let (from, to) = (format!("b{}", n - 1), format!("b{n}"));
+        let from = format!("b{}", n - 1);
+        let to = format!("b{n}");
         assert_eq!(store.fork(&from, None, &to).await.unwrap(), 9 + n);
         store.open(&to).await.unwrap().append(9 + n, numbered(9 + n..10 + n).into()).await.unwrap();
     }
@@ -237,10 +241,10 @@ async fn branches_of_branches_share_their_past_and_are_read_without_copies() {
     }
     assert_eq!(store.fork("b299", Some(4), "early").await.unwrap(), 4);
     assert_eq!(store.read("early", 1).await.unwrap(), numbered(1..4));
-    let rows = beside(&path)
-        .query_row("SELECT count(*) FROM item", (), |row| row.get::<_, i64>(0))
+    let rows = raw_connection(&path)
+        .query_row("SELECT count(*) FROM entry", (), |row| row.get::<_, i64>(0))
         .unwrap();
-    assert_eq!(rows, 309, "no item is there twice");
+    assert_eq!(rows, 309, "no entry is stored twice");
     let refused = store.delete("b299").await.unwrap_err();
     assert_eq!(
         refused,
@@ -249,8 +253,8 @@ async fn branches_of_branches_share_their_past_and_are_read_without_copies() {
 }
 
 #[tokio::test]
-async fn numbers_that_are_none_do_not_spoil_what_is_known() {
-    let (_folder, path) = place();
+async fn costs_that_are_not_numbers_are_ignored() {
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let reply = AssistantMessage {
         parts: vec![ContentPart::Text { text: "hi".into(), signature: None }],
@@ -269,10 +273,10 @@ async fn numbers_that_are_none_do_not_spoil_what_is_known() {
 
 #[tokio::test]
 async fn deep_values_are_read_back() {
-    let (_folder, path) = place();
+    let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let value = (0..200).fold(json!(1), |value, _| json!([value]));
-    let item = LogEntry::State { key: "k".into(), value: Arc::new(value) };
-    begin(&store, "s", std::slice::from_ref(&item)).await;
-    assert_eq!(store.read("s", 0).await.unwrap(), [item]);
+    let entry = LogEntry::State { key: "k".into(), value: Arc::new(value) };
+    begin(&store, "s", std::slice::from_ref(&entry)).await;
+    assert_eq!(store.read("s", 0).await.unwrap(), [entry]);
 }

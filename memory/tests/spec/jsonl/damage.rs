@@ -4,23 +4,25 @@ use std::path::Path;
 
 use super::*;
 
-/// The items of each line that is whole within the first `cut` bytes, and whether the cut is
-/// between lines.
+/// Returns the entries of the lines that are complete within the first `cut` bytes, and whether the
+/// cut is between lines.
 fn within(
     file: &[u8],
     appends: &[Vec<LogEntry>],
     cut: usize,
-    end_needed: bool,
+    newline_needed: bool,
 ) -> (Vec<LogEntry>, bool) {
-    let (mut items, mut at, mut clean) = (Vec::new(), 0, cut == 0);
+    let mut entries = Vec::new();
+    let mut at = 0;
+    let mut clean = cut == 0;
     for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {
         at += line.len();
-        if cut >= at || (cut == at - 1 && !end_needed) {
-            items.extend(n.checked_sub(1).map(|n| appends[n].clone()).unwrap_or_default());
+        if cut >= at || (cut == at - 1 && !newline_needed) {
+            entries.extend(n.checked_sub(1).map(|n| appends[n].clone()).unwrap_or_default());
         }
         clean |= cut == at;
     }
-    (items, clean)
+    (entries, clean)
 }
 
 /// Cuts the log at each of its last 4 KiB, and opens it.
@@ -28,10 +30,10 @@ async fn cut_everywhere(appends: &[Vec<LogEntry>]) {
     let refs: Vec<&[LogEntry]> = appends.iter().map(Vec::as_slice).collect();
     let (_directory, store, file) = store(&refs).await;
     let whole = fs::read(&file).unwrap();
-    let detached = file.with_file_name("s.jsonl.torn");
+    let torn = file.with_file_name("s.jsonl.torn");
     for cut in whole.len().saturating_sub(4096)..=whole.len() {
         fs::write(&file, &whole[..cut]).unwrap();
-        let _ = fs::remove_file(&detached);
+        let _ = fs::remove_file(&torn);
 
         let (readable, clean) = within(&whole, appends, cut, true);
         match store.read("s", 0).await {
@@ -40,40 +42,41 @@ async fn cut_everywhere(appends: &[Vec<LogEntry>]) {
         }
         assert_eq!(fs::read(&file).unwrap(), whole[..cut], "reading changes nothing");
 
-        let (mut items, _) = within(&whole, appends, cut, false);
+        let (mut entries, _) = within(&whole, appends, cut, false);
         let memory = store.open("s").await.unwrap();
-        let told = memory.repaired();
-        assert_eq!(told.is_none(), clean, "cut at {cut}: {told:?}");
-        assert_eq!(memory.load(0).await.unwrap(), items, "cut at {cut}");
+        let repaired = memory.repaired();
+        assert_eq!(repaired.is_none(), clean, "cut at {cut}: {repaired:?}");
+        assert_eq!(memory.load(0).await.unwrap(), entries, "cut at {cut}");
         let torn_at = whole[..cut].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let kept = fs::read(&detached).unwrap_or_default();
-        if !clean && items.len() == readable.len() && !told.unwrap().contains("was whole") {
+        let saved = fs::read(&torn).unwrap_or_default();
+        if !clean && entries.len() == readable.len() && !repaired.unwrap().contains("was complete")
+        {
             assert_eq!(
-                kept,
+                saved,
                 [&whole[torn_at..cut], b"\n"].concat(),
-                "what is cut off is kept, cut at {cut}"
+                "a torn line is saved, cut at {cut}"
             );
         } else {
-            assert_eq!(kept, b"");
+            assert_eq!(saved, b"");
         }
-        items.push(said("afterwards"));
-        append(&*memory, items.len() as u64 - 1, &items[items.len() - 1..]).await;
+        entries.push(remembered("afterwards"));
+        append(&*memory, entries.len() as u64 - 1, &entries[entries.len() - 1..]).await;
         drop(memory);
 
         let memory = store.open("s").await.unwrap();
-        assert_eq!(memory.repaired(), None, "cut at {cut}: mended once");
-        assert_eq!(memory.load(0).await.unwrap(), items, "cut at {cut}");
+        assert_eq!(memory.repaired(), None, "cut at {cut}: repaired once");
+        assert_eq!(memory.load(0).await.unwrap(), entries, "cut at {cut}");
     }
 }
 
-/// C75: a torn end is cut off, kept and told of; nothing before it is lost.
+/// C75: a torn line is cut off, saved and reported; nothing before it is lost.
 #[tokio::test]
-async fn a_log_cut_at_any_byte_goes_on() {
-    let long = vec![said(&"long \u{2028}".repeat(200)), LogEntry::Reset];
+async fn a_log_cut_at_any_byte_can_be_continued() {
+    let long = vec![remembered(&"long \u{2028}".repeat(200)), LogEntry::Reset];
     cut_everywhere(&[
-        vec![said("first")],
+        vec![remembered("first")],
         long.clone(),
-        vec![said("é\n"); 20],
+        vec![remembered("é\n"); 20],
         long,
         vec![LogEntry::Opened { epoch: 7, time: 7 }],
     ])
@@ -81,38 +84,38 @@ async fn a_log_cut_at_any_byte_goes_on() {
 }
 
 #[tokio::test]
-async fn a_log_cut_in_its_head_goes_on_as_a_new_one() {
+async fn a_log_cut_in_its_header_becomes_a_new_one() {
     cut_everywhere(&[
         vec![LogEntry::Opened { epoch: 1, time: 1 }],
-        vec![said("é"), LogEntry::Reset],
+        vec![remembered("é"), LogEntry::Reset],
     ])
     .await;
 }
 
 #[tokio::test]
 async fn zeros_at_the_end_are_torn() {
-    let (_directory, store, file) = store(&[&[said("one")], &[said("two")]]).await;
+    let (_directory, store, file) = store(&[&[remembered("one")], &[remembered("two")]]).await;
     let whole = fs::read(&file).unwrap();
     for (cut, left) in [(whole.len() - 20, 1), (whole.len() - 1, 2), (whole.len(), 2)] {
         fs::write(&file, [&whole[..cut], &[0; 5000]].concat()).unwrap();
         let memory = store.open("s").await.unwrap();
         assert!(memory.repaired().is_some());
         assert_eq!(memory.load(0).await.unwrap().len(), left);
-        append(&*memory, left as u64, &[said("on")]).await;
+        append(&*memory, left as u64, &[remembered("on")]).await;
         assert_eq!(store.read("s", 0).await.unwrap().len(), left + 1);
     }
 }
 
-/// The error names the file and a line.
-fn names(error: &MemoryError, file: &Path) {
+/// Checks that the error names the file and a line.
+fn assert_names(error: &MemoryError, file: &Path) {
     let text = error.to_string();
-    let place = text
+    let position = text
         .split("line ")
         .nth(1)
         .and_then(|rest| rest.split_once(" of "))
         .unwrap_or_else(|| panic!("{text}"));
     assert!(
-        place.0.parse::<u64>().is_ok() && place.1.starts_with(file.to_str().unwrap()),
+        position.0.parse::<u64>().is_ok() && position.1.starts_with(file.to_str().unwrap()),
         "{text}"
     );
     assert!(matches!(error, MemoryError::Damaged(_) | MemoryError::Newer { .. }), "{error:?}");
@@ -120,36 +123,37 @@ fn names(error: &MemoryError, file: &Path) {
 
 /// C75: any other damage is an error that names file and line, and changes nothing.
 #[tokio::test]
-async fn a_flipped_bit_is_found() {
-    let log = [said("one"), said("two é"), LogEntry::Reset];
+async fn a_flipped_bit_is_detected() {
+    let log = [remembered("one"), remembered("two é"), LogEntry::Reset];
     let (directory, store, trunk) = store(&[&log[..1], &log[1..]]).await;
     store.fork("s", None, "b").await.unwrap();
     let branch = store.open("b").await.unwrap();
-    append(&*branch, 3, &[said("own")]).await;
+    append(&*branch, 3, &[remembered("own")]).await;
     drop(branch);
     for (session, file) in [("s", trunk), ("b", directory.path().join("b.jsonl"))] {
-        let (whole, items) = (fs::read(&file).unwrap(), store.read(session, 0).await.unwrap());
-        let mut found = 0;
+        let whole = fs::read(&file).unwrap();
+        let entries = store.read(session, 0).await.unwrap();
+        let mut errors = 0;
         for flip in 0..whole.len() * 8 {
             let mut changed = whole.clone();
             changed[flip / 8] ^= 1 << (flip % 8);
             fs::write(&file, &changed).unwrap();
             match store.read(session, 0).await {
-                Ok(read) => assert_eq!(read, items, "bit {flip}"),
-                Err(error) => names(&error, &file),
+                Ok(read) => assert_eq!(read, entries, "bit {flip}"),
+                Err(error) => assert_names(&error, &file),
             }
             match store.open(session).await {
-                Ok(memory) => assert_eq!(memory.load(0).await.unwrap(), items, "bit {flip}"),
+                Ok(memory) => assert_eq!(memory.load(0).await.unwrap(), entries, "bit {flip}"),
                 Err(error) => {
-                    names(&error, &file);
-                    found += 1;
+                    assert_names(&error, &file);
+                    errors += 1;
                 }
             }
             assert_eq!(fs::read(&file).unwrap(), changed, "bit {flip}: nothing is changed");
         }
         assert!(
-            found * 100 >= whole.len() * 8 * 99,
-            "{found} of {} flips were found",
+            errors * 100 >= whole.len() * 8 * 99,
+            "{errors} of {} flips were detected",
             whole.len() * 8
         );
         fs::write(&file, &whole).unwrap();
@@ -158,24 +162,24 @@ async fn a_flipped_bit_is_found() {
 
 /// One damaged session does not hide the others.
 #[tokio::test]
-async fn damage_and_newer_versions_are_told_apart() {
-    let (directory, store, file) = store(&[&[said("one")]]).await;
+async fn damage_and_newer_versions_are_distinguished() {
+    let (directory, store, file) = store(&[&[remembered("one")]]).await;
     let good = store.open("good").await.unwrap();
-    append(&*good, 0, &[said("word")]).await;
+    append(&*good, 0, &[remembered("word")]).await;
     drop(good);
     let whole = fs::read_to_string(&file).unwrap();
     let newer = whole.replace(r#""version":1"#, r#""version":12,"more":[]"#);
     let unknown = r#"[{"type":"telepathy"}]"#;
     let line = format!(
-        r#"{{"at":1,"crc":"{:08x}","items":{unknown}}}"#,
+        r#"{{"at":1,"crc":"{:08x}","entries":{unknown}}}"#,
         crc32fast::hash(unknown.as_bytes())
     );
     let misplaced = whole.lines().last().unwrap();
-    for (text, says) in [
+    for (text, expected) in [
         (newer, "update loopwright"),
         (format!("{whole}{line}\n"), "): update loopwright, a newer version may have written it"),
         (format!("{whole}{line}"), "): update loopwright, a newer version may have written it"),
-        (format!("{whole}{misplaced}\n"), "it says that 0 items come before it, and 1 do"),
+        (format!("{whole}{misplaced}\n"), "its `at` is 0, but 1 entries precede it"),
         (format!("{whole}\n"), "line 3 of"),
         (format!("{whole}by hand, without an end"), "line 3 of"),
         ("a note of my own".into(), "line 1 of"),
@@ -187,38 +191,39 @@ async fn damage_and_newer_versions_are_told_apart() {
     ] {
         fs::write(&file, &text).unwrap();
         for error in [store.open("s").await.err().unwrap(), store.session("s").await.unwrap_err()] {
-            names(&error, &file);
-            assert!(error.to_string().contains(says), "{error} should say {says:?}");
+            assert_names(&error, &file);
+            assert!(error.to_string().contains(expected), "{error} should contain {expected:?}");
         }
         assert_eq!(store.sessions().await.unwrap().len(), 1, "{text}");
         assert_eq!(store.search("word", 9).await.unwrap().len(), 1);
         assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing is changed");
         let refused = store.delete("good").await;
         if let Err(error) = &refused {
-            assert!(error.to_string().contains("may share its past"), "{error}");
+            assert!(error.to_string().contains("may share its entries"), "{error}");
             continue;
         }
         let good = store.open("good").await.unwrap();
-        append(&*good, 0, &[said("word")]).await;
+        append(&*good, 0, &[remembered("word")]).await;
     }
     store.delete("s").await.unwrap();
-    assert!(!file.exists(), "what is damaged can be deleted");
+    assert!(!file.exists(), "a damaged session can be deleted");
 }
 
-/// A branch without its session says which file is missing.
+/// The error for a branch without its parent names the missing file.
 #[tokio::test]
-async fn a_branch_whose_past_is_gone_is_damaged() {
-    let (directory, store, file) = store(&[&[said("one")], &[LogEntry::Reset]]).await;
+async fn a_branch_whose_parent_is_missing_is_damaged() {
+    let (directory, store, file) = store(&[&[remembered("one")], &[LogEntry::Reset]]).await;
     store.fork("s", None, "b").await.unwrap();
-    let (whole, branch) = (fs::read_to_string(&file).unwrap(), directory.path().join("b.jsonl"));
+    let whole = fs::read_to_string(&file).unwrap();
+    let branch = directory.path().join("b.jsonl");
     let shorter: String = whole.split_inclusive('\n').take(2).collect();
     fs::write(&file, shorter).unwrap();
     let error = store.open("b").await.err().unwrap();
-    names(&error, &branch);
-    assert!(error.to_string().contains("of which only 1 are there"), "{error}");
+    assert_names(&error, &branch);
+    assert!(error.to_string().contains("which has only 1"), "{error}");
     fs::remove_file(&file).unwrap();
     let error = store.read("b", 0).await.unwrap_err();
-    names(&error, &branch);
+    assert_names(&error, &branch);
     assert!(error.to_string().contains("s.jsonl cannot be read"), "{error}");
     fs::write(&file, whole).unwrap();
     assert_eq!(store.read("b", 0).await.unwrap().len(), 2);

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// This test binary as another process, which runs [`other_process`] on the directory.
+/// Starts this test binary as another process, which runs [`other_process`] on the directory.
 pub(super) fn other(command: &mut Command, what: &str, directory: &std::path::Path) -> Child {
     let args = [
         "--exact",
@@ -22,7 +22,7 @@ pub(super) fn this_binary() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
 
-/// The first line that begins with this word, without it.
+/// Returns the rest of the first line that contains this word.
 pub(super) fn line(from: &mut impl BufRead, word: &str) -> String {
     let mut line = String::new();
     while from.read_line(&mut line).unwrap() > 0 {
@@ -31,10 +31,10 @@ pub(super) fn line(from: &mut impl BufRead, word: &str) -> String {
         }
         line.clear();
     }
-    panic!("the other process never said {word}");
+    panic!("the other process never printed {word}");
 }
 
-/// What the other process does.
+/// Runs in the other process.
 #[tokio::test]
 #[ignore = "a part of other tests, which run it as a process of its own"]
 async fn other_process() {
@@ -43,21 +43,22 @@ async fn other_process() {
         "own" => {
             let memory = store.unwrap().open("s").await.unwrap();
             let at = memory.load(0).await.unwrap().len() as u64;
-            append(&*memory, at, &[said("of the other process")]).await;
+            append(&*memory, at, &[remembered("of the other process")]).await;
             println!("OWNED");
             std::io::stdout().flush().unwrap();
-            std::io::stdin().read_to_string(&mut String::new()).unwrap(); // until it is killed
+            // Waits until the process is killed.
+            std::io::stdin().read_to_string(&mut String::new()).unwrap();
         }
         "fill" => super::disk::fill(&store.unwrap()).await,
-        "read only" => super::disk::write_what_is_read_only(&store.unwrap()).await,
+        "read only" => super::disk::read_without_write_permission(&store.unwrap()).await,
         other => panic!("{other}"),
     }
 }
 
-/// C76: a session has one owner among processes, and is free at once when that one is killed.
+/// C76: a session has one owner among processes, and is free at once when that process is killed.
 #[tokio::test]
 async fn a_session_has_one_owner_among_processes() {
-    let (directory, store, _) = store(&[&[said("one")]]).await;
+    let (directory, store, _) = store(&[&[remembered("one")]]).await;
     for round in 1..=5 {
         let mut child = other(&mut this_binary(), "own", directory.path());
         line(&mut BufReader::new(child.stdout.take().unwrap()), "OWNED");
@@ -69,6 +70,6 @@ async fn a_session_has_one_owner_among_processes() {
         child.wait().unwrap();
         let memory = store.open("s").await.unwrap();
         assert_eq!(memory.repaired(), None);
-        append(&*memory, 2 * round as u64, &[said("of this one")]).await;
+        append(&*memory, 2 * round as u64, &[remembered("of this one")]).await;
     }
 }

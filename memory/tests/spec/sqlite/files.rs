@@ -1,4 +1,4 @@
-//! What is in the file, and files that may not be written.
+//! The content of the file, and files without write permission.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use super::*;
 
-/// C79: what is known of a session is parsed by whoever needs it; its checksum is looked at by all.
+/// C79: a session's row is parsed only by its readers; its checksum is checked for others too.
 #[tokio::test]
-async fn a_session_that_is_not_understood_does_not_hinder_others() {
-    let (_folder, path) = place();
+async fn a_session_that_is_not_understood_does_not_affect_others() {
+    let (_folder, path) = temp_store_path();
     drop(begin(&Sqlite::open(&path).unwrap(), "s", &numbered(0..1)).await);
     let info = r#"{"id":"s","of a newer version":true}"#;
     let crc = |number: i64| {
@@ -20,11 +20,9 @@ async fn a_session_that_is_not_understood_does_not_hinder_others() {
         }
         crc.finalize()
     };
-    let rough = beside(&path);
-    let number = rough.query_row("SELECT number FROM session", (), |row| row.get(0)).unwrap();
-    rough
-        .execute("UPDATE session SET info = ?1, owner = '', crc = ?2", (info, crc(number)))
-        .unwrap();
+    let raw = raw_connection(&path);
+    let number = raw.query_row("SELECT number FROM session", (), |row| row.get(0)).unwrap();
+    raw.execute("UPDATE session SET info = ?1, owner = '', crc = ?2", (info, crc(number))).unwrap();
     let store = Sqlite::open(&path).unwrap();
     drop(begin(&store, "new", &numbered(0..2)).await);
     assert_eq!(store.read("new", 0).await.unwrap(), numbered(0..2));
@@ -32,7 +30,7 @@ async fn a_session_that_is_not_understood_does_not_hinder_others() {
     for error in [store.open("s").await.err().unwrap(), store.session("s").await.unwrap_err()] {
         assert!(error.to_string().contains("update loopwright"), "{error}");
     }
-    rough.execute("UPDATE session SET crc = 0 WHERE name = 's'", ()).unwrap();
+    raw.execute("UPDATE session SET crc = 0 WHERE name = 's'", ()).unwrap();
     let damaged = store.open("another").await.err().unwrap();
     assert!(
         damaged.to_string().contains("`s`, or its name, in"),
@@ -41,40 +39,45 @@ async fn a_session_that_is_not_understood_does_not_hinder_others() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_is_in_no_file_any_more() {
-    let (folder, path) = place();
+async fn deleted_data_is_overwritten_in_every_file() {
+    let (folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let secret = "the number of the account is 4711-0815";
     drop(begin(&store, "kept", &numbered(0..50)).await);
-    drop(begin(&store, "s", &[said(secret), said(&secret.repeat(1000))]).await);
-    let there = || {
+    drop(begin(&store, "s", &[remembered(secret), remembered(&secret.repeat(1000))]).await);
+    let is_stored = || {
         let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let bytes: Vec<u8> =
             files.filter(|file| file.is_file()).flat_map(|file| fs::read(file).unwrap()).collect();
         bytes.windows(secret.len()).any(|bytes| bytes == secret.as_bytes())
     };
-    assert!(there());
+    assert!(is_stored());
     store.delete("s").await.unwrap();
-    assert!(!there(), "while the store is open");
+    assert!(!is_stored(), "while the store is open");
     drop(store);
-    assert!(!there());
+    assert!(!is_stored());
 }
 
 #[tokio::test]
-async fn what_may_not_be_written_is_told_and_left_as_it_is() {
-    let (_folder, path) = place();
+async fn a_file_that_is_not_writable_is_refused_and_left_untouched() {
+    let (_folder, path) = temp_store_path();
     fs::write(path.with_file_name("sessions.db-owners"), "a file where there should be a folder")
         .unwrap();
     let refused = Sqlite::open(&path).err().unwrap().to_string();
-    assert!(refused.contains("sessions.db cannot be opened beside its owners"), "{refused}");
-    assert!(!path.exists(), "nothing was made");
+    assert!(
+        refused
+            .contains("sessions.db cannot be opened, because its folder of owners cannot be used"),
+        "{refused}"
+    );
+    assert!(!path.exists(), "no file was created");
 
     let folder = tempfile::tempdir().unwrap();
     let run = |command: &str, args: &[&str]| {
         let status = Command::new(command).args(args).arg(folder.path()).status();
         status.is_ok_and(|status| status.success())
     };
-    let is_root = run("mount", &["-t", "tmpfs", "none"]); // whom permissions do not stop, but a mount does
+    // Permissions do not apply to root, a read-only mount does.
+    let is_root = run("mount", &["-t", "tmpfs", "none"]);
     let path = folder.path().join("sessions.db");
     drop(begin(&Sqlite::open(&path).unwrap(), "s", &numbered(0..3)).await);
     let before = fs::read(&path).unwrap();

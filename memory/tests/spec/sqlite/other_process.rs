@@ -1,4 +1,4 @@
-//! A process of its own that does what it is told, line by line.
+//! Another process that runs commands, one for each line of its input.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,57 +10,57 @@ use super::*;
 
 const STORE: &str = "LOOPWRIGHT_SPEC_STORE";
 
-/// The other process, from here.
-pub(super) struct Other {
+/// Controls the other process.
+pub(super) struct OtherProcess {
     process: Child,
-    told: ChildStdin,
-    says: BufReader<ChildStdout>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
-impl Other {
-    /// Starts it with the store at this path.
+impl OtherProcess {
+    /// Starts the process with the store at this path.
     pub(super) fn start(store: &Path) -> Self {
-        // A write beyond a limit is an error for it, and not the end.
+        // A write beyond the size limit must return an error instead of killing the process.
         let mut command = Command::new("sh");
         command
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
             .arg(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "sqlite::child::other_process", "--ignored", "--nocapture"])
+            .args(["--exact", "sqlite::other_process::other_process", "--ignored", "--nocapture"])
             .env(STORE, store);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (told, says) =
-            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Other { process, told, says }
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        OtherProcess { process, input, output }
     }
 
-    /// Tells it to do something, without waiting.
-    pub(super) fn tell(&mut self, what: &str) {
-        writeln!(self.told, "{what}").unwrap();
+    /// Sends a command without waiting for its result.
+    pub(super) fn send(&mut self, command: &str) {
+        writeln!(self.input, "{command}").unwrap();
     }
 
-    /// What it says next.
-    pub(super) fn said(&mut self) -> String {
+    /// Waits for the result of the next command: `done` or an error.
+    pub(super) fn result(&mut self) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.says.read_line(&mut line).unwrap() > 0, "it has ended");
-            if let Some((_, said)) = line.split_once("> ") {
-                return said.trim_end().to_owned();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the process has ended");
+            if let Some((_, result)) = line.split_once("> ") {
+                return result.trim_end().to_owned();
             }
         }
     }
 
-    /// Tells it to do something, and gives what it says then.
-    pub(super) fn does(&mut self, what: &str) -> String {
-        self.tell(what);
-        self.said()
+    /// Runs a command and returns its result.
+    pub(super) fn run(&mut self, command: &str) -> String {
+        self.send(command);
+        self.result()
     }
 
-    /// Kills it as the kernel does when there is no memory left.
+    /// Kills the process, as the kernel does when memory runs out.
     pub(super) fn kill(self) {}
 }
 
-impl Drop for Other {
+impl Drop for OtherProcess {
     fn drop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -77,17 +77,17 @@ fn other_process() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut state = State {
         store: Sqlite::open(&path).unwrap(),
-        lock: beside(Path::new(&path)),
+        lock: raw_connection(Path::new(&path)),
         open: HashMap::new(),
     };
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
-        let said = match runtime.block_on(state.act(&words)) {
+        let result = match runtime.block_on(state.act(&words)) {
             Ok(()) => "done".to_owned(),
             Err(why) => why.to_string(),
         };
-        println!("> {said}");
+        println!("> {result}");
     }
 }
 
@@ -107,23 +107,23 @@ impl State {
             }
             "close" => {
                 drop(self.open.remove(words[1]));
-                let _ = self.store.delete("nothing").await; // done after what was given before
+                let _ = self.store.delete("nothing").await; // performed after the release
             }
-            // One by one, from this item on up to that one.
+            // Appends entries one by one: from, to.
             "append" => {
                 for at in number(2)..number(3) {
                     self.open[words[1]].append(at, numbered(at..at + 1).into()).await?;
                 }
             }
-            // An item of so many bytes.
+            // Appends one entry: at, size in bytes.
             "append-big" => {
                 self.open[words[1]]
-                    .append(number(2), [said(&"x".repeat(number(3) as usize))].into())
+                    .append(number(2), [remembered(&"x".repeat(number(3) as usize))].into())
                     .await?
             }
             "lock" => self.lock.execute_batch("BEGIN IMMEDIATE").unwrap(),
             "unlock" => self.lock.execute_batch("ROLLBACK").unwrap(),
-            // No file may grow beyond this many bytes.
+            // Limits the size of files, in bytes.
             "limit" => {
                 use rustix::process::{Resource, getrlimit, setrlimit};
                 let mut limit = getrlimit(Resource::Fsize);

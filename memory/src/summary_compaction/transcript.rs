@@ -1,17 +1,18 @@
-//! A conversation as text, for whoever summarises it: so no provider takes it for a conversation of
-//! its own.
+//! A conversation as text, for the request for a summary.
+//!
+//! As text, no provider mistakes it for the conversation of the request itself.
 
 use loopwright_core::Message;
 use loopwright_core::message::{Content, ContentPart, MessageKind, ResultStatus};
 
-/// Adds one message, whole but for thoughts and the bytes of images.
+/// Appends one message, without its thinking and without the bytes of images.
 pub(super) fn write(text: &mut String, message: &Message) {
     match &message.body {
-        MessageKind::User(said) => element(text, "user", "", |text| content(text, &said.content)),
-        MessageKind::Assistant(said) => element(text, "assistant", "", |text| {
-            for part in &said.parts {
+        MessageKind::User(user) => element(text, "user", "", |text| content(text, &user.content)),
+        MessageKind::Assistant(reply) => element(text, "assistant", "", |text| {
+            for part in &reply.parts {
                 match part {
-                    ContentPart::Text { text: words, .. } => line(text, words),
+                    ContentPart::Text { text: body, .. } => line(text, body),
                     ContentPart::ToolCall(call) => line(
                         text,
                         &format!("<call tool=\"{}\">{}</call>", call.name, call.arguments),
@@ -35,19 +36,19 @@ fn element(text: &mut String, name: &str, attributes: &str, inner: impl FnOnce(&
     text.push_str(&format!("</{name}>\n"));
 }
 
-fn content(text: &mut String, pieces: &[Content]) {
-    for piece in pieces {
-        match piece {
-            Content::Text { text: words } => line(text, words),
+fn content(text: &mut String, parts: &[Content]) {
+    for part in parts {
+        match part {
+            Content::Text { text: body } => line(text, body),
             Content::Image { media_type, .. } => line(text, &format!("({media_type}, not shown)")),
-            _ => line(text, "(something that is not text)"),
+            _ => line(text, "(content that is not text)"),
         }
     }
 }
 
-fn line(text: &mut String, words: &str) {
-    text.push_str(words);
-    if !words.ends_with('\n') {
+fn line(text: &mut String, body: &str) {
+    text.push_str(body);
+    if !body.ends_with('\n') {
         text.push('\n');
     }
 }

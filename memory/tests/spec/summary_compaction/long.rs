@@ -1,4 +1,4 @@
-//! A session of a thousand turns in a window of 32k tokens.
+//! A session of a thousand turns in a window of 32,000 tokens.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 
-const WINDOW: u64 = 32_000;
-/// Replies to a prompt, the last of which has no calls.
+const WINDOW_TOKENS: u64 = 32_000;
+/// The number of replies to each prompt. The last one has no calls.
 const REPLIES: usize = 5;
 const PROMPTS: usize = 200;
 const FILES: usize = 40;
 const FIRST: &str = "Make the tests pass. This is the first request, and it stays word for word.";
 
-/// A model with a count of its own. It reads and edits files, and refuses what is malformed or too
-/// large.
+/// A model that counts tokens in its own way. It reads and edits files, and refuses requests that
+/// are malformed or too large.
 #[derive(Clone)]
 struct Worker {
     info: ModelInfo,
@@ -31,7 +31,7 @@ struct Worker {
     replies: Arc<AtomicUsize>,
 }
 
-/// Tokens: three bytes of JSON each, so it counts more than the estimate does.
+/// Counts three bytes of JSON as a token, which gives more tokens than the estimate.
 fn count(request: &ChatRequest) -> u64 {
     let json = |message: &Arc<Message>| serde_json::to_string(&message.body).unwrap().len();
     let tools: usize =
@@ -43,8 +43,8 @@ fn is_summary(request: &ChatRequest) -> bool {
     request.system.starts_with("You summarise")
 }
 
-/// The calls of a reply: which tool, which file. Every file is read before it is edited, and some
-/// are not touched again.
+/// Returns the tools and files that a reply calls. Every file is read before it is edited, and some
+/// are touched only once.
 fn files(reply: usize) -> Vec<(&'static str, String)> {
     let name = |n: usize| format!("src/module_{}/file.rs", n % FILES.min(1 + reply / 5));
     match reply % REPLIES {
@@ -62,7 +62,9 @@ impl ChatModel for Worker {
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let tokens = count(&request);
         let wrong = check_request(&request).err();
-        if let Some(why) = wrong.or_else(|| (tokens > WINDOW).then(|| format!("{tokens} tokens"))) {
+        if let Some(why) =
+            wrong.or_else(|| (tokens > WINDOW_TOKENS).then(|| format!("{tokens} tokens")))
+        {
             self.refused.lock().unwrap().push(why.clone());
             return stream::iter([ModelEvent::Error(ModelError::new(
                 ModelErrorKind::ContextOverflow,
@@ -105,7 +107,7 @@ impl ChatModel for Worker {
     }
 }
 
-/// Answers with lines of "the file": a few, or very many.
+/// Returns the lines of a file: a few, or very many.
 struct FileTool(Arc<ToolSpec>);
 
 #[async_trait]
@@ -132,8 +134,8 @@ fn tool(name: &str) -> Arc<dyn Tool> {
     Arc::new(FileTool(Arc::new(spec)))
 }
 
-/// Turns of the whole history, apart from the first request: what was asked, the reply, the
-/// results.
+/// Returns the turns of the whole history after the first request: a message of the user, the reply
+/// and its results.
 fn turns(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     let mut starts = vec![1];
     for (at, pair) in (1..).zip(messages.windows(2)) {
@@ -150,17 +152,17 @@ fn turns(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     starts.windows(2).map(|w| &messages[w[0]..w[1]]).filter(|turn| !turn.is_empty()).collect()
 }
 
-/// What a summary has to be asked for with: these messages, whole.
+/// Returns the text that a request for a summary must have for these messages.
 fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
     for message in messages {
         match &message.body {
-            MessageKind::User(said) => {
-                text += &format!("<user>\n{}\n</user>\n", said.text().trim_end())
+            MessageKind::User(user) => {
+                text += &format!("<user>\n{}\n</user>\n", user.text().trim_end())
             }
-            MessageKind::Assistant(said) => {
-                text += &format!("<assistant>\n{}\n", said.text());
-                for call in said.calls() {
+            MessageKind::Assistant(reply) => {
+                text += &format!("<assistant>\n{}\n", reply.text());
+                for call in reply.calls() {
                     text += &format!("<call tool=\"{}\">{}</call>\n", call.name, call.arguments);
                 }
                 text += "</assistant>\n";
@@ -178,15 +180,21 @@ fn transcript(messages: &[Arc<Message>]) -> String {
     text
 }
 
-/// C85: a thousand turns never leave the window and always make a legal request, with the first
-/// request, the files that were read and edited, and the last whole turns in it; what a summary is
-/// asked for with is what it replaces; each is counted. The session goes on in another process
-/// half-way.
+/// C85: requests of a thousand turns stay inside the window and are valid. They contain the first
+/// request, the names of the files that were read and edited, and the last turns unchanged. A
+/// summary is requested with exactly the messages that it replaces, and each is counted. The
+/// session is resumed half-way.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_turns_stay_inside_the_window() {
-    let (requests, largest, refused, replies) = Default::default();
-    let info = ModelInfo::new("test/worker").with_context_window(WINDOW).with_max_output(4000);
-    let worker = Worker { info, requests, largest, refused, replies };
+    let info =
+        ModelInfo::new("test/worker").with_context_window(WINDOW_TOKENS).with_max_output(4000);
+    let worker = Worker {
+        info,
+        requests: Arc::default(),
+        largest: Arc::default(),
+        refused: Arc::default(),
+        replies: Arc::default(),
+    };
     let agent = GenericAgent::builder(worker.clone(), PiPattern)
         .system("You work on a program.")
         .tools([tool("read_file"), tool("edit_file")])
@@ -205,12 +213,13 @@ async fn a_thousand_turns_stay_inside_the_window() {
     assert_eq!(
         *worker.refused.lock().unwrap(),
         Vec::<String>::new(),
-        "never over the window, always legal"
+        "every request is valid and inside the window"
     );
-    let items = memory.items();
-    check_log(&items).unwrap();
-    let history = SessionLog::of(&items).messages();
-    let (all, requests) = (turns(&history), worker.requests.lock().unwrap().clone());
+    let entries = memory.items();
+    check_log(&entries).unwrap();
+    let history = SessionLog::of(&entries).messages();
+    let all = turns(&history);
+    let requests = worker.requests.lock().unwrap().clone();
     let (summaries, requests): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_summary);
     assert_eq!((all.len(), requests.len()), (PROMPTS * REPLIES, PROMPTS * REPLIES));
 
@@ -225,7 +234,7 @@ async fn a_thousand_turns_stay_inside_the_window() {
             .chain([&*request.messages[1.min(reply)].text()])
             .collect();
         for file in &touched {
-            assert!(text.contains(file.as_str()), "reply {reply}: {file} is forgotten");
+            assert!(text.contains(file.as_str()), "reply {reply}: {file} is missing");
         }
         touched.extend(files(reply).into_iter().map(|(_, file)| file));
         let ids: Vec<_> = request.messages.iter().map(|m| m.id).collect();
@@ -233,32 +242,41 @@ async fn a_thousand_turns_stay_inside_the_window() {
             all[reply.saturating_sub(3)..reply].concat().iter().map(|m| m.id).collect();
         let end = if at(*ids.last().unwrap()).unwrap() == 0 { 1 } else { ids.len() };
         let tail: Vec<_> = ids[..end].iter().copied().filter(|id| last.contains(id)).collect();
-        assert_eq!(tail, last, "reply {reply}: the last three turns are whole");
+        assert_eq!(tail, last, "reply {reply}: the last three turns are unchanged");
     }
     assert!(touched.len() > FILES * 3 / 4, "{touched:?}");
 
-    let detached = items.iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count();
-    let (mut stand_in, mut covered, mut made) = (None::<Arc<Message>>, 1, 0);
-    for item in &items {
-        let LogEntry::Compacted { first, last, message, summary, .. } = item else {
+    let detached =
+        entries.iter().filter(|entry| matches!(entry, LogEntry::Detached { .. })).count();
+    let mut stand_in = None::<Arc<Message>>;
+    let mut covered = 1;
+    let mut count = 0;
+    for entry in &entries {
+        let LogEntry::Compacted { first, last, message, summary, .. } = entry else {
             continue;
         };
-        assert!(summary.is_some(), "{item:?}");
+        assert!(summary.is_some(), "{entry:?}");
         assert_eq!(*first, stand_in.as_ref().map_or(history[1].id, |m| m.id));
         let end = at(*last).unwrap() + 1;
         let replaced: Vec<_> = stand_in.iter().chain(&history[covered..end]).cloned().collect();
-        let asked = summaries[made].messages[0].text();
+        let asked = summaries[count].messages[0].text();
         let given = asked
             .strip_prefix("<conversation>\n")
             .and_then(|text| text.split_once("</conversation>\n"))
             .unwrap()
             .0;
-        assert_eq!(given, transcript(&replaced), "summary {made}");
-        (stand_in, covered, made) = (Some(message.clone()), end, made + 1);
+        assert_eq!(given, transcript(&replaced), "summary {count}");
+        stand_in = Some(message.clone());
+        covered = end;
+        count += 1;
     }
-    assert_eq!((summaries.len(), detached), (made, made), "each summary is one call, and counted");
-    assert!((10..200).contains(&made), "{made} summaries");
+    assert_eq!(
+        (summaries.len(), detached),
+        (count, count),
+        "each summary is one request, and is counted"
+    );
+    assert!((10..200).contains(&count), "{count} summaries");
     let largest = worker.largest.load(Ordering::Relaxed);
-    assert!(largest > WINDOW / 2, "the window is used: {largest}");
-    println!("{made} summaries, the largest request has {largest} tokens");
+    assert!(largest > WINDOW_TOKENS / 2, "the window is used: {largest}");
+    println!("{count} summaries, the largest request has {largest} tokens");
 }

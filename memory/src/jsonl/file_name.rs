@@ -1,17 +1,22 @@
-//! The file of a session.
+//! The name of a session's file.
 
 use sha2::{Digest, Sha256};
 
-/// How the name of a session's file ends.
+/// The suffix of a session's file.
 pub(super) const SUFFIX: &str = ".jsonl";
 
-/// Bytes of a file's name before its suffix. File systems take 255, and a suffix of a side file
-/// comes after.
-const LONGEST: usize = 200;
+/// Limits a file's name without its suffix. File systems accept 255 bytes, which must also hold the
+/// suffix and that of the file for torn lines.
+const MAX_NAME_BYTES: usize = 200;
 
-/// The name of a session's file: its own, where it is plain, else with `%` and two digits for each
-/// other byte. Capital letters count as others, since to some file systems they are small ones.
-/// What is long is cut, and the digest of the whole tells it from others; the header has the whole.
+/// The bytes of the mark and the digest at the end of a shortened name.
+const DIGEST_BYTES: usize = 33;
+
+/// Returns the name of a session's file.
+///
+/// Lower-case letters, digits, `_`, `-` and `.` stay; every other byte becomes `%` and two digits.
+/// Capital letters are encoded because some file systems ignore case. A long name is cut and ends
+/// with the digest of the whole name, which the file's header has.
 pub(super) fn file_name(session: &str) -> String {
     let mut name = String::new();
     let mut cut = 0;
@@ -21,11 +26,11 @@ pub(super) fn file_name(session: &str) -> String {
             b'.' if !name.is_empty() => name.push('.'),
             _ => name.push_str(&format!("%{byte:02x}")),
         }
-        if name.len() <= LONGEST - 33 {
+        if name.len() <= MAX_NAME_BYTES - DIGEST_BYTES {
             cut = name.len();
         }
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_BYTES {
         name.truncate(cut);
         name.push('~');
         name.extend(
@@ -40,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_names_stay_and_others_are_told_apart() {
+    fn plain_names_stay_and_other_names_are_distinguished() {
         for (session, file) in [
             ("report-2_1.old", "report-2_1.old.jsonl"),
             ("Report", "%52eport.jsonl"),
@@ -56,7 +61,7 @@ mod tests {
         for session in [&*"a".repeat(200), &*"a".repeat(201), &*"é".repeat(5000)] {
             let name = file_name(session);
             assert!(
-                name.len() <= LONGEST + SUFFIX.len()
+                name.len() <= MAX_NAME_BYTES + SUFFIX.len()
                     && (name.contains('~') == (session.len() > 200)),
                 "{name}"
             );

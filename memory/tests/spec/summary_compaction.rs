@@ -10,7 +10,7 @@ use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 
-/// A text of so many tokens, by estimate, the message itself included.
+/// Returns a text that is estimated at this many tokens, including the message around it.
 fn words(name: &str, tokens: usize) -> String {
     format!("{name}{}", ".".repeat((tokens - 8) * 3 - name.len()))
 }
@@ -28,7 +28,7 @@ async fn harness(policy: SummaryCompaction, window: Option<u64>, replies: Vec<Sc
     Harness { handle, events, model, agent, memory }
 }
 
-/// The first words of what was sent with a request.
+/// Returns the first words of each message of a request.
 fn sent(harness: &Harness, request: usize) -> Vec<String> {
     let head = |m: &Arc<Message>| m.text().chars().take_while(|c| !".\n".contains(*c)).collect();
     harness.model.requests()[request].messages.iter().map(head).collect()
@@ -41,7 +41,7 @@ fn compactions(harness: &mut Harness) -> Vec<Arc<Compaction>> {
     harness.told().into_iter().filter_map(of).collect()
 }
 
-/// Prompts of 490 tokens each, p1 to pN.
+/// Sends prompts of 490 tokens each, p1 to pN.
 async fn talk(harness: &Harness, prompts: std::ops::RangeInclusive<usize>) {
     for n in prompts {
         let outcome = harness.handle.prompt(words(&format!("p{n}"), 490)).await.unwrap();
@@ -55,8 +55,8 @@ fn replies(n: std::ops::RangeInclusive<usize>) -> Vec<Script> {
 
 const SHORTENED: &str = "(The conversation from after the first request up to here was shortened";
 
-/// The threshold is a share of the window less the reply's room, and counts the tools; the last
-/// turns stay, as many as were asked for, or as there are tokens for.
+/// The threshold is a share of the window without the reserve for the reply, and includes the
+/// tools. As many of the last turns stay as `keep_turns` or `keep_tokens` says.
 #[tokio::test(start_paused = true)]
 async fn it_compacts_at_a_share_of_the_window() {
     let policy = || SummaryCompaction::new().at(0.9);
@@ -80,10 +80,10 @@ async fn it_compacts_at_a_share_of_the_window() {
     }
 }
 
-/// What the window is not known of is compacted when it is asked for, by the model, with the prompt
-/// and the wishes that were given; or after the model has refused a request.
+/// If the window is unknown, a compaction starts when the user asks for it, with the given model,
+/// prompt and instructions, or after the model has refused a request.
 #[tokio::test(start_paused = true)]
-async fn without_a_window_it_waits_until_it_has_to() {
+async fn without_a_window_it_compacts_only_on_demand_or_after_an_overflow() {
     let mut script = replies(1..=4);
     script.extend([
         Script::text("sum one"),
@@ -105,19 +105,19 @@ async fn without_a_window_it_waits_until_it_has_to() {
     assert_eq!(
         harness.handle.compact(None).await.unwrap(),
         [],
-        "nothing is left but what has to stay"
+        "only turns that must stay are left"
     );
     talk(&harness, 5..=5).await;
     assert_eq!(compactions(&mut harness).last().unwrap().why, CompactionCause::Overflow);
     assert_eq!(sent(&harness, 7), ["p1", SHORTENED, "p5"]);
     assert!(
         harness.model.requests()[6].messages[0].text().contains("sum one"),
-        "the summary of before is summarised too"
+        "the previous summary is summarised too"
     );
 }
 
-/// What was read and edited is kept by name, of calls that have succeeded; where there is no room
-/// for all, the latest that were edited go first.
+/// The names of files of successful calls survive compactions. If not all fit, the files edited
+/// last take precedence.
 #[tokio::test(start_paused = true)]
 async fn files_that_were_read_and_edited_are_kept() {
     let call =
@@ -195,7 +195,7 @@ async fn files_that_were_read_and_edited_are_kept() {
     assert!(text.len() < 3 * 421 + 300, "a sixteenth of the window: {}", text.len());
 }
 
-/// Where a summary fails, what is left out is counted, and the summary and the files of before
+/// If a summary fails, the turns that are left out are counted, and the previous summary and files
 /// stay.
 #[tokio::test(start_paused = true)]
 async fn a_failed_summary_keeps_the_one_before() {
@@ -216,8 +216,8 @@ async fn a_failed_summary_keeps_the_one_before() {
     );
 }
 
-/// Where a summary fails and the request fits into the window, nothing is left out; another is
-/// asked for once the conversation has grown.
+/// If a summary fails and the request fits into the window, nothing is left out. Another summary is
+/// requested once the conversation has grown.
 #[tokio::test(start_paused = true)]
 async fn a_failed_summary_leaves_nothing_out_while_the_request_fits() {
     let mut script = replies(1..=4);
@@ -227,7 +227,8 @@ async fn a_failed_summary_leaves_nothing_out_while_the_request_fits() {
         Script::text("small"),
     ]);
     script.extend([Script::text("the sum"), Script::text("r7")]);
-    let mut harness = harness(SummaryCompaction::new().keep_turns(1), Some(6000), script).await; // 3,600 of 4,500 tokens
+    // The threshold is 3,600 of 4,500 tokens.
+    let mut harness = harness(SummaryCompaction::new().keep_turns(1), Some(6000), script).await;
     talk(&harness, 1..=4).await;
     let outcome = harness.handle.prompt(words("p5", 300)).await.unwrap();
     assert_eq!((outcome.end, compactions(&mut harness).len()), (RunStatus::Done, 0));
@@ -236,27 +237,27 @@ async fn a_failed_summary_leaves_nothing_out_while_the_request_fits() {
     assert_eq!(
         (compactions(&mut harness).len(), sent(&harness, 6).len()),
         (0, 11),
-        "nobody is asked again so soon"
+        "no other summary is requested so soon"
     );
     talk(&harness, 7..=7).await;
     let done = compactions(&mut harness).remove(0);
     assert!(done.summarised && done.message.text().contains("Summary:\nthe sum\n"), "{done:?}");
 }
 
-/// Messages with numbers of their own, for a policy without an agent.
+/// Numbers messages, for a policy without an agent.
 fn messages(bodies: impl IntoIterator<Item = MessageKind>) -> Vec<Arc<Message>> {
     (1..).zip(bodies).map(|(n, body)| Arc::new(Message::new(MessageId(n), body))).collect()
 }
 
-fn said(text: &str) -> MessageKind {
+fn reply(text: &str) -> MessageKind {
     let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
     AssistantMessage { parts, ..AssistantMessage::default() }.into()
 }
 
-/// An edit that a crash or an abort cut off may have changed the file; one that was refused or has
-/// failed, and whatever only reads, has not.
+/// An edit that a crash or an abort cut off may have changed the file. A refused or failed edit and
+/// an interrupted read have not.
 #[test]
-fn edits_that_were_cut_off_are_kept() {
+fn files_of_interrupted_edits_are_kept() {
     use ResultStatus::*;
     let calls = [
         ("edit_file", "ok", Ok),
@@ -277,54 +278,54 @@ fn edits_that_were_cut_off_are_kept() {
         })
     };
     let result = |(tool, path, status): (&str, &str, ResultStatus)| {
-        let (content, details) = Default::default();
         MessageKind::from(ToolResult {
             call: path.into(),
             name: tool.into(),
             status,
-            content,
-            details,
+            content: Vec::new(),
+            details: None,
             terminate: false,
         })
     };
-    let reply = AssistantMessage { parts: calls.map(call).to_vec(), ..AssistantMessage::default() };
-    let end = [said("done"), UserMessage::from("p2").into(), said("done")];
-    let bodies = [UserMessage::from("p1").into(), reply.into()]
+    let with_calls =
+        AssistantMessage { parts: calls.map(call).to_vec(), ..AssistantMessage::default() };
+    let end = [reply("done"), UserMessage::from("p2").into(), reply("done")];
+    let bodies = [UserMessage::from("p1").into(), with_calls.into()]
         .into_iter()
         .chain(calls.map(result))
         .chain(end);
-    let (messages, why) = (messages(bodies), CompactionCause::Asked { instructions: None });
-    let (policy, context) =
-        (SummaryCompaction::new().keep_turns(1), CompactionContext::new(&messages, &why));
+    let messages = messages(bodies);
+    let why = CompactionCause::Asked { instructions: None };
+    let policy = SummaryCompaction::new().keep_turns(1);
+    let context = CompactionContext::new(&messages, &why);
     let plan = policy.plan(&context).unwrap();
     let text = policy.finish(&context, &plan, Some("sum")).message.text();
     assert!(text.contains("\nFiles edited:\n- ok\n- unknown\n- aborted\n\nSummary:\n"), "{text}");
 }
 
-/// A model that was named for summaries and whose window is not known is asked for no more than one
-/// of 32,000 tokens takes.
+/// For a named summary model whose window is unknown, requests are limited to 32,000 tokens.
 #[test]
-fn an_unknown_window_is_taken_to_be_small() {
-    let turns =
-        (0..6).flat_map(|n| [said(&words("r", 10_000)), UserMessage::from(format!("p{n}")).into()]);
+fn an_unknown_window_is_assumed_to_be_small() {
+    let turns = (0..6)
+        .flat_map(|n| [reply(&words("r", 10_000)), UserMessage::from(format!("p{n}")).into()]);
     let first = [UserMessage::from("p").into()];
-    let (messages, why) =
-        (messages(first.into_iter().chain(turns)), CompactionCause::Asked { instructions: None });
+    let messages = messages(first.into_iter().chain(turns));
+    let why = CompactionCause::Asked { instructions: None };
     let windows = |name: Option<&str>| name.is_none().then_some(200_000);
     let context = CompactionContext::new(&messages, &why).windows(&windows);
-    for (policy, pieces) in
+    for (policy, in_parts) in
         [(SummaryCompaction::new(), false), (SummaryCompaction::new().model("small"), true)]
     {
         let plan = policy.keep_turns(1).plan(&context).unwrap();
         let size = plan.summary.unwrap().message.text().len() / 3;
-        assert_eq!((plan.more, size < 32_000), (pieces, pieces), "{size}");
+        assert_eq!((plan.more, size < 32_000), (in_parts, in_parts), "{size}");
     }
 }
 
-/// What is too much for one summary is summarised piece by piece, the oldest first; a turn that is
-/// too much alone is left out, and nobody is asked.
+/// Turns that exceed one request for a summary are summarised in several, the oldest first. A turn
+/// that exceeds a request alone is left out without a request.
 #[tokio::test(start_paused = true)]
-async fn what_is_too_much_for_one_summary_is_summarised_piece_by_piece() {
+async fn turns_that_exceed_one_request_are_summarised_in_several() {
     let script =
         |n| vec![Script::text(&words("r1", n)), Script::text(&words("r2", n)), Script::text("r3")];
     for (size, messages) in [(500, vec![1, 3]), (2000, vec![1, 3])] {
@@ -346,7 +347,8 @@ async fn what_is_too_much_for_one_summary_is_summarised_piece_by_piece() {
         }
         let done = handle.compact(None).await.unwrap();
         assert_eq!(done.iter().map(|d| d.messages).collect::<Vec<_>>(), messages, "{size}");
-        let (asked, text) = (small.requests().len(), done[1].message.text());
+        let asked = small.requests().len();
+        let text = done[1].message.text();
         if size == 2000 {
             assert!(
                 asked == 0 && text.contains("(2 turns were left out without a summary.)"),

@@ -1,0 +1,157 @@
+//! Connections to the store's file: creating the file, opening it, checking its format.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use loopwright_core::log::MemoryError;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::{BUSY_TIMEOUT, StoreError, damaged, from_sqlite};
+use super::owners::Owners;
+use super::rows;
+use crate::private;
+
+/// The application id in the file's header: `lpwr`.
+const APPLICATION_ID: i64 = 0x6c70_7772;
+/// The format that is written, and the newest that is read.
+const FORMAT: i64 = 1;
+
+/// The tables. `json` and `info` hold a [`LogEntry`](loopwright_core::log::LogEntry) and a
+/// [`SessionInfo`](loopwright_core::log::SessionInfo); `crc` covers all other columns of its row. A
+/// branch stores only the entries after those that it shares with its parent.
+const SCHEMA: &str = "\
+CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
+owner TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE entry (session INTEGER NOT NULL, position INTEGER NOT NULL, json TEXT NOT NULL, \
+crc INTEGER NOT NULL, PRIMARY KEY (session, position)) STRICT, WITHOUT ROWID;
+CREATE TABLE totals (sessions INTEGER NOT NULL, next_number INTEGER NOT NULL, \
+crc INTEGER NOT NULL) STRICT";
+
+/// Reads the definitions of all tables, in the form of [`SCHEMA`].
+const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM sqlite_schema \
+    WHERE name NOT LIKE 'sqlite_%'";
+
+/// Returns the file's canonical path, so that all processes use the same folder of owners. Creates
+/// the folder of the file if it is missing.
+pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
+    let failed =
+        |error| MemoryError::Failed(format!("{} cannot be created: {error}", path.display()));
+    if let Ok(path) = fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let Some(name) = path.file_name() else {
+        return Err(MemoryError::Failed(format!(
+            "{} is not the path of a file: give one for the store",
+            path.display()
+        )));
+    };
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    private::make_folder(folder).map_err(failed)?;
+    Ok(fs::canonicalize(folder).map_err(failed)?.join(name))
+}
+
+/// Opens the file, creating it if it is missing. Returns the owner's lock and a connection for
+/// writing.
+pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
+    let existing = if path.exists() { Some(connect(path)?) } else { None };
+    let mut folder = path.as_os_str().to_owned();
+    folder.push("-owners");
+    let owners = Owners::new(folder.into()).map_err(|error| {
+        MemoryError::Failed(format!(
+            "{} cannot be opened, because its folder of owners cannot be used: {error}",
+            path.display()
+        ))
+    })?;
+    if let Some(connection) = existing {
+        return Ok((owners, connection));
+    }
+    create(path, &owners)?;
+    Ok((owners, connect(path)?))
+}
+
+/// Creates the file under another name and renames it when it is complete.
+///
+/// So no process opens an incomplete file, and an empty file was never created here.
+fn create(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
+    let draft = owners.draft();
+    let built = build(path, &draft).map_err(|error| error.into_memory_error(path));
+    let _ = fs::remove_file(&draft); // else the next store to open removes it
+    built
+}
+
+fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
+    let io = |error: std::io::Error| {
+        StoreError::from(MemoryError::Failed(format!("{}: {error}", draft.display())))
+    };
+    private::file().write(true).create_new(true).open(draft).map_err(io)?;
+    let connection = Connection::open(draft)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let tx = connection.unchecked_transaction()?;
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", FORMAT)?;
+    tx.execute_batch(SCHEMA)?;
+    rows::set_totals(&tx, 0, 1)?;
+    tx.commit()?;
+    connection.close().map_err(|(_, error)| error)?;
+    match fs::hard_link(draft, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io(error)),
+        _ => {} // if it exists, another process was faster
+    }
+    if let Some(folder) = path.parent() {
+        private::sync_folder(folder).map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Connects to an existing file. A file that is not a store is left untouched.
+pub(super) fn connect(path: &Path) -> Result<Connection, MemoryError> {
+    let failed = |error: rusqlite::Error| from_sqlite(&error, path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    check(&connection, path)?;
+    set_up(&connection).map_err(failed)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "fullfsync", true)?; // where fsync alone does not reach the disk
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Checks that the file is a store of a known format.
+fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
+    let failed = |error: rusqlite::Error| from_sqlite(&error, path);
+    let number = |name: &str| {
+        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed)
+    };
+    if number("application_id")? != APPLICATION_ID {
+        return Err(MemoryError::Failed(format!(
+            "{} is no loopwright store, and was left untouched: give another path for the store",
+            path.display()
+        )));
+    }
+    let format = number("user_version")?;
+    if format > FORMAT {
+        return Err(MemoryError::Newer {
+            place: path.display().to_string(),
+            found: format as u64,
+            known: FORMAT as u64,
+        });
+    }
+    let schema: Option<String> =
+        connection.query_row(READ_SCHEMA, (), |row| row.get(0)).map_err(failed)?;
+    if format < FORMAT || schema.as_deref() != Some(SCHEMA) {
+        return Err(damaged(path, "the list of tables"));
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The errors of the SQLite store, with advice for the user.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loopwright_core::log::MemoryError;
+use rusqlite::ErrorCode;
+
+/// How long a connection waits for another process that writes, before it reports that the file is
+/// busy.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Says why a read or a write failed.
+pub(super) enum StoreError {
+    /// The operation is not allowed, or the stored data is damaged. Nothing was written.
+    Refused(MemoryError),
+    /// SQLite failed.
+    Sqlite(rusqlite::Error),
+}
+
+impl From<MemoryError> for StoreError {
+    fn from(error: MemoryError) -> Self {
+        StoreError::Refused(error)
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        StoreError::Sqlite(error)
+    }
+}
+
+impl StoreError {
+    /// Converts the error for the caller of the store.
+    pub(super) fn into_memory_error(self, file: &Path) -> MemoryError {
+        match self {
+            StoreError::Refused(error) => error,
+            StoreError::Sqlite(error) => from_sqlite(&error, file),
+        }
+    }
+}
+
+/// Returns the error for stored data that does not match its checksum.
+pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
+    let file = file.display();
+    MemoryError::Damaged(format!(
+        "{what} in {file} is damaged: restore the file from a backup; `sqlite3 {file} .recover` \
+         shows what else can be read"
+    ))
+}
+
+/// Returns the error for stored data that matches its checksum but cannot be parsed.
+pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError {
+    let file = file.display();
+    MemoryError::Damaged(format!(
+        "{what} in {file} is not understood ({why}): update loopwright, a newer version may have \
+         written it"
+    ))
+}
+
+/// Converts an error of SQLite: says what it means and what to do.
+pub(super) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> MemoryError {
+    let file = path.display();
+    MemoryError::Failed(match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => format!(
+            "{file}: another process has been writing to it for {} seconds; nothing was written: \
+             try again, and if that does not help, end the process that has the file open",
+            BUSY_TIMEOUT.as_secs()
+        ),
+        Some(ErrorCode::DiskFull) => {
+            format!("{file}: the disk is full; nothing was written: make room and try again")
+        }
+        Some(ErrorCode::ReadOnly) => {
+            format!("{file} is not writable ({error}): change its permissions")
+        }
+        Some(
+            ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::AuthorizationForStatementDenied,
+        ) => format!(
+            "{file} cannot be opened ({error}): check that it is a file that you may read and write"
+        ),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => format!(
+            "{file} cannot be read or written ({error}); nothing was changed: check that the disk \
+             works and has room"
+        ),
+        Some(ErrorCode::NotADatabase) => format!(
+            "{file} is no SQLite database, or its first page is damaged; the file was left \
+             untouched: give another path for the store, or restore the file from a backup"
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => return damaged(path, &format!("a page ({error})")),
+        _ => format!("{file}: {error}"),
+    })
+}
