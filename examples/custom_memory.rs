@@ -36,7 +36,9 @@ const DELETE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return 2 end
 /// Stores sessions on a Redis server.
 #[derive(Clone)]
 pub struct Redis {
+    /// The server.
     pub client: Client,
+    /// A connection to the server.
     pub connection: MultiplexedConnection,
 }
 
