@@ -38,11 +38,11 @@ struct Delta<'a> {
     #[serde(borrow)]
     content: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    tool_calls: Vec<Piece<'a>>,
+    tool_calls: Vec<ToolCallDelta<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Piece<'a> {
+struct ToolCallDelta<'a> {
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     function: Function<'a>,
@@ -84,10 +84,10 @@ impl Reply {
             self.deltas += 1;
             self.text.push_str(&text);
         }
-        for piece in delta.tool_calls {
-            self.call.push_str(&piece.id.unwrap_or_default());
-            self.tool.push_str(&piece.function.name.unwrap_or_default());
-            self.arguments.push_str(&piece.function.arguments.unwrap_or_default());
+        for call in delta.tool_calls {
+            self.call.push_str(&call.id.unwrap_or_default());
+            self.tool.push_str(&call.function.name.unwrap_or_default());
+            self.arguments.push_str(&call.function.arguments.unwrap_or_default());
         }
         self.complete |= finish_reason.is_some();
     }
@@ -127,7 +127,7 @@ async fn converse(host: &str, connection: &mut Connection, tally: &Tally) {
         }
         let Add { a, b } = serde_json::from_str(&reply.arguments).expect("arguments");
         let result = (a + b).to_string();
-        let pieces = [
+        let parts = [
             (r#",{"role":"assistant","content":"#, &reply.text),
             (r#","tool_calls":[{"id":"#, &reply.call),
             (r#","type":"function","function":{"name":"#, &reply.tool),
@@ -135,7 +135,7 @@ async fn converse(host: &str, connection: &mut Connection, tally: &Tally) {
             (r#"}}]},{"role":"tool","tool_call_id":"#, &reply.call),
             (r#","content":"#, &result),
         ];
-        for (before, text) in pieces {
+        for (before, text) in parts {
             conversation.extend_from_slice(before.as_bytes());
             serde_json::to_writer(&mut conversation, text).expect("a text");
         }
@@ -154,23 +154,23 @@ async fn ask(host: &str, connection: &mut Connection, conversation: &[u8]) -> Re
     let mut response =
         connection.send_request(request.expect("a request")).await.expect("a response");
     assert!(response.status().is_success(), "{response:?}");
-    let (mut reply, mut begun) = (Reply::default(), Vec::new());
+    let (mut reply, mut partial) = (Reply::default(), Vec::new());
     while let Some(frame) = response.frame().await {
-        let Ok(data) = frame.expect("a piece of the body").into_data() else {
+        let Ok(data) = frame.expect("a chunk of the body").into_data() else {
             continue;
         };
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', &data) {
-            if begun.is_empty() {
+            if partial.is_empty() {
                 reply.line(&data[from..end]);
             } else {
-                begun.extend_from_slice(&data[from..end]);
-                reply.line(&begun);
-                begun.clear();
+                partial.extend_from_slice(&data[from..end]);
+                reply.line(&partial);
+                partial.clear();
             }
             from = end + 1;
         }
-        begun.extend_from_slice(&data[from..]);
+        partial.extend_from_slice(&data[from..]);
     }
     assert!(reply.complete, "the reply was cut");
     reply

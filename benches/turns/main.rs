@@ -190,9 +190,9 @@ fn run(client: &str, script: Script, work: Work) -> Run {
     let pause = script.pause.as_millis() as u64;
     let mut server =
         myself().arg("serve").args([script.turns, script.deltas, pause].map(text)).spawn().unwrap();
-    let mut said = BufReader::new(server.stdout.take().unwrap());
+    let mut server_output = BufReader::new(server.stdout.take().unwrap());
     let mut port = String::new();
-    said.read_line(&mut port).unwrap();
+    server_output.read_line(&mut port).unwrap();
     let base = format!("http://127.0.0.1:{}/v1", port.trim());
 
     let child = myself()
@@ -205,7 +205,7 @@ fn run(client: &str, script: Script, work: Work) -> Run {
 
     drop(server.stdin.take());
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    server_output.read_to_string(&mut rest).unwrap();
     server.wait().unwrap();
     let seen: Seen = serde_json::from_str(&rest).unwrap();
 

@@ -1,7 +1,7 @@
 //! The model server: a process of its own that streams the same replies to everybody.
 //!
 //! What it says depends on the request alone. While fewer than `turns` tool results follow the last
-//! message of the user it says `deltas` pieces of text and calls `add`; then it says as many and
+//! message of the user it sends `deltas` deltas of text and calls `add`; then it sends as many and
 //! stops.
 
 use std::convert::Infallible;
@@ -26,13 +26,13 @@ use tokio::net::TcpSocket;
 pub(crate) struct Script {
     /// Turns with a tool call; one more answers.
     pub(crate) turns: u64,
-    /// Pieces of text in each reply.
+    /// Text deltas in each reply.
     pub(crate) deltas: u64,
-    /// Pause before each piece; none: all of them as fast as the socket takes them.
+    /// Pause before each delta; zero sends them as fast as the socket takes them.
     pub(crate) pause: Duration,
 }
 
-/// What the server has seen; said when its standard input closes.
+/// What the server has seen; printed when its standard input closes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) requests: u64,
@@ -54,12 +54,12 @@ struct Server {
 #[derive(Deserialize)]
 struct Asked<'a> {
     #[serde(borrow)]
-    messages: Vec<Said<'a>>,
+    messages: Vec<RequestMessage<'a>>,
     stream: bool,
 }
 
 #[derive(Deserialize)]
-struct Said<'a> {
+struct RequestMessage<'a> {
     role: &'a str,
     #[serde(default, rename = "content")]
     _content: IgnoredAny,
@@ -79,8 +79,8 @@ impl Server {
         let words = ["five", " and", " two", " are", " now", " one"];
         let mut opening =
             vec![event("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}", "null")];
-        let pieces = words.iter().cycle().take(script.deltas as usize);
-        opening.extend(pieces.map(|word| event(&format!("{{\"content\":\"{word}\"}}"), "null")));
+        let deltas = words.iter().cycle().take(script.deltas as usize);
+        opening.extend(deltas.map(|word| event(&format!("{{\"content\":\"{word}\"}}"), "null")));
         let zero = || AtomicU64::new(0);
         Server {
             script,
@@ -103,9 +103,9 @@ impl Server {
                 ),
                 "null",
             ));
-            for piece in ["{\\\"a\\\":", &format!("{results},\\\"b\\\""), ":1}"] {
+            for fragment in ["{\\\"a\\\":", &format!("{results},\\\"b\\\""), ":1}"] {
                 let call = format!(
-                    "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{piece}\"}}}}]}}"
+                    "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{fragment}\"}}}}]}}"
                 );
                 events.push(event(&call, "null"));
             }
@@ -128,8 +128,8 @@ impl Server {
     fn results(body: &[u8]) -> Option<u64> {
         let asked: Asked<'_> =
             serde_json::from_slice(body).ok().filter(|asked: &Asked<'_>| asked.stream)?;
-        let since = asked.messages.iter().rev().take_while(|said| said.role != "user");
-        Some(since.filter(|said| said.role == "tool").count() as u64)
+        let since = asked.messages.iter().rev().take_while(|message| message.role != "user");
+        Some(since.filter(|message| message.role == "tool").count() as u64)
     }
 
     fn seen(&self) -> Seen {
@@ -189,7 +189,7 @@ async fn answer(
     Ok(response)
 }
 
-/// Serves on a free port of this machine, which is said on standard output, until standard input
+/// Serves on a free port of this machine, which is printed on standard output, until standard input
 /// closes.
 pub(crate) fn serve(script: Script) {
     let server = Arc::new(Server::new(script));

@@ -2,7 +2,7 @@
 //!
 //! | pattern | the loop |
 //! |---|---|
-//! | [`GenericPattern`] | one loop: ask, call tools, ask again; every message joins before the next request |
+//! | [`GenericPattern`] | one loop: ask, call tools; every message joins before the next request |
 //! | [`PiPattern`] | two loops: tools and steering inside, follow-ups outside |
 //! | [`FirstCall`] | the first turn of a request must call a tool; another pattern does the rest |
 

@@ -25,8 +25,15 @@ const CRATES: [(&str, &str); 8] = [
 ];
 
 /// Files (by how their path begins) that are allowed to form circles until they are rewritten.
-const EXEMPT_FROM_CYCLES: [&str; 6] =
-    ["src/", "memory/src/", "providers/src/", "tools/src/", "server/src/", "app/src/"];
+const EXEMPT_FROM_CYCLES: [&str; 7] = [
+    "src/log/fold",
+    "src/session",
+    "src/testing",
+    "memory/src/",
+    "tools/src/",
+    "server/src/",
+    "app/src/",
+];
 
 fn read_crate(folder: &str, root: &str) -> Code {
     let folder = Path::new(ROOT).join(folder);
