@@ -1,6 +1,6 @@
-//! The terminal interface: one loop that hears keys, the agent's events and what came of effects,
-//! and draws at most sixty times a second. What is shown is a fold ([`state`]); how, a function of
-//! it ([`view`]).
+//! The terminal interface: one loop that receives keys, the agent's events and the outcomes of
+//! effects, and draws at most sixty times a second. The state is a fold of what it receives
+//! ([`state`]); the view is a function of the state ([`view`]).
 
 mod effects;
 mod paint;
@@ -26,64 +26,68 @@ use loopwright_core::{AgentEvent, EventStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use self::effects::{Editor, Hands, News};
+use self::effects::{Editor, EffectRunner, Msg};
 use self::paint::Theme;
-use self::screen::{Complaints, Screen};
-use self::signals::{Heard, Signals};
-use self::state::{Effect, Run, State, Told, Tone};
+use self::screen::{Screen, StderrCapture};
+use self::signals::{Signal, Signals};
+use self::state::{Effect, Outcome, Run, State, Tone};
 use self::view::View;
 use crate::agent::StartError;
 use crate::args::ChatArgs;
 use crate::print;
 use crate::telling::no_colour;
 
-/// The least time between two frames.
-const FRAME: Duration = Duration::from_micros(16_667);
-/// How often what moves by itself is looked at.
-const TICK: Duration = Duration::from_millis(100);
-/// The most events that are taken in before keys are looked at again.
-const DRAIN: usize = 512;
-/// The most text that is taken in for one frame, in bytes: to lay it out takes a few milliseconds,
-/// in which no key is heard.
-const TEXT: usize = 16 * 1024;
-/// How long leaving may take, and how long where somebody else wants it.
-const LEAVING: Duration = Duration::from_secs(3);
-const HURRY: Duration = Duration::from_millis(300);
+/// The minimum time between two frames.
+const FRAME_INTERVAL: Duration = Duration::from_micros(16_667);
+/// How often animations and deadlines are checked.
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
+/// How many events are handled before keys are read again.
+const MAX_EVENTS_PER_WAKEUP: usize = 512;
+/// How much streamed text is handled per frame. Laying it out takes a few milliseconds, during
+/// which no key is read.
+const MAX_FRAME_TEXT_BYTES: usize = 16 * 1024;
+/// How long closing the session may take when the user quits.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same when a signal or an error ends the process.
+const FORCED_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Whether there is a screen to show it on.
+/// Returns whether standard input and output are a terminal that can show the interface.
 pub(crate) fn is_possible() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !dumb && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Talks until the user leaves, and gives the exit code.
+/// Runs the interface until the user quits. Returns the exit code, or an error if the terminal
+/// cannot be used.
 pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
     let failed = |why: io::Error| {
         StartError(format!("The terminal cannot be used: {why}. `--plain` needs none."))
     };
-    let (complaints, complained) = Complaints::new().map_err(failed)?;
-    let screen = Screen::take(complaints).map_err(failed)?;
+    let (stderr, stderr_lines) = StderrCapture::new().map_err(failed)?;
+    let screen = Screen::acquire(stderr).map_err(failed)?;
     let mut ui = Ui::new(screen);
     ui.draw().map_err(failed)?;
     let signals = Signals::listen().map_err(failed)?;
-    let (hands, news) = Hands::start(args);
-    let code = ui.live(&hands, news, complained, signals).await;
-    ui.give_back();
+    let (runner, msgs) = EffectRunner::start(args);
+    let code = ui.event_loop(&runner, msgs, stderr_lines, signals).await;
+    ui.release();
     let name = match &code {
-        Ok(0) => timeout(LEAVING, hands.leave()).await.ok().flatten(),
-        _ if !ui.state.spoke => timeout(HURRY, hands.leave()).await.ok().flatten(),
-        // What goes on is interrupted, and can be gone on with.
-        _ => ui.kept(),
+        Ok(0) => timeout(SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten(),
+        _ if !ui.state.has_user_message => {
+            timeout(FORCED_SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten()
+        }
+        // A run in progress is interrupted; the session can be resumed.
+        _ => ui.resumable_session(),
     };
     if let Some(name) = name {
-        tell_how_to_go_on(&name);
+        print_resume_command(&name);
     }
     code.map_err(failed)
 }
 
-fn tell_how_to_go_on(session: &str) {
+fn print_resume_command(session: &str) {
     print::tell(&format!(
-        "`loopwright --session {}` goes on with this conversation.",
+        "`loopwright --session {}` resumes this conversation.",
         print::quoted(session)
     ));
 }
@@ -92,15 +96,15 @@ struct Ui {
     state: State,
     view: View,
     screen: Screen,
-    /// The keyboard; nothing while an editor has it.
+    /// The keyboard; `None` while an editor owns the terminal.
     keys: Option<Keys>,
     editor: Option<Editor>,
-    /// What is shown is no longer what is.
-    stale: bool,
-    drawn: Instant,
-    /// How much text was taken in since, in bytes.
-    taken: usize,
-    leave: Option<u8>,
+    /// The state has changed since the last frame.
+    needs_draw: bool,
+    last_draw: Instant,
+    /// How much text was received since the last frame, in bytes.
+    undrawn_bytes: usize,
+    exit_code: Option<u8>,
 }
 
 impl Ui {
@@ -119,27 +123,27 @@ impl Ui {
             screen,
             keys: Some(Keys::new()),
             editor: None,
-            stale: true,
-            drawn: now,
-            taken: 0,
-            leave: None,
+            needs_draw: true,
+            last_draw: now,
+            undrawn_bytes: 0,
+            exit_code: None,
         }
     }
 
-    /// Gives the terminal back as it was; an editor that has it is ended.
-    fn give_back(&mut self) {
+    /// Restores the terminal, terminating an editor that owns it.
+    fn release(&mut self) {
         match self.editor.take() {
             Some(editor) => {
                 drop(editor);
                 self.screen.restore();
             }
-            None => self.screen.give_back(),
+            None => self.screen.release(),
         }
     }
 
-    /// Takes the terminal again, after somebody else may have had it.
-    fn take_again(&mut self) -> io::Result<()> {
-        self.screen.take_again()?;
+    /// Takes the terminal over again after another program may have used it.
+    fn reacquire(&mut self) -> io::Result<()> {
+        self.screen.reacquire()?;
         self.keys.get_or_insert_with(Keys::new);
         let (columns, lines) = self.screen.size();
         self.state.resize(columns, lines);
@@ -147,113 +151,122 @@ impl Ui {
         Ok(())
     }
 
-    /// The session's name, if it is there when the process has ended.
-    fn kept(&self) -> Option<Arc<str>> {
-        self.state.status.session.clone().filter(|_| self.state.status.kept)
+    /// Returns the session's name if the session outlives the process.
+    fn resumable_session(&self) -> Option<Arc<str>> {
+        self.state.status.session.clone().filter(|_| self.state.status.is_persistent)
     }
 
     fn draw(&mut self) -> io::Result<()> {
         let Ui { state, view, screen, .. } = self;
         screen.draw(|frame| view.draw(state, frame))?;
-        (self.stale, self.drawn, self.taken) = (false, Instant::now(), 0);
+        self.needs_draw = false;
+        self.last_draw = Instant::now();
+        self.undrawn_bytes = 0;
         Ok(())
     }
 
-    async fn live(
+    async fn event_loop(
         &mut self,
-        hands: &Hands,
-        mut news: mpsc::UnboundedReceiver<News>,
-        mut complained: mpsc::Receiver<String>,
+        runner: &EffectRunner,
+        mut msgs: mpsc::UnboundedReceiver<Msg>,
+        mut stderr_lines: mpsc::Receiver<String>,
         mut signals: Signals,
     ) -> io::Result<u8> {
         let mut events: Option<EventStream> = None;
-        let mut tick = interval(TICK);
+        let mut tick = interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         paint::warm_up();
         loop {
-            if let Some(code) = self.leave {
+            if let Some(code) = self.exit_code {
                 return Ok(code);
             }
-            let frame = self.drawn + FRAME;
+            let frame = self.last_draw + FRAME_INTERVAL;
             let effects = tokio::select! { biased;
-                heard = signals.next() => self.signal(heard)?,
+                signal = signals.next() => self.signal(signal)?,
                 key = next_key(&mut self.keys) => self.terminal(key)?,
-                () = tokio::time::sleep_until(frame), if self.stale && self.keys.is_some() => {
+                () = tokio::time::sleep_until(frame), if self.needs_draw && self.keys.is_some() => {
                     self.draw()?;
                     Vec::new()
                 }
-                told = edited(&mut self.editor) => {
+                outcome = editor_outcome(&mut self.editor) => {
                     self.editor = None;
-                    self.take_again()?;
-                    self.state.told(told)
+                    self.reacquire()?;
+                    self.state.outcome(outcome)
                 }
-                Some(what) = news.recv() => {
+                Some(msg) = msgs.recv() => {
                     self.changed();
-                    match what {
-                        News::Told(told) => self.state.told(told),
-                        News::Opened(opened, stream) => {
+                    match msg {
+                        Msg::Outcome(outcome) => self.state.outcome(outcome),
+                        Msg::Opened(opened, stream) => {
                             events = Some(stream);
-                            self.state.told(Told::Opened(opened))
+                            self.state.outcome(Outcome::Opened(opened))
                         }
                     }
                 }
-                Some(line) = complained.recv() => {
+                Some(line) = stderr_lines.recv() => {
                     self.changed();
-                    let told = match line.strip_prefix("loopwright: ") {
-                        Some(why) => Told::Notice(Tone::Error, why.to_owned()),
-                        None => Told::Notice(Tone::Loud, line),
+                    let outcome = match line.strip_prefix("loopwright: ") {
+                        Some(why) => Outcome::Notice(Tone::Error, why.to_owned()),
+                        None => Outcome::Notice(Tone::Loud, line),
                     };
-                    self.state.told(told)
+                    self.state.outcome(outcome)
                 }
-                _ = tick.tick(), if self.state.moves() => {
-                    self.stale |= self.state.tick(SystemEnvironment.now());
+                _ = tick.tick(), if self.state.needs_ticks() => {
+                    self.needs_draw |= self.state.tick(SystemEnvironment.now());
                     Vec::new()
                 }
-                event = next_event(&mut events), if self.taken < TEXT || self.keys.is_none() => {
-                    self.events(event, &mut events, hands)
+                event = next_event(&mut events), if self.takes_events() => {
+                    self.events(event, &mut events, runner)
                 }
             };
             for effect in effects {
-                self.perform(effect, hands, &mut signals).await?;
+                self.perform(effect, runner, &mut signals).await?;
             }
         }
     }
 
+    /// Returns whether events may be handled before the next frame. Without a keyboard no frame is
+    /// drawn.
+    fn takes_events(&self) -> bool {
+        self.undrawn_bytes < MAX_FRAME_TEXT_BYTES || self.keys.is_none()
+    }
+
+    /// Records that the state has changed, and when.
     fn changed(&mut self) {
-        self.stale = true;
+        self.needs_draw = true;
         self.state.tick(SystemEnvironment.now());
     }
 
-    /// Takes in an event and those that lie there already.
+    /// Handles an event and those that are already queued behind it.
     fn events(
         &mut self,
         first: Option<Arc<Envelope>>,
         events: &mut Option<EventStream>,
-        hands: &Hands,
+        runner: &EffectRunner,
     ) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
             if events.take().is_some_and(|events| events.lagged()) {
-                hands.join();
-                return Vec::new(); // it goes on; we were too slow
+                runner.rejoin();
+                return Vec::new(); // the reader was too slow; the run continues
             }
             if self.state.run == Run::Opening {
-                return Vec::new(); // it was let go of for another
+                return Vec::new(); // another session is being opened
             }
-            let why = "The session has ended: /sessions opens it again.".to_owned();
-            return self.state.told(Told::NotOpened { why, closed: true });
+            let why = "The session has ended: `/sessions` reopens it.".to_owned();
+            return self.state.outcome(Outcome::NotOpened { why, closed: true });
         };
         let mut effects = self.state.event(&first);
-        self.taken += text_of(&first.event);
-        for _ in 1..DRAIN {
-            if self.taken >= TEXT {
+        self.undrawn_bytes += text_bytes(&first.event);
+        for _ in 1..MAX_EVENTS_PER_WAKEUP {
+            if self.undrawn_bytes >= MAX_FRAME_TEXT_BYTES {
                 break;
             }
             let Some(next) = events.as_mut().and_then(EventStream::try_next) else {
                 break;
             };
             effects.extend(self.state.event(&next));
-            self.taken += text_of(&next.event);
+            self.undrawn_bytes += text_bytes(&next.event);
         }
         effects
     }
@@ -270,24 +283,24 @@ impl Ui {
             Some(Ok(_)) => Vec::new(),
             Some(Err(why)) => return Err(why),
             None => {
-                self.leave = Some(0); // the terminal is gone
+                self.exit_code = Some(0); // the terminal was closed
                 Vec::new()
             }
         })
     }
 
-    fn signal(&mut self, heard: Heard) -> io::Result<Vec<Effect>> {
-        match heard {
-            Heard::End(code) => self.leave = Some(code),
-            Heard::Interrupt if self.keys.is_some() => {
+    fn signal(&mut self, signal: Signal) -> io::Result<Vec<Effect>> {
+        match signal {
+            Signal::Terminate(code) => self.exit_code = Some(code),
+            Signal::Interrupt if self.keys.is_some() => {
                 self.changed();
                 return Ok(self.state.interrupt());
             }
-            Heard::Interrupt => {} // it was meant for the editor
-            Heard::GoOn if self.keys.is_some() => {
-                self.take_again()?;
+            Signal::Interrupt => {} // the editor receives it too
+            Signal::Continue if self.keys.is_some() => {
+                self.reacquire()?;
             }
-            Heard::GoOn => {}
+            Signal::Continue => {}
         }
         Ok(Vec::new())
     }
@@ -295,54 +308,54 @@ impl Ui {
     async fn perform(
         &mut self,
         effect: Effect,
-        hands: &Hands,
+        runner: &EffectRunner,
         signals: &mut Signals,
     ) -> io::Result<()> {
         match effect {
             Effect::Scroll(how) => self.view.scroll(&self.state, how),
-            Effect::Quit => self.leave = Some(0),
+            Effect::Quit => self.exit_code = Some(0),
             Effect::Redraw => {
                 self.screen.clear()?;
                 self.changed();
             }
             Effect::Suspend => {
                 self.keys = None;
-                self.screen.give_back();
+                self.screen.release();
                 signals.suspend().await;
-                self.take_again()?;
+                self.reacquire()?;
             }
             Effect::Edit { call, json } => match effects::editor() {
-                None => drop(self.state.told(Told::NoEditor { call, json })),
+                None => drop(self.state.outcome(Outcome::NoEditor { call, json })),
                 Some(editor) => {
-                    self.keys = None; // it would read along
-                    self.screen.give_back();
+                    self.keys = None; // it would compete with the editor for input
+                    self.screen.release();
                     match Editor::start(&editor, call.clone(), &json) {
                         Ok(editor) => self.editor = Some(editor),
                         Err(why) => {
-                            self.take_again()?;
-                            self.state.told(Told::Refused { call, why });
+                            self.reacquire()?;
+                            self.state.outcome(Outcome::Refused { call, why });
                         }
                     }
                 }
             },
-            other => hands.perform(other),
+            other => runner.perform(other),
         }
         Ok(())
     }
 }
 
 impl Drop for Ui {
-    /// Where a panic ends it, that was told of by now: it remains to say how to go on.
+    /// After a panic, whose message has been printed by now, prints how to resume.
     fn drop(&mut self) {
-        self.give_back();
-        if let (true, Some(name)) = (std::thread::panicking(), self.kept()) {
-            tell_how_to_go_on(&name);
+        self.release();
+        if let (true, Some(name)) = (std::thread::panicking(), self.resumable_session()) {
+            print_resume_command(&name);
         }
     }
 }
 
-/// How much text an event brings, in bytes.
-fn text_of(event: &AgentEvent) -> usize {
+/// Returns how much text an event carries, in bytes.
+fn text_bytes(event: &AgentEvent) -> usize {
     match event {
         AgentEvent::MessageUpdate {
             update:
@@ -363,7 +376,7 @@ async fn next_key(keys: &mut Option<Keys>) -> Option<io::Result<Event>> {
     }
 }
 
-async fn edited(editor: &mut Option<Editor>) -> Told {
+async fn editor_outcome(editor: &mut Option<Editor>) -> Outcome {
     match editor {
         Some(editor) => editor.ended().await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! A model server that says a word a hundred thousand times, as fast as it is read.
+//! A model server that sends a hundred thousand deltas as fast as they are read.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-/// What a reply is made of.
+/// The content of a reply.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// Paragraphs, lists and code, as models write.
@@ -18,12 +18,11 @@ pub(crate) enum Kind {
     Line,
 }
 
-/// A letter that stands nowhere else: as only cells that change are written, words may come in
-/// pieces.
+/// A letter that occurs nowhere else: only changed cells are written, so words may be split.
 pub(crate) const LAST: char = 'Ж';
 
-/// Serves on a free port; each reply has so many deltas, so many a second if that is said, then the
-/// letter.
+/// Serves on a free port. Each reply has this number of deltas, at this rate per second if given,
+/// then the letter.
 pub(crate) fn serve(kind: Kind, deltas: u64, rate: Option<f64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,31 +52,31 @@ fn answer(mut stream: TcpStream, kind: Kind, deltas: u64, rate: Option<f64>) -> 
     }
     let mut out = std::io::BufWriter::with_capacity(1 << 14, stream);
     out.write_all(HEAD.as_bytes()).ok()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     for number in 0..deltas {
-        say(&mut out, word(kind, number))?;
+        write_delta(&mut out, delta(kind, number))?;
         if let Some(rate) = rate {
             out.flush().ok()?;
             let due = Duration::from_secs_f64((number + 1) as f64 / rate);
-            std::thread::park_timeout(due.saturating_sub(begun.elapsed()));
+            std::thread::park_timeout(due.saturating_sub(started.elapsed()));
         }
     }
-    say(&mut out, &format!("\n```\n\n{LAST}"))?;
+    write_delta(&mut out, &format!("\n```\n\n{LAST}"))?;
     let last = "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";
     out.write_all(format!("data: {last}\n\ndata: [DONE]\n\n").as_bytes()).ok()?;
     out.flush().ok()
 }
 
-fn say(out: &mut impl Write, text: &str) -> Option<()> {
+fn write_delta(out: &mut impl Write, text: &str) -> Option<()> {
     let text = serde_json::Value::from(text);
-    let delta = format!(
+    let event = format!(
         "{{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}},\"finish_reason\":null}}]}}"
     );
-    out.write_all(format!("data: {delta}\n\n").as_bytes()).ok()
+    out.write_all(format!("data: {event}\n\n").as_bytes()).ok()
 }
 
-/// The next piece of the reply.
-fn word(kind: Kind, number: u64) -> &'static str {
+/// Returns a delta of the reply.
+fn delta(kind: Kind, number: u64) -> &'static str {
     match (kind, number, number % 100) {
         (Kind::Markdown, _, 0) => "\n\n## deal ",
         (Kind::Markdown, _, 20) => "\n\n- a **bad** `idea` ",

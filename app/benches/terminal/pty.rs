@@ -1,5 +1,4 @@
-//! `loopwright` in a terminal that this program is: what it writes comes with the time when it
-//! came.
+//! Runs `loopwright` in a terminal that this program provides, and timestamps what it writes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,27 +11,27 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// What ends each frame: the end of a synchronised update.
+/// The end of each frame: the end of a synchronised update.
 const FRAME: &[u8] = b"\x1b[?2026l";
-/// How long anything may take before the bench gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the bench waits before it gives up.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A `loopwright` that runs in a terminal.
+/// A `loopwright` process in a terminal.
 pub(crate) struct Terminal {
     child: Child,
     keyboard: File,
     written: Receiver<(Instant, Vec<u8>)>,
-    /// What was written, and is not looked at yet.
+    /// Output that has not been searched yet.
     bytes: Vec<u8>,
     pub(crate) started: Instant,
-    /// Frames that were drawn.
+    /// The number of frames drawn.
     pub(crate) frames: u64,
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub(crate) size: u64,
 }
 
 impl Terminal {
-    /// Starts it in this directory, with nothing of this environment.
+    /// Starts the process in a directory, with nothing of this environment.
     pub(crate) fn start(dir: &Path, args: &[&str]) -> Terminal {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
@@ -69,23 +68,26 @@ impl Terminal {
         Terminal { child, keyboard, written, bytes: Vec::new(), started, frames: 0, size: 0 }
     }
 
-    /// Presses keys.
+    /// Presses keys. Returns when.
     pub(crate) fn press(&mut self, keys: &str) -> Instant {
         let now = Instant::now();
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         now
     }
 
-    /// Waits until this is written, after what was waited for before, and gives when it came.
+    /// Waits until a text is written after the previous match. Returns when.
     pub(crate) fn until(&mut self, wanted: &str) -> Instant {
-        let came = self.wait(&[wanted], PATIENCE);
+        let came = self.wait(&[wanted], WAIT_TIMEOUT);
         came.unwrap_or_else(|| {
-            panic!("`{wanted}` never came; there was: {}", String::from_utf8_lossy(&self.bytes))
+            panic!(
+                "`{wanted}` was not written in time; the output was: {}",
+                String::from_utf8_lossy(&self.bytes)
+            )
         })
         .1
     }
 
-    /// Waits so long until one of these is written; which one, and when.
+    /// Waits up to `time` until one of the texts is written. Returns its index, and when.
     pub(crate) fn wait(&mut self, wanted: &[&str], time: Duration) -> Option<(usize, Instant)> {
         let deadline = Instant::now() + time;
         loop {
@@ -94,11 +96,11 @@ impl Terminal {
                 .recv_timeout(deadline.saturating_duration_since(Instant::now()))
                 .ok()?;
             self.take(&bytes);
-            let found = wanted
+            let ends = wanted
                 .iter()
                 .map(|wanted| find(&self.bytes, wanted.as_bytes()).map(|at| at + wanted.len()));
             if let Some((which, end)) =
-                found.enumerate().find_map(|(which, end)| Some((which, end?)))
+                ends.enumerate().find_map(|(which, end)| Some((which, end?)))
             {
                 self.bytes.drain(..end);
                 return Some((which, time));
@@ -106,12 +108,12 @@ impl Terminal {
         }
     }
 
-    /// Waits until a frame is drawn, and gives when it was.
+    /// Waits until a frame is drawn. Returns when.
     pub(crate) fn until_frame(&mut self) -> Instant {
         self.until(std::str::from_utf8(FRAME).unwrap())
     }
 
-    /// Looks at what comes until so much time has passed.
+    /// Reads output for this time.
     pub(crate) fn watch(&mut self, time: Duration) {
         let _ = self.wait(&[], time);
     }
@@ -120,39 +122,38 @@ impl Terminal {
         let before = self.bytes.len();
         self.bytes.extend(bytes);
         self.size += bytes.len() as u64;
-        // A frame's end may have begun in the piece before.
+        // The end of a frame may have started in the previous chunk.
         let begin = before.saturating_sub(FRAME.len() - 1);
         self.frames +=
             self.bytes[begin..].windows(FRAME.len()).filter(|window| *window == FRAME).count()
                 as u64;
-        // What was looked at in vain is needed no more, but for a beginning of what is waited for.
-        let kept = 64;
+        // Searched output is dropped, except for what may be the beginning of a match.
+        let retained = 64;
         if self.bytes.len() > 1 << 20 {
-            self.bytes.drain(..self.bytes.len() - kept);
+            self.bytes.drain(..self.bytes.len() - retained);
         }
     }
 
-    /// The seconds of CPU that it has used.
+    /// Returns the CPU time used, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // What follows the name: the state is the third field, user and system time the 14th and
-        // 15th.
+        // After the name: the state is the third field, user and system time the 14th and 15th.
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// The most that it ever had in RAM, in MiB.
-    pub(crate) fn most_mib(&self) -> f64 {
+    /// Returns the peak RAM, in MiB.
+    pub(crate) fn peak_mib(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        most.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // it may have exited
         let _ = self.child.wait();
     }
 }

@@ -1,68 +1,63 @@
-//! Does what the state wants done. One task does it in order, so that what is said is heard in the
-//! order in which it was said; what takes long has a task of its own.
+//! Runs the effects that the state requests. One task runs them in order, so that inputs reach the
+//! session in the order in which they were sent; long-running effects get a task of their own.
 
 mod editor;
 mod files;
 mod lists;
+mod msg;
 mod open;
 mod preview;
 
 use std::sync::Arc;
 
+use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
-use loopwright_core::{AgentHandle, EventStream};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::editor::{Editor, editor};
+pub(crate) use self::msg::Msg;
 use self::open::{Host, Target};
-use super::state::{Effect, Opened, Told, Tone};
+use super::state::{Effect, Outcome, Tone};
 use crate::args::{ChatArgs, Options};
 
-/// What comes back.
-pub(crate) enum News {
-    /// A session is open, and these are its events.
-    Opened(Box<Opened>, EventStream),
-    /// What came of an effect.
-    Told(Told),
-}
-
 enum Job {
-    Do(Effect),
-    /// The reader of the events was too slow: it is to have them from here on.
-    Join,
-    /// Leave: nothing goes on any more, and what was never used is not kept. Tells the session's
-    /// name, if it is kept.
-    Leave(oneshot::Sender<Option<Arc<str>>>),
+    Perform(Effect),
+    /// The event stream lagged: join the session again from its current state.
+    Rejoin,
+    /// Abort the run, delete the session if it was never used, and reply with the session's name if
+    /// it can be resumed.
+    Shutdown(oneshot::Sender<Option<Arc<str>>>),
 }
 
-/// To whom effects are given.
-pub(crate) struct Hands(mpsc::UnboundedSender<Job>);
+/// Sends effects to the task that runs them.
+pub(crate) struct EffectRunner(mpsc::UnboundedSender<Job>);
 
-impl Hands {
-    /// Begins with the session that the command line names.
-    pub(crate) fn start(args: ChatArgs) -> (Self, mpsc::UnboundedReceiver<News>) {
-        let ((to, jobs), (news, heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+impl EffectRunner {
+    /// Starts the task and opens the session that the command line names.
+    pub(crate) fn start(args: ChatArgs) -> (Self, mpsc::UnboundedReceiver<Msg>) {
+        let (job_tx, jobs) = mpsc::unbounded_channel();
+        let (msg_tx, msgs) = mpsc::unbounded_channel();
         let ChatArgs { which, options, .. } = args;
-        tokio::spawn(work(Host::new(options, news), Target::First(Box::new(which)), jobs));
-        (Hands(to), heard)
+        tokio::spawn(work(Host::new(options, msg_tx), Target::First(Box::new(which)), jobs));
+        (EffectRunner(job_tx), msgs)
     }
 
-    /// Has this done.
+    /// Queues an effect.
     pub(crate) fn perform(&self, effect: Effect) {
-        let _ = self.0.send(Job::Do(effect));
+        let _ = self.0.send(Job::Perform(effect));
     }
 
-    /// Joins the session again: [`News::Opened`] tells what it is now.
-    pub(crate) fn join(&self) {
-        let _ = self.0.send(Job::Join);
+    /// Joins the session again; its current state arrives as [`Msg::Opened`].
+    pub(crate) fn rejoin(&self) {
+        let _ = self.0.send(Job::Rejoin);
     }
 
-    /// Leaves the session. Gives its name, if it is kept.
-    pub(crate) async fn leave(&self) -> Option<Arc<str>> {
-        let (tell, told) = oneshot::channel();
-        let _ = self.0.send(Job::Leave(tell));
-        told.await.ok().flatten()
+    /// Closes the session. Returns its name if it can be resumed.
+    pub(crate) async fn shutdown(&self) -> Option<Arc<str>> {
+        let (reply_tx, reply) = oneshot::channel();
+        let _ = self.0.send(Job::Shutdown(reply_tx));
+        reply.await.ok().flatten()
     }
 }
 
@@ -70,10 +65,10 @@ async fn work(mut host: Host, first: Target, mut jobs: mpsc::UnboundedReceiver<J
     host.open(first).await;
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::Do(effect) => host.perform(effect).await,
-            Job::Join => host.join().await,
-            Job::Leave(tell) => {
-                let _ = tell.send(host.leave().await);
+            Job::Perform(effect) => host.perform(effect).await,
+            Job::Rejoin => host.rejoin().await,
+            Job::Shutdown(reply_tx) => {
+                let _ = reply_tx.send(host.shutdown().await);
                 return;
             }
         }
@@ -85,7 +80,8 @@ impl Host {
         match effect {
             Effect::SwitchModel(name) => {
                 let change = |options: &mut Options| {
-                    (options.model, options.base_url) = (Some(name.clone()), None);
+                    options.model = Some(name.clone());
+                    options.base_url = None;
                 };
                 self.open(Target::Same(self.with(change))).await;
             }
@@ -101,32 +97,33 @@ impl Host {
             Effect::Tools => self.tools(),
             Effect::Preview(action) => self.preview(*action),
             Effect::Allow(name) => self.allow(&name),
-            said => {
+            input => {
                 let Some(handle) = self.handle() else {
-                    return self.tell_closed();
+                    return self.send_closed();
                 };
                 if matches!(
-                    said,
+                    input,
                     Effect::Prompt(_) | Effect::Steer(_) | Effect::FollowUp(_) | Effect::Continue
                 ) {
-                    self.spoken();
+                    self.record_user_message();
                 }
-                if let Some(told) = say(handle, said, self.news()).await {
-                    self.tell(told);
+                if let Some(outcome) = send_input(handle, input, self.msgs()).await {
+                    self.send_outcome(outcome);
                 }
             }
         }
     }
 }
 
-/// Says it to the session. What comes back is told.
-pub(crate) async fn say(
+/// Sends an input to the session. Returns the outcome that the state must be given, if any; the
+/// outcome of a compaction is sent to `msgs` later.
+pub(crate) async fn send_input(
     handle: AgentHandle,
     effect: Effect,
-    news: mpsc::UnboundedSender<News>,
-) -> Option<Told> {
+    msgs: mpsc::UnboundedSender<Msg>,
+) -> Option<Outcome> {
     let undelivered = |text: String, ends: bool| {
-        move |why: InputError| Told::Undelivered { text, why: why.to_string(), ends }
+        move |why: InputError| Outcome::Undelivered { text, why: why.to_string(), ends }
     };
     match effect {
         Effect::Prompt(text) => {
@@ -145,22 +142,22 @@ pub(crate) async fn say(
             .err()
             .map(undelivered(String::new(), true)),
         Effect::TakeBack => match handle.clear_queues().await {
-            Ok(texts) => Some(Told::TakenBack(texts)),
+            Ok(texts) => Some(Outcome::TakenBack(texts)),
             Err(why) => Some(undelivered(String::new(), false)(why)),
         },
         Effect::Abort => handle.abort().await.err().map(undelivered(String::new(), false)),
         Effect::Decide { call, digest, decision } => {
             let why = handle.resolve(call.clone(), digest, decision).await.err()?.to_string();
-            Some(Told::Refused { call, why })
+            Some(Outcome::Refused { call, why })
         }
         Effect::Compact(instructions) => {
             tokio::spawn(async move {
-                let told = match handle.compact(instructions.as_deref()).await {
+                let text = match handle.compact(instructions.as_deref()).await {
                     Ok(done) if done.is_empty() => "There is nothing to summarise yet.".to_owned(),
                     Ok(_) => return,
                     Err(why) => format!("{why}."),
                 };
-                let _ = news.send(News::Told(Told::Notice(Tone::Loud, told)));
+                let _ = msgs.send(Msg::Outcome(Outcome::Notice(Tone::Loud, text)));
             });
             None
         }

@@ -1,8 +1,8 @@
-//! What is said, thought and done, as styled lines of a given width: pure functions, which know no
+//! Lays out texts, thoughts and calls as styled lines of a given width: pure functions without a
 //! terminal.
 //!
-//! Whatever the text, no line is wider than asked for, and none has a control character or a mark
-//! in it that turns the order of letters round.
+//! For any text, no line is wider than requested, and none contains a control character or a mark
+//! that changes the text direction.
 
 mod code;
 mod diff;
@@ -19,7 +19,7 @@ pub(crate) use self::highlight::load;
 pub(crate) use self::highlight::{languages, warm_up};
 pub(crate) use self::markdown::Markdown;
 pub(crate) use self::theme::Theme;
-pub(crate) use self::tool::{ToolLook, ToolPhase, arguments, tool};
+pub(crate) use self::tool::{ToolPhase, ToolView, arguments, tool};
 
 #[cfg(test)]
 mod tests {
@@ -36,7 +36,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bytes, nothing is too wide for the column or does something to the terminal.
+    /// For any bytes, nothing is too wide or controls the terminal.
     #[test]
     fn bytes_of_any_kind_are_painted_within_the_width() {
         warm_up();
@@ -56,10 +56,12 @@ mod tests {
                 check(Markdown::new(width).update(&format!("```rs\n{text}"), true, &theme), width);
                 check(&diff(&format!("@@ -1,9 +1,9 @@\n-{text}\n+{text}"), width, &theme), width);
                 check(&diff(&diff::unified(&text, "a\nb", 3), width, &theme), width);
-                let value = json!({ "path": text, text.clone(): text, "old_string": text, "new_string": "a" });
+                let value = json!({
+                    "path": text, text.clone(): text, "old_string": text, "new_string": "a",
+                });
                 check(&arguments("edit_file", &value, width, &theme), width);
                 let tail = [text.clone()];
-                let look = ToolLook {
+                let view = ToolView {
                     name: &text,
                     arguments: Some(&value),
                     raw: &text,
@@ -69,14 +71,14 @@ mod tests {
                     result: None,
                     open: true,
                 };
-                check(&tool(&look, width, &theme), width);
-                check(&tool(&ToolLook { arguments: None, ..look }, width, &theme), width);
+                check(&tool(&view, width, &theme), width);
+                check(&tool(&ToolView { arguments: None, ..view }, width, &theme), width);
             }
         }
     }
 
     #[test]
-    fn languages_are_loaded_aside() {
+    fn languages_are_loaded_in_the_background() {
         warm_up();
         // Waits for the other thread.
         load();

@@ -1,6 +1,6 @@
-//! The terminal: taken over, drawn on in one piece, and given back whatever happens.
+//! The terminal: acquired, drawn on one frame at a time, and released in every case.
 
-mod complaints;
+mod stderr;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -20,86 +20,89 @@ use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-pub(crate) use self::complaints::Complaints;
+pub(crate) use self::stderr::StderrCapture;
 
-/// The terminal while it is ours. Dropping it gives it back.
+/// The terminal while the app owns it. Dropping it releases the terminal.
 pub(crate) struct Screen {
-    terminal: Terminal<CrosstermBackend<Out>>,
-    out: Out,
-    taken: Taken,
+    terminal: Terminal<CrosstermBackend<FrameBuffer>>,
+    out: FrameBuffer,
+    ownership: Ownership,
 }
 
-/// Whether the terminal is ours; shared with the panic hook.
+/// Whether the app owns the terminal; shared with the panic hook.
 #[derive(Clone)]
-struct Taken {
-    is: Arc<AtomicBool>,
-    complaints: Arc<Complaints>,
-    /// How the terminal was when the app began.
+struct Ownership {
+    held: Arc<AtomicBool>,
+    stderr: Arc<StderrCapture>,
+    /// The terminal's modes when the app started.
     #[cfg(unix)]
     before: Arc<Option<rustix::termios::Termios>>,
 }
 
 impl Screen {
-    /// Takes the terminal over. From here on a panic of this thread gives it back before it is told
-    /// of.
-    pub(crate) fn take(complaints: Complaints) -> io::Result<Self> {
-        let taken = Taken::new(complaints);
-        taken.take(&mut io::stdout())?;
-        let (ours, this) = (taken.clone(), std::thread::current().id());
+    /// Acquires the terminal. From then on a panic of this thread releases it before the message is
+    /// printed.
+    pub(crate) fn acquire(stderr: StderrCapture) -> io::Result<Self> {
+        let ownership = Ownership::new(stderr);
+        ownership.acquire(&mut io::stdout())?;
+        let hook_ownership = ownership.clone();
+        let this = std::thread::current().id();
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // That of a tool is told of by its result; only this thread's ends the process.
+            // A panic in a tool becomes the tool's result; only one of this thread ends the
+            // process.
             if std::thread::current().id() == this {
-                ours.give_back();
+                hook_ownership.release();
             }
             before(panic);
         }));
-        let out = Out::default();
+        let out = FrameBuffer::default();
         let terminal = match Terminal::new(CrosstermBackend::new(out.clone())) {
             Ok(terminal) => terminal,
             Err(why) => {
-                taken.give_back();
+                ownership.release();
                 return Err(why);
             }
         };
-        Ok(Screen { terminal, out, taken })
+        Ok(Screen { terminal, out, ownership })
     }
 
-    /// Gives the terminal back for now.
-    pub(crate) fn give_back(&mut self) {
-        self.taken.give_back();
+    /// Releases the terminal until it is reacquired.
+    pub(crate) fn release(&mut self) {
+        self.ownership.release();
     }
 
-    /// Makes it as it was before the app began, after another program has ended that had it.
+    /// Restores the state from before the app started, after another program used the terminal.
     pub(crate) fn restore(&mut self) {
-        self.taken.is.store(true, Ordering::SeqCst);
-        self.taken.give_back();
+        self.ownership.held.store(true, Ordering::SeqCst);
+        self.ownership.release();
     }
 
-    /// Takes it again, whoever had it, and draws everything anew the next time.
-    pub(crate) fn take_again(&mut self) -> io::Result<()> {
-        self.taken.is.store(false, Ordering::SeqCst);
-        self.taken.cook();
-        self.taken.take(&mut io::stdout())?;
+    /// Acquires the terminal again, whatever state another program left it in. The next frame
+    /// redraws everything.
+    pub(crate) fn reacquire(&mut self) -> io::Result<()> {
+        self.ownership.held.store(false, Ordering::SeqCst);
+        self.ownership.restore_modes();
+        self.ownership.acquire(&mut io::stdout())?;
         self.clear()
     }
 
-    /// Draws everything anew the next time.
+    /// Clears the terminal. The next frame redraws everything.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        // `Terminal::clear` would ask the terminal where the cursor is, and the keyboard's reader
-        // take the answer.
+        // `Terminal::clear` queries the cursor's position, and the keyboard's reader would consume
+        // the reply.
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(self.out.clone()))?;
         self.out.0.take();
         Ok(())
     }
 
-    /// Columns and lines.
+    /// Returns the size in columns and lines.
     pub(crate) fn size(&self) -> (u16, u16) {
         self.terminal.size().map_or((80, 24), |size| (size.width, size.height))
     }
 
-    /// Draws a frame: what has changed of it goes out in one write.
+    /// Draws a frame and writes what changed in one write.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw)?;
         self.out.write_frame()
@@ -108,54 +111,54 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        self.taken.give_back();
+        self.ownership.release();
     }
 }
 
-impl Taken {
-    fn new(complaints: Complaints) -> Self {
-        Taken {
-            is: Arc::default(),
-            complaints: Arc::new(complaints),
+impl Ownership {
+    fn new(stderr: StderrCapture) -> Self {
+        Ownership {
+            held: Arc::default(),
+            stderr: Arc::new(stderr),
             #[cfg(unix)]
             before: Arc::new(rustix::termios::tcgetattr(io::stdin()).ok()),
         }
     }
 
-    /// Takes the terminal, or leaves it as it was.
-    fn take(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Acquires the terminal, or leaves it unchanged.
+    fn acquire(&self, out: &mut impl Write) -> io::Result<()> {
         enable_raw_mode()?;
-        self.is.store(true, Ordering::SeqCst);
+        self.held.store(true, Ordering::SeqCst);
         let entered = self.enter(out);
         if entered.is_err() {
-            self.give_back();
+            self.release();
         }
         entered
     }
 
     fn enter(&self, out: &mut impl Write) -> io::Result<()> {
         execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
-        if enhances() {
+        if has_keyboard_enhancement() {
             execute!(
                 out,
                 PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES)
             )?;
         }
-        // A wheel would otherwise come as arrow keys, which mean something else here.
+        // Otherwise the mouse wheel arrives as arrow keys, which have another meaning here.
         write!(out, "\x1b[?1007l")?;
         out.flush()?;
-        self.complaints.catch();
+        self.stderr.catch();
         Ok(())
     }
 
-    /// Gives the terminal back, if it is ours. If it cannot be written to, there is nobody to see
-    /// it.
-    fn give_back(&self) {
-        if !self.is.swap(false, Ordering::SeqCst) {
+    /// Releases the terminal if it is held. Write errors are ignored: a terminal that cannot be
+    /// written to shows nothing.
+    fn release(&self) {
+        if !self.held.swap(false, Ordering::SeqCst) {
             return;
         }
         let mut out = io::stdout();
-        if enhances() {
+        if has_keyboard_enhancement() {
             let _ = execute!(out, PopKeyboardEnhancementFlags);
         }
         let _ = write!(out, "\x1b[?1007h");
@@ -166,12 +169,12 @@ impl Taken {
             LeaveAlternateScreen,
             cursor::Show
         );
-        self.cook();
-        self.complaints.release();
+        self.restore_modes();
+        self.stderr.release();
     }
 
-    /// Gives the terminal the settings that it had when the app began.
-    fn cook(&self) {
+    /// Restores the terminal's modes from when the app started.
+    fn restore_modes(&self) {
         let _ = disable_raw_mode();
         #[cfg(unix)]
         if let Some(before) = &*self.before {
@@ -184,19 +187,18 @@ impl Taken {
     }
 }
 
-/// Whether the terminal may be asked to tell more keys apart. Most ignore it where they cannot; the
-/// console of Linux takes it for something else.
-fn enhances() -> bool {
+/// Returns whether the terminal may be asked to disambiguate keys. Most terminals ignore the
+/// request if they cannot; the Linux console misinterprets it.
+fn has_keyboard_enhancement() -> bool {
     cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term != "linux")
 }
 
-/// What a frame is made of, until it is whole: the terminal flushes several times while it draws
-/// one.
+/// Collects the bytes of a frame: the backend flushes several times while it draws one.
 #[derive(Clone, Default)]
-struct Out(Rc<RefCell<Vec<u8>>>);
+struct FrameBuffer(Rc<RefCell<Vec<u8>>>);
 
-impl Out {
-    /// Writes the frame in one piece, which terminals that can show as one.
+impl FrameBuffer {
+    /// Writes the frame as one synchronised update.
     fn write_frame(&self) -> io::Result<()> {
         let bytes = self.0.take();
         let mut frame = Vec::with_capacity(bytes.len() + 16);
@@ -209,7 +211,7 @@ impl Out {
     }
 }
 
-impl Write for Out {
+impl Write for FrameBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -226,18 +228,18 @@ mod tests {
 
     use super::*;
 
-    /// Not a test by itself: what the next one runs on a terminal of its own.
+    /// Not a test: the program that a test below runs in a terminal of its own.
     #[test]
     #[ignore = "needs a terminal"]
-    fn panics() {
-        let (complaints, _lines) = Complaints::new().unwrap();
-        let mut screen = Screen::take(complaints).unwrap();
-        eprintln!("complained of");
+    fn panics_while_drawing() {
+        let (stderr, _lines) = StderrCapture::new().unwrap();
+        let mut screen = Screen::acquire(stderr).unwrap();
+        eprintln!("a warning");
         screen.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
         panic!("the view has failed");
     }
 
-    /// Takes nothing, as a terminal that is gone.
+    /// Accepts no bytes, like a terminal that was closed.
     struct Gone;
 
     impl Write for Gone {
@@ -250,21 +252,21 @@ mod tests {
         }
     }
 
-    /// Not a test by itself either.
+    /// Not a test either.
     #[test]
     #[ignore = "needs a terminal"]
-    fn cannot_be_taken() {
-        let (complaints, _lines) = Complaints::new().unwrap();
-        assert!(Taken::new(complaints).take(&mut Gone).is_err());
+    fn cannot_be_acquired() {
+        let (stderr, _lines) = StderrCapture::new().unwrap();
+        assert!(Ownership::new(stderr).acquire(&mut Gone).is_err());
         let modes = rustix::termios::tcgetattr(io::stdin()).unwrap().local_modes;
         println!("cooked: {}", modes.contains(rustix::termios::LocalModes::ICANON));
     }
 
     #[test]
-    fn a_terminal_that_cannot_be_taken_is_left_as_it_was() {
+    fn a_terminal_that_cannot_be_acquired_is_left_unchanged() {
         let this = std::env::current_exe().unwrap();
         let run = format!(
-            "{} --exact tui::screen::tests::cannot_be_taken --ignored --nocapture",
+            "{} --exact tui::screen::tests::cannot_be_acquired --ignored --nocapture",
             this.display()
         );
         let done = Command::new("script")
@@ -276,13 +278,14 @@ mod tests {
         assert!(text.contains("cooked: true"), "{text:?}");
     }
 
-    /// C135: a panic gives the terminal back before it is told of. What others write to standard
-    /// error meanwhile is not written across the screen.
+    /// C135: a panic releases the terminal before its message is printed. Output on standard error
+    /// is meanwhile not written across the screen.
     #[test]
-    fn a_panic_gives_the_terminal_back_first() {
+    fn a_panic_releases_the_terminal_first() {
         let this = std::env::current_exe().unwrap();
         let run = format!(
-            "stty cols 80 rows 24; {} --exact tui::screen::tests::panics --ignored --nocapture",
+            "stty cols 80 rows 24; {} --exact tui::screen::tests::panics_while_drawing --ignored \
+             --nocapture",
             this.display()
         );
         let mut script = Command::new("script");
@@ -300,7 +303,7 @@ mod tests {
         ]
         .map(at);
         assert!(order.is_sorted(), "{text:?}");
-        assert!(!text.contains("complained of"), "{text:?}");
-        assert_eq!(text.matches("\x1b[?1049l").count(), 1, "once is enough: {text:?}");
+        assert!(!text.contains("a warning"), "{text:?}");
+        assert_eq!(text.matches("\x1b[?1049l").count(), 1, "released once: {text:?}");
     }
 }

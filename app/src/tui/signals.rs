@@ -1,80 +1,85 @@
-//! Signals: those that end the process, Ctrl-C from elsewhere, and going on after a stop.
+//! Signals of the operating system: termination, interrupt, and continue after a stop.
 
 use std::io;
 #[cfg(unix)]
 use std::time::Duration;
 
 #[cfg(unix)]
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
+#[cfg(unix)]
+use tokio::time::timeout;
 
-/// What was heard.
-pub(crate) enum Heard {
-    /// The process is to end with this code.
-    End(u8),
-    /// SIGINT, which somebody has sent: the keyboard's Ctrl-C is a key.
+/// How long to wait for SIGCONT after SIGTSTP. Without a job-control shell the process does not
+/// stop.
+#[cfg(unix)]
+const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A signal that the application handles.
+pub(crate) enum Signal {
+    /// The process must exit with this code.
+    Terminate(u8),
+    /// SIGINT from another process; Ctrl-C on the keyboard arrives as a key.
     Interrupt,
-    /// It goes on after it was stopped; the terminal may be as somebody else has left it.
-    GoOn,
+    /// SIGCONT: the process was stopped, and the terminal's modes may have changed.
+    Continue,
 }
 
-/// Hears signals from the moment it is made.
+/// Receives signals from the time it is created.
 #[cfg(unix)]
 pub(crate) struct Signals {
-    terminate: Signal,
-    hangup: Signal,
-    interrupt: Signal,
-    go_on: Signal,
+    terminate: unix::Signal,
+    hangup: unix::Signal,
+    interrupt: unix::Signal,
+    resumed: unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
-    /// Begins to listen.
+    /// Installs the handlers, failing if the operating system refuses one.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
-            go_on: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
+            resumed: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
         })
     }
 
-    /// The next one.
-    pub(crate) async fn next(&mut self) -> Heard {
+    /// Returns the next signal.
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! { biased;
-            _ = self.terminate.recv() => Heard::End(143),
-            _ = self.hangup.recv() => Heard::End(129),
-            _ = self.interrupt.recv() => Heard::Interrupt,
-            _ = self.go_on.recv() => Heard::GoOn,
+            _ = self.terminate.recv() => Signal::Terminate(143),
+            _ = self.hangup.recv() => Signal::Terminate(129),
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.resumed.recv() => Signal::Continue,
         }
     }
 
-    /// Stops the process, with all of its pipeline, as Ctrl-Z does elsewhere. Resolves when it goes
-    /// on.
+    /// Stops the process group, as Ctrl-Z does in a shell. Resolves when it continues.
     pub(crate) async fn suspend(&mut self) {
         if rustix::process::kill_current_process_group(rustix::process::Signal::TSTP).is_ok() {
-            // Without a shell that could let it go on, it is not stopped.
-            let _ = tokio::time::timeout(Duration::from_millis(500), self.go_on.recv()).await;
+            let _ = timeout(SUSPEND_TIMEOUT, self.resumed.recv()).await;
         }
     }
 }
 
-/// Hears Ctrl-C from the moment it is made.
+/// Receives Ctrl-C from the time it is created.
 #[cfg(windows)]
 pub(crate) struct Signals(tokio::signal::windows::CtrlC);
 
 #[cfg(windows)]
 impl Signals {
-    /// Begins to listen.
+    /// Installs the handler, failing if the operating system refuses it.
     pub(crate) fn listen() -> io::Result<Self> {
         tokio::signal::windows::ctrl_c().map(Signals)
     }
 
-    /// The next one.
-    pub(crate) async fn next(&mut self) -> Heard {
+    /// Returns the next signal.
+    pub(crate) async fn next(&mut self) -> Signal {
         self.0.recv().await;
-        Heard::Interrupt
+        Signal::Interrupt
     }
 
-    /// Nothing can be stopped here.
+    /// Does nothing: processes cannot be stopped on this platform.
     pub(crate) async fn suspend(&mut self) {}
 }

@@ -1,6 +1,5 @@
-//! A stage for tests: a real session with a scripted model, its events folded into the state, and
-//! the view of it on a screen that is only text; or one whose events were recorded. Time goes on
-//! when the test says so.
+//! A stage for tests: a real session with a scripted model, or recorded events, folded into the
+//! state and drawn on a text screen. The test controls the time.
 
 mod dialogs;
 mod perf;
@@ -26,31 +25,31 @@ use ratatui::style::{Color, Modifier, Style};
 use tokio::sync::mpsc;
 use unicode_width::UnicodeWidthStr;
 
-use super::effects::{News, say};
+use super::effects::{Msg, send_input};
 use super::paint::{self, Theme};
-use super::state::{Effect, Opened, State, Told};
+use super::state::{Effect, Opened, Outcome, State};
 use super::view::View;
 
-/// The sizes that are looked at.
+/// The sizes of the snapshots.
 pub(super) const USUAL: (u16, u16) = (80, 24);
 pub(super) const NARROW: (u16, u16) = (40, 20);
 pub(super) const WIDE: (u16, u16) = (200, 60);
 
-/// When the tests begin.
+/// The time at which tests start.
 const BEGIN: u64 = 1_700_000_000_000;
 
-/// What is under test.
+/// The system under test.
 pub(super) struct Stage {
     pub(super) harness: Harness,
     pub(super) state: State,
     pub(super) view: View,
     size: (u16, u16),
-    /// What was wanted of the outside and could not be had from the session.
+    /// Requested effects that the session and the view cannot perform.
     pub(super) wanted: Vec<Effect>,
 }
 
 impl Stage {
-    /// A session with these replies, opened; `options` sets tools and all else.
+    /// Opens a session with these replies; `options` sets tools and everything else.
     pub(super) async fn new(
         size: (u16, u16),
         replies: impl IntoIterator<Item = Script>,
@@ -62,7 +61,7 @@ impl Stage {
         stage
     }
 
-    /// Before the session is open.
+    /// Creates the stage before the session is open.
     pub(super) fn before(size: (u16, u16), harness: Harness) -> Self {
         paint::load(); // program text looks the same in each run
         let mut state = State::new(BEGIN);
@@ -71,35 +70,35 @@ impl Stage {
         Stage { harness, state, view: View::new(Theme::ansi()), size, wanted: Vec::new() }
     }
 
-    /// The session is open, with this model.
+    /// Opens the session with this model.
     pub(super) async fn open(&mut self, model: ModelInfo) {
         let opened = Opened {
             state: self.harness.handle.state().await.unwrap(),
             model,
-            kept: true,
+            is_persistent: true,
             root: "/home/ada/engine".into(),
             usage: Usage::default(),
             cost: 0.0,
             same: false,
         };
-        self.told(Told::Opened(Box::new(opened))).await;
+        self.outcome(Outcome::Opened(Box::new(opened))).await;
     }
 
-    pub(super) async fn told(&mut self, told: Told) {
-        let effects = self.state.told(told);
+    pub(super) async fn outcome(&mut self, outcome: Outcome) {
+        let effects = self.state.outcome(outcome);
         self.perform(effects).await;
     }
 
-    // ---- keys ------------------------------------------------------------------------------------
+    // ---- keys -----------------------------------------------------------------------------------
 
-    /// Types this.
+    /// Types a text.
     pub(super) async fn types(&mut self, text: &str) {
         for letter in text.chars() {
             self.press(KeyCode::Char(letter)).await;
         }
     }
 
-    /// Types this, and Enter.
+    /// Types a text and presses Enter.
     pub(super) async fn enter(&mut self, text: &str) {
         self.types(text).await;
         self.press(KeyCode::Enter).await;
@@ -122,11 +121,11 @@ impl Stage {
         self.perform(effects).await;
     }
 
-    /// Does what the session and the view can do; the rest is kept in `wanted`.
+    /// Performs what the session and the view can do; the rest is collected in `wanted`.
     async fn perform(&mut self, effects: Vec<Effect>) {
-        let (news, mut heard) = mpsc::unbounded_channel();
+        let (msgs, mut msg_rx) = mpsc::unbounded_channel();
         for effect in effects {
-            let told = match effect {
+            let outcome = match effect {
                 Effect::Scroll(how) => {
                     self.view.scroll(&self.state, how);
                     None
@@ -139,31 +138,31 @@ impl Stage {
                 | Effect::Continue
                 | Effect::Compact(_)
                 | Effect::Decide { .. } => {
-                    say(self.harness.handle.clone(), effect, news.clone()).await
+                    send_input(self.harness.handle.clone(), effect, msgs.clone()).await
                 }
                 other => {
                     self.wanted.push(other);
                     None
                 }
             };
-            if let Some(told) = told {
-                Box::pin(self.told(told)).await;
+            if let Some(outcome) = outcome {
+                Box::pin(self.outcome(outcome)).await;
             }
         }
-        while let Ok(News::Told(told)) = heard.try_recv() {
-            Box::pin(self.told(told)).await;
+        while let Ok(Msg::Outcome(outcome)) = msg_rx.try_recv() {
+            Box::pin(self.outcome(outcome)).await;
         }
     }
 
-    // ---- events and time -------------------------------------------------------------------------
+    // ---- events and time ------------------------------------------------------------------------
 
-    /// So much time goes by.
+    /// Advances the time.
     pub(super) fn wait(&mut self, time: Duration) {
         let now = self.state.now + u64::try_from(time.as_millis()).unwrap();
         self.state.tick(now);
     }
 
-    /// Takes in events up to the first for which this holds.
+    /// Handles events up to the first that matches.
     pub(super) async fn until(&mut self, stop: impl Fn(&AgentEvent) -> bool) {
         loop {
             let event = self.harness.events.next().await.expect("the event comes");
@@ -174,7 +173,7 @@ impl Stage {
         }
     }
 
-    /// Takes in events up to the end of the run.
+    /// Handles events up to the end of the run.
     pub(super) async fn run_end(&mut self) {
         self.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await;
     }
@@ -185,29 +184,29 @@ impl Stage {
         self.perform(effects).await;
     }
 
-    // ---- the screen ------------------------------------------------------------------------------
+    // ---- the screen -----------------------------------------------------------------------------
 
-    /// The screen has another size.
+    /// Resizes the screen.
     pub(super) fn resize(&mut self, size: (u16, u16)) {
         self.size = size;
         self.state.resize(size.0, size.1);
     }
 
-    /// What is on the screen.
+    /// Draws the screen.
     pub(super) fn buffer(&mut self) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).unwrap();
         terminal.draw(|frame| self.view.draw(&self.state, frame)).unwrap();
         terminal.backend().buffer().clone()
     }
 
-    /// Its text, line by line.
+    /// Returns the text of the screen, line by line.
     pub(super) fn screen(&mut self) -> String {
         let buffer = self.buffer();
         let rows = buffer.content.chunks(usize::from(self.size.0));
         rows.map(|row| format!("{}\n", letters(row).trim_end())).collect()
     }
 
-    /// The same with the styles, as `<cyan bold:text>`.
+    /// Returns the text with styles, as `<cyan bold:text>`.
     pub(super) fn styled(&mut self) -> String {
         let buffer = self.buffer();
         let mut text = String::new();
@@ -226,7 +225,7 @@ impl Stage {
     }
 }
 
-/// What stands in these cells; the one after a wide letter is a part of it.
+/// Returns the text of cells; the cell after a wide letter belongs to it.
 fn letters(cells: &[Cell]) -> String {
     let (mut text, mut cells) = (String::new(), cells.iter());
     while let Some(cell) = cells.next() {

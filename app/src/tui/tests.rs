@@ -1,4 +1,4 @@
-//! The loop itself, on a terminal of its own.
+//! The event loop in a real terminal.
 
 use std::process::{Command, Stdio};
 
@@ -8,63 +8,62 @@ use loopwright_core::SessionStore;
 use super::*;
 use crate::args::Cli;
 
-/// Where the next test says that sessions are kept.
-const PLACE: &str = "TEST_SESSIONS";
+/// The variable that passes the path of the session store to the child process.
+const STORE_VAR: &str = "TEST_SESSIONS";
 
-/// Not a test by itself: what the next one runs.
+/// Not a test: the program that the next test runs.
 #[tokio::test]
 #[ignore = "needs a terminal"]
-async fn panics() {
-    let place = std::env::var(PLACE).unwrap();
-    let args = ["loopwright", "--session", "a b", "--store", &place, "--model", "offline"];
-    let (complaints, complained) = Complaints::new().unwrap();
-    let mut ui = Ui::new(Screen::take(complaints).unwrap());
-    let (hands, mut news) = Hands::start(Cli::parse_from(args).chat);
-    let (tell, told) = mpsc::unbounded_channel();
+async fn panics_in_the_view() {
+    let store_path = std::env::var(STORE_VAR).unwrap();
+    let args = ["loopwright", "--session", "a b", "--store", &store_path, "--model", "offline"];
+    let (stderr, stderr_lines) = StderrCapture::new().unwrap();
+    let mut ui = Ui::new(Screen::acquire(stderr).unwrap());
+    let (runner, mut msgs) = EffectRunner::start(Cli::parse_from(args).chat);
+    let (forward, forwarded) = mpsc::unbounded_channel();
     let fail = async {
-        while let Some(what) = news.recv().await {
-            let opened = matches!(what, News::Opened(..));
-            let _ = tell.send(what);
+        while let Some(msg) = msgs.recv().await {
+            let opened = matches!(msg, Msg::Opened(..));
+            let _ = forward.send(msg);
             if opened {
-                tokio::task::yield_now().await; // the loop takes it in
+                tokio::task::yield_now().await; // the loop handles it
                 panic!("the view has failed");
             }
         }
     };
     tokio::select! { biased;
-        _ = ui.live(&hands, told, complained, Signals::listen().unwrap()) => {}
+        _ = ui.event_loop(&runner, forwarded, stderr_lines, Signals::listen().unwrap()) => {}
         () = fail => {}
     }
 }
 
-/// C171: after a panic of the terminal app its message comes first and then how to go on; the exit
+/// C171: after a panic of the terminal app its message comes first, then how to resume; the exit
 /// code is not 0, and the session can be opened.
 #[tokio::test]
-async fn after_a_panic_one_is_told_how_to_go_on() {
+async fn after_a_panic_the_resume_command_is_printed() {
     let dir = tempfile::tempdir().unwrap();
-    let place = dir.path().join("sessions.db");
+    let store_path = dir.path().join("sessions.db");
     let this = std::env::current_exe().unwrap();
     let run = format!(
-        "stty cols 80 rows 24; {} --exact tui::tests::panics --ignored --nocapture",
+        "stty cols 80 rows 24; {} --exact tui::tests::panics_in_the_view --ignored --nocapture",
         this.display()
     );
     let mut script = Command::new("script");
     script
         .args(["-qec", &run, "/dev/null"])
         .env("TERM", "xterm")
-        .env(PLACE, &place)
+        .env(STORE_VAR, &store_path)
         .current_dir(dir.path());
     let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let _keyboard = script.stdin.take(); // whose end would be a Ctrl-D
+    let _keyboard = script.stdin.take(); // closing it would send Ctrl-D
     let done = script.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
-    let at =
-        |what: &str| text.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {text:?}"));
+    let at = |msg: &str| text.find(msg).unwrap_or_else(|| panic!("{msg:?} is missing: {text:?}"));
     let order =
         ["\x1b[?1049h", "\x1b[?1049l", "the view has failed", "loopwright --session 'a b'"].map(at);
     assert!(order.is_sorted(), "{text:?}");
     assert!(!done.status.success());
-    let store = loopwright_memory::Sqlite::open(&place).unwrap();
+    let store = loopwright_memory::Sqlite::open(&store_path).unwrap();
     store.session("a b").await.unwrap();
     store.open("a b").await.unwrap();
 }

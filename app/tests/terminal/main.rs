@@ -1,11 +1,12 @@
-//! The terminal app in a real terminal, tmux's, with the model of a test behind it.
+//! The terminal app in a real terminal (tmux), with the test's model server behind it.
 //!
 //! Needs Debian's `tmux`, which `.ci/run` installs.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
-mod leaving;
-mod looks;
+mod conversation;
+mod display;
+mod exit;
 mod picture;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
@@ -14,5 +15,4 @@ mod process;
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
 mod svg;
-mod talk;
 mod tmux;

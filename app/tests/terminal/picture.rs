@@ -1,11 +1,11 @@
-//! The picture in the README: a conversation in a real terminal, in the middle of it.
+//! The screenshot in the README: a conversation in a real terminal.
 
 use serde_json::{Value, json};
 
+use crate::conversation::{call, reply_with_call};
 use crate::process::project;
 use crate::server::Server;
 use crate::svg::picture;
-use crate::talk::{call, say_and_call};
 use crate::tmux::Terminal;
 
 const MAIN: &str = "\
@@ -20,7 +20,7 @@ fn fields(line: &str) -> Vec<&str> {
 }
 ";
 
-/// Draws `target/screenshots/terminal.svg`, which `docs/picture` puts into the README.
+/// Writes `target/screenshots/terminal.svg`, which `docs/picture` copies into the documentation.
 #[test]
 fn the_picture_in_the_readme() {
     const SIZE: (u16, u16) = (92, 38);
@@ -43,7 +43,8 @@ fn the_picture_in_the_readme() {
     reply.text("I'll look at how lines are split.");
     call(reply, "read_file", &json!({ "path": "src/csv.rs" }));
     let reply = model.request();
-    let why = "The loop in `src/csv.rs` ends **before the last field**: there is no comma behind it, so \
+    let why = "The loop in `src/csv.rs` ends **before the last field**: there is no comma behind \
+        it, so \
                `split_once` gives `None` and what is left in `rest` is dropped.\n\n\
                - `a,b,c` gives `a` and `b`\n- a line without a comma gives nothing\n\n\
                `split` does all of it:";
@@ -52,7 +53,7 @@ fn the_picture_in_the_readme() {
         "old_string": &MAIN[MAIN.find("    let mut fields").unwrap()..MAIN.rfind('}').unwrap()],
         "new_string": "    line.split(',').collect()\n",
     });
-    say_and_call(reply, why, "edit_file", &edit);
+    reply_with_call(reply, why, "edit_file", &edit);
     terminal.until("line.split(',').collect()");
     let screen =
         terminal.when("the diff is painted", |screen| screen.shows("y yes") && screen.shows("@@"));

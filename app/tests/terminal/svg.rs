@@ -1,4 +1,4 @@
-//! A terminal's screen as a picture: escape sequences for colours in, SVG out.
+//! Draws a terminal's screen: escape sequences for colours in, SVG out.
 
 use std::fmt::Write;
 
@@ -9,15 +9,16 @@ const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 14.0;
 const PAPER: &str = "#16181d";
 const INK: &str = "#d5d9e0";
+const FONTS: &str = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
 /// The sixteen colours of a terminal.
 const COLOURS: [&str; 16] = [
     "#16181d", "#e0707a", "#8fbf6f", "#d9b36c", "#6fa8dc", "#bd8fd8", "#62b8b8", "#c5cad3",
     "#6b7280", "#ef8a92", "#a6d189", "#e5c890", "#8caaee", "#ca9ee6", "#81c8be", "#ffffff",
 ];
 
-/// How text looks.
+/// The style of text.
 #[derive(Clone, Default, PartialEq)]
-struct Look {
+struct TextStyle {
     ink: Option<String>,
     paper: Option<String>,
     bold: bool,
@@ -27,46 +28,50 @@ struct Look {
     reversed: bool,
 }
 
-/// The picture of a screen as `tmux capture-pane -e` gives it.
+/// Draws a screen as `tmux capture-pane -e` prints it.
 pub(crate) fn picture(screen: &str, columns: u16) -> String {
     let lines: Vec<&str> = screen.lines().collect();
     let width = f64::from(columns) * CELL.0 + 2.0 * MARGIN;
     let height = lines.len() as f64 * CELL.1 + 2.0 * MARGIN;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" \
+         font-family=\"{FONTS}\" font-size=\"14\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"10\" fill=\"{PAPER}\"/>\n"
     );
-    let mut look = Look::default();
+    let mut style = TextStyle::default();
     for (row, line) in lines.iter().enumerate() {
         let (mut column, top) = (0, MARGIN + row as f64 * CELL.1);
-        for piece in line.split('\x1b') {
-            let text = match piece.strip_prefix('[').and_then(|rest| rest.split_once('m')) {
+        for chunk in line.split('\x1b') {
+            let text = match chunk.strip_prefix('[').and_then(|rest| rest.split_once('m')) {
                 Some((codes, text)) => {
-                    look.apply(codes);
+                    style.apply(codes);
                     text
                 }
-                None => piece,
+                None => chunk,
             };
-            look.draw(&mut svg, text, column, top);
+            style.draw(&mut svg, text, column, top);
             column += text.width();
         }
     }
     svg + "</svg>\n"
 }
 
-impl Look {
+impl TextStyle {
     fn apply(&mut self, codes: &str) {
         let mut codes = codes.split([';', ':']).map(|code| code.parse::<usize>().unwrap_or(0));
         while let Some(code) = codes.next() {
             match code {
-                0 => *self = Look::default(),
+                0 => *self = TextStyle::default(),
                 1 => self.bold = true,
                 2 => self.dim = true,
                 3 => self.italic = true,
                 4 => self.underlined = true,
                 7 => self.reversed = true,
-                22 => (self.bold, self.dim) = (false, false),
+                22 => {
+                    self.bold = false;
+                    self.dim = false;
+                }
                 23 => self.italic = false,
                 24 => self.underlined = false,
                 27 => self.reversed = false,
@@ -93,7 +98,8 @@ impl Look {
             let (y, height) = (top, CELL.1);
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" fill=\"{paper}\"/>"
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" \
+                 fill=\"{paper}\"/>"
             );
         }
         if text.trim().is_empty() {
@@ -114,12 +120,13 @@ impl Look {
         let y = top + CELL.1 * 0.75;
         let _ = writeln!(
             svg,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{width:.1}\" xml:space=\"preserve\" {style}>{text}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{width:.1}\" xml:space=\"preserve\" \
+             {style}>{text}</text>"
         );
     }
 }
 
-/// A colour of the 256, or of all.
+/// Parses a colour of the 256, or an RGB colour.
 fn colour(codes: &mut impl Iterator<Item = usize>) -> Option<String> {
     match codes.next()? {
         5 => match codes.next()? {

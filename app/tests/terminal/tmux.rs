@@ -1,4 +1,4 @@
-//! A terminal: tmux with a shell in it, its keys, and its screen.
+//! A terminal for tests: tmux with a shell, its keys, and its screen.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use crate::process::{PATIENCE, STORE};
 /// A terminal with a shell in the test's directory.
 pub(crate) struct Terminal {
     socket: PathBuf,
-    /// Tells whenever something is written to the terminal.
+    /// Reports every write to the terminal.
     watcher: Child,
     written: Receiver<()>,
 }
 
-/// What a person sees.
+/// The text on the screen.
 #[derive(Clone)]
 pub(crate) struct Screen {
     pub(crate) lines: Vec<String>,
 }
 
 impl Terminal {
-    /// One of this size. The shell knows the binary as `loopwright`, and nothing of the machine it
-    /// runs on.
+    /// Starts a terminal of this size. The shell finds the binary as `loopwright` and inherits
+    /// nothing from the machine's environment.
     pub(crate) fn new(dir: &TempDir, columns: u16, rows: u16, vars: &[(&str, &str)]) -> Terminal {
         let bin = PathBuf::from(env!("CARGO_BIN_EXE_loopwright"));
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.parent().unwrap().display());
@@ -64,46 +64,46 @@ impl Terminal {
         terminal
     }
 
-    /// Runs tmux, and gives what it says.
+    /// Runs a tmux command and returns its output.
     pub(crate) fn tmux(&self, args: &[&str]) -> String {
         let done = Command::new("tmux").arg("-S").arg(&self.socket).args(args).output().unwrap();
         assert!(done.status.success(), "tmux {args:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Types text as it stands.
+    /// Types text literally.
     pub(crate) fn text(&self, text: &str) {
         self.tmux(&["send-keys", "-l", "--", text]);
     }
 
-    /// Presses keys, by tmux's names: `Enter`, `M-Enter`, `C-c`, `Escape`.
+    /// Presses keys by their tmux names: `Enter`, `M-Enter`, `C-c`, `Escape`.
     pub(crate) fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
-    /// Types a line and ends it.
+    /// Types a line and presses Enter.
     pub(crate) fn line(&self, text: &str) {
         self.text(text);
         self.keys(&["Enter"]);
     }
 
-    /// What is seen now.
+    /// Returns the screen.
     pub(crate) fn screen(&self) -> Screen {
         let text = self.tmux(&["capture-pane", "-p"]);
         Screen { lines: text.lines().map(|line| line.trim_end().to_owned()).collect() }
     }
 
-    /// What is seen now, with colours, as escape sequences.
+    /// Returns the screen with colours as escape sequences.
     pub(crate) fn coloured(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-e"])
     }
 
-    /// Waits until the text is seen.
+    /// Waits until the text is on the screen.
     pub(crate) fn until(&self, text: &str) -> Screen {
         self.when(&format!("`{text}` is seen"), |screen| screen.shows(text))
     }
 
-    /// Waits until the screen is as the test wants it.
+    /// Waits until the screen meets a condition.
     pub(crate) fn when(&self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Screen {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -112,19 +112,19 @@ impl Terminal {
                 return screen;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            // The shell and tmux itself may change the screen without a word to the watcher.
+            // The shell and tmux itself can change the screen without a report.
             let _ = self.written.recv_timeout(left.min(Duration::from_millis(200)));
-            assert!(!left.is_zero(), "it never came to pass that {what}");
+            assert!(!left.is_zero(), "timed out waiting until {what}");
         }
     }
 
-    /// Waits until the chat has ended, and gives the command that goes on with it.
-    pub(crate) fn left(&self) -> String {
-        let text = self.until("goes on with this conversation").lines.concat();
-        text.rsplit("goes on with").nth(1).unwrap().rsplit('`').nth(1).unwrap().to_owned()
+    /// Waits until the chat has exited and returns the command that resumes it.
+    pub(crate) fn resume_command(&self) -> String {
+        let text = self.until("resumes this conversation").lines.concat();
+        text.rsplit("resumes this").nth(1).unwrap().rsplit('`').nth(1).unwrap().to_owned()
     }
 
-    /// The process that runs in the shell.
+    /// Returns the id of the process that runs in the shell.
     pub(crate) fn running(&self) -> String {
         let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
         let children = Command::new("pgrep").args(["-P", shell.trim()]).output().unwrap();
@@ -136,10 +136,13 @@ impl Terminal {
         assert!(Command::new("kill").args([signal, &self.running()]).status().unwrap().success());
     }
 
-    /// The shell has its terminal back as it was: no other screen, echo, lines, a cursor.
+    /// Asserts that the shell has its terminal back: main screen, echo, line mode, cursor.
     pub(crate) fn assert_usable(&self) {
         self.when("the shell's own screen is back", |_| self.flag("alternate_on") == "0");
-        self.line("stty -a | tr ' ;' '\\n' | grep -xE 'icanon|echo|isig|icrnl|opost' | sort | paste -sd, | sed 's/^/it has /'");
+        self.line(
+            "stty -a | tr ' ;' '\\n' | grep -xE 'icanon|echo|isig|icrnl|opost' | sort \
+             | paste -sd, | sed 's/^/it has /'",
+        );
         self.until("it has echo,icanon,icrnl,isig,opost");
         for (flag, wanted) in [("cursor_flag", "1"), ("mouse_any_flag", "0"), ("keypad_flag", "0")]
         {
@@ -155,9 +158,10 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("What was seen last:\n{}", self.screen());
+            eprintln!("The last screen:\n{}", self.screen());
         }
-        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").status(); // it may have ended
+        // The server may have ended already.
+        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").status();
         let _ = self.watcher.kill();
         let _ = self.watcher.wait();
     }

@@ -1,4 +1,4 @@
-//! The user's editor, for arguments.
+//! The user's editor, for the arguments of a call.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,34 +10,36 @@ use loopwright_core::message::CallId;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use crate::tui::state::Told;
+use crate::tui::state::Outcome;
 
-/// How long an editor may take to end when it is told to.
-const MOMENT: Duration = Duration::from_millis(500);
+/// How long an editor may take to exit after SIGTERM.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
 
-/// The editor that the user has chosen, if any.
+/// Returns the editor that `VISUAL` or `EDITOR` names, if any.
 pub(crate) fn editor() -> Option<OsString> {
     ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|name| !name.is_empty())
 }
 
-/// An editor that has the terminal. Dropping it ends it, and removes what was edited.
+/// A running editor, which owns the terminal. Dropping it terminates the editor and removes the
+/// file.
 pub(crate) struct Editor {
     call: CallId,
     dir: TempDir,
     #[cfg(unix)]
     process: u32,
     status: oneshot::Receiver<io::Result<ExitStatus>>,
-    /// Says nothing; it is closed when the process was waited for.
+    /// Carries nothing; it is closed when the process has been reaped.
     alive: mpsc::Receiver<()>,
 }
 
 impl Editor {
-    /// Starts it on the arguments.
+    /// Starts the editor on the arguments, failing with a sentence that says why.
     pub(crate) fn start(editor: &OsStr, call: CallId, json: &str) -> Result<Self, String> {
-        let dir = tempfile::Builder::new().prefix("loopwright-").tempdir().map_err(not_edited)?; // nobody else reads it
+        // Readable by this user only.
+        let dir = tempfile::Builder::new().prefix("loopwright-").tempdir().map_err(not_edited)?;
         let file = dir.path().join("arguments.json");
         std::fs::write(&file, format!("{json}\n")).map_err(not_edited)?;
-        // As shells have it: the variable may hold options.
+        // As in a shell, the variable may contain options.
         let mut command = if cfg!(unix) {
             let mut command = Command::new("/bin/sh");
             command.arg("-c").arg(format!("{} \"$@\"", editor.to_string_lossy())).arg("sh");
@@ -53,11 +55,12 @@ impl Editor {
         })?;
         #[cfg(unix)]
         let process = child.id();
-        let ((tell, status), (lives, alive)) = (oneshot::channel(), mpsc::channel());
-        let wait = move || {
+        let (status_tx, status) = oneshot::channel();
+        let (alive_tx, alive) = mpsc::channel();
+        let wait_for_exit = move || {
             let status = child.wait();
-            drop(lives);
-            let _ = tell.send(status);
+            drop(alive_tx);
+            let _ = status_tx.send(status);
         };
         let editor = Editor {
             call,
@@ -67,24 +70,27 @@ impl Editor {
             status,
             alive,
         };
-        std::thread::Builder::new().name("editor".into()).spawn(wait).map_err(not_edited)?;
+        std::thread::Builder::new()
+            .name("editor".into())
+            .spawn(wait_for_exit)
+            .map_err(not_edited)?;
         Ok(editor)
     }
 
-    /// Resolves when it has ended.
-    pub(crate) async fn ended(&mut self) -> Told {
+    /// Waits for the editor to exit. Returns the new arguments, or why there are none.
+    pub(crate) async fn ended(&mut self) -> Outcome {
         let status = (&mut self.status).await.map_err(io::Error::other).flatten();
         let call = self.call.clone();
         match status.map_err(not_edited) {
-            Ok(status) if !status.success() => Told::Refused {
+            Ok(status) if !status.success() => Outcome::Refused {
                 call,
-                why: format!("The editor ended with {status}; the arguments are as they were."),
+                why: format!("The editor exited with {status}; the arguments are unchanged."),
             },
             Ok(_) => match std::fs::read_to_string(self.dir.path().join("arguments.json")) {
-                Ok(json) => Told::Edited { call, json },
-                Err(why) => Told::Refused { call, why: not_edited(why) },
+                Ok(json) => Outcome::Edited { call, json },
+                Err(why) => Outcome::Refused { call, why: not_edited(why) },
             },
-            Err(why) => Told::Refused { call, why },
+            Err(why) => Outcome::Refused { call, why },
         }
     }
 }
@@ -100,44 +106,44 @@ impl Drop for Editor {
         }
 
         #[cfg(unix)]
-        end(self.process, &self.alive);
-        let _ = self.alive.recv_timeout(MOMENT); // until it was waited for
+        end_family(self.process, &self.alive);
+        let _ = self.alive.recv_timeout(EXIT_GRACE); // until the process is reaped
     }
 }
 
-/// Ends a process and what it has started: politely, and after a moment in any case. They are in
-/// our own process group, as the terminal's foreground must be, so the group cannot be asked.
+/// Terminates a process and its descendants: SIGTERM, then SIGKILL after [`EXIT_GRACE`]. They are
+/// in this process's group, as the terminal's foreground must be, so the group cannot be signalled.
 #[cfg(unix)]
-fn end(process: u32, alive: &mpsc::Receiver<()>) {
+fn end_family(process: u32, alive: &mpsc::Receiver<()>) {
     use rustix::process::{Pid, Signal, kill_process};
 
-    let all: Vec<Pid> = family(process)
+    let all: Vec<Pid> = descendants(process)
         .into_iter()
         .filter_map(|id| i32::try_from(id).ok().and_then(Pid::from_raw))
         .collect();
     for id in &all {
-        let _ = kill_process(*id, Signal::TERM); // it may have ended
+        let _ = kill_process(*id, Signal::TERM); // it may have exited
     }
-    wait(&all, alive);
+    wait_for_exit(&all, alive);
     for id in &all {
         let _ = kill_process(*id, Signal::KILL);
     }
 }
 
-/// Waits a moment at most until they have ended; where only the first can be waited for, for that
-/// one.
+/// Waits up to [`EXIT_GRACE`] for all of them to exit, or for the first where only that one can be
+/// waited for.
 #[cfg(unix)]
 #[cfg_attr(
     target_os = "linux",
     expect(unused_variables, reason = "each of them can be waited for")
 )]
-fn wait(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
+fn wait_for_exit(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
     #[cfg(target_os = "linux")]
     {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         use rustix::process::{PidfdFlags, pidfd_open};
 
-        let until = std::time::Instant::now() + MOMENT;
+        let until = std::time::Instant::now() + EXIT_GRACE;
         for process in all.iter().filter_map(|id| pidfd_open(*id, PidfdFlags::empty()).ok()) {
             let left = until.saturating_duration_since(std::time::Instant::now());
             let left = Timespec::try_from(left).unwrap_or_default();
@@ -146,16 +152,17 @@ fn wait(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
     }
 
     #[cfg(not(target_os = "linux"))]
-    let _ = alive.recv_timeout(MOMENT);
+    let _ = alive.recv_timeout(EXIT_GRACE);
 }
 
-/// A process and those that descend from it; where there is no `/proc`, the process alone.
+/// Returns a process and its descendants, or the process alone where there is no `/proc`.
 #[cfg(unix)]
-fn family(process: u32) -> Vec<u32> {
+fn descendants(process: u32) -> Vec<u32> {
     let ids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parents: Vec<(u32, u32)> = ids.filter_map(|id| Some((id, parent(id)?))).collect();
-    let (mut all, mut at) = (vec![process], 0);
+    let mut all = vec![process];
+    let mut at = 0;
     while let Some(this) = all.get(at).copied() {
         all.extend(parents.iter().filter(|(_, parent)| *parent == this).map(|(id, _)| id));
         at += 1;
@@ -166,7 +173,6 @@ fn family(process: u32) -> Vec<u32> {
 #[cfg(unix)]
 fn parent(id: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before it may hold anything, but for what follows the last `)`: the state, then the
-    // parent.
+    // The name may contain anything; after the last `)` come the state and the parent.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The files of a directory, as far as `.gitignore` lets them be seen.
+//! The files below a directory, honouring `.gitignore`.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use ignore::WalkBuilder;
 
 use crate::tui::state::Choice;
 
-/// The most that are offered.
-pub(super) const MOST: usize = 50_000;
+/// How many files are offered.
+pub(super) const MAX_FILES: usize = 50_000;
 
-/// Files and directories below the root, directories with a `/`, at most so many; and whether there
-/// are more. Names with spaces are in quotes. Blocks.
-pub(super) fn files(root: &Path, most: usize) -> (Vec<Choice>, bool) {
+/// Lists up to `max` files and directories below the root, directories with a `/` at the end, names
+/// with spaces in quotes. Also returns whether there are more. Blocks.
+pub(super) fn files(root: &Path, max: usize) -> (Vec<Choice>, bool) {
     let mut walk = WalkBuilder::new(root);
     walk.require_git(false).parents(false).follow_links(false).hidden(false);
     let walk = walk.filter_entry(|entry| entry.file_name() != ".git").build();
-    let found = walk.filter_map(Result::ok).filter(|entry| entry.depth() > 0);
+    let entries = walk.filter_map(Result::ok).filter(|entry| entry.depth() > 0);
     let name = |entry: ignore::DirEntry| {
         let path = entry.path().strip_prefix(root).ok()?.to_str()?.replace('\\', "/");
         let end = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
         let quote = if path.contains(char::is_whitespace) { "\"" } else { "" };
         Some(Choice::new(format!("{quote}{path}{end}{quote}"), ""))
     };
-    let mut found = found.filter_map(name);
-    let mut all: Vec<Choice> = found.by_ref().take(most).collect();
-    let more = found.next().is_some();
+    let mut entries = entries.filter_map(name);
+    let mut all: Vec<Choice> = entries.by_ref().take(max).collect();
+    let more = entries.next().is_some();
     all.sort_by(|a, b| {
         (a.value.matches('/').count(), &a.value).cmp(&(b.value.matches('/').count(), &b.value))
     });

@@ -1,4 +1,4 @@
-//! What can be chosen from, what tools there are, and the conversation as a file.
+//! Choices for completions, the list of tools, and the export of a conversation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,51 +9,54 @@ use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
 use loopwright_tools::coding_tools_with;
 
-use super::News;
-use super::files::{MOST, files};
+use super::files::{MAX_FILES, files};
+use super::msg::Msg;
 use super::open::Host;
 use crate::agent::StartError;
 use crate::args::Approve;
 use crate::print::age;
 use crate::sessions::write_new;
 use crate::telling::waiting;
-use crate::tui::state::{Choice, Source, Told, Tone};
+use crate::tui::state::{Choice, Outcome, Source, Tone};
 use crate::{models, store::Session};
 
 impl Host {
-    /// Lists it, beside whatever else is to be done.
+    /// Lists the choices of a source in the background.
     pub(super) fn list(&self, source: Source) {
-        let (news, options) = (self.news(), self.options().clone());
-        // What could not be looked up is no empty list: why is told.
-        let tell = move |listed: Result<Vec<Choice>, StartError>| {
+        let msgs = self.msgs();
+        let options = self.options().clone();
+        // A failure is reported; it must not look like an empty list.
+        let send_list = move |listed: Result<Vec<Choice>, StartError>| {
             let choices = listed.unwrap_or_else(|StartError(why)| {
-                let _ = news.send(News::Told(Told::Notice(Tone::Error, why)));
+                let _ = msgs.send(Msg::Outcome(Outcome::Notice(Tone::Error, why)));
                 Vec::new()
             });
-            let _ = news.send(News::Told(Told::Listed(source, choices)));
+            let _ = msgs.send(Msg::Outcome(Outcome::Listed(source, choices)));
         };
         match source {
             Source::Files => {
-                let (root, news) = (options.place.root_or_here(), self.news());
+                let (root, msgs) = (options.place.root_or_here(), self.msgs());
                 tokio::task::spawn_blocking(move || {
-                    let (all, more) = files(&root, MOST);
+                    let (all, more) = files(&root, MAX_FILES);
                     if more {
                         let text = format!(
-                            "… more: {MOST} files are offered after @, the directory has others too."
+                            "@ completes the first {MAX_FILES} files only; the directory has more."
                         );
-                        let _ = news.send(News::Told(Told::Notice(Tone::Quiet, text)));
+                        let _ = msgs.send(Msg::Outcome(Outcome::Notice(Tone::Quiet, text)));
                     }
-                    tell(Ok(all));
+                    send_list(Ok(all));
                 });
             }
             Source::Models => {
-                tokio::task::spawn_blocking(move || tell(known_models(options.models.as_ref())));
+                tokio::task::spawn_blocking(move || {
+                    send_list(known_models(options.models.as_ref()))
+                });
             }
             Source::Sessions => {
                 let open = self.handle().and(self.session()).map(|session| session.name.clone());
                 let store = self.store();
                 tokio::spawn(async move {
-                    tell(match store {
+                    send_list(match store {
                         Ok(store) => store
                             .sessions()
                             .await
@@ -67,19 +70,19 @@ impl Host {
         }
     }
 
-    /// Tells what the agent can do.
+    /// Sends the list of the agent's tools.
     pub(super) fn tools(&self) {
         let place = &self.options().place;
-        let told = match place.workspace() {
-            Err(why) => Told::Notice(Tone::Error, StartError::from(why).0),
+        let outcome = match place.workspace() {
+            Err(why) => Outcome::Notice(Tone::Error, StartError::from(why).0),
             Ok(workspace) => {
                 let tools = coding_tools_with(workspace, place.commands());
                 let approved = &self.options().approve;
                 let unasked = |name: &str| {
-                    let given = |one: &Approve| {
+                    let allowed_by = |one: &Approve| {
                         *one == Approve::All || *one == Approve::Tool(name.to_owned())
                     };
-                    self.allowed().has(name) || approved.iter().any(given)
+                    self.allowed().has(name) || approved.iter().any(allowed_by)
                 };
                 let line = |tool: &Arc<dyn loopwright_core::Tool>| {
                     let spec = tool.spec();
@@ -91,29 +94,29 @@ impl Host {
                     let title = spec.title.as_deref().unwrap_or_default();
                     Choice::new(&*spec.name, format!("{title}{asks}"))
                 };
-                Told::Table(tools.tools().map(line).collect())
+                Outcome::Table(tools.tools().map(line).collect())
             }
         };
-        self.tell(told);
+        self.send_outcome(outcome);
     }
 
-    /// Writes the conversation to a file that is not there yet.
+    /// Writes the conversation to a file, which must not exist yet.
     pub(super) async fn export(&self, file: Option<PathBuf>) {
-        let told = match self.session() {
-            None => Told::Notice(Tone::Error, "No session is open.".into()),
+        let outcome = match self.session() {
+            None => Outcome::Notice(Tone::Error, "No session is open.".into()),
             Some(session) => {
                 let file = file
                     .unwrap_or_else(|| PathBuf::from(format!("loopwright-{}.md", session.name)));
                 match export(session, &file).await {
-                    Ok(()) => Told::Notice(
+                    Ok(()) => Outcome::Notice(
                         Tone::Quiet,
                         format!("The conversation is in {}.", file.display()),
                     ),
-                    Err(StartError(why)) => Told::Notice(Tone::Error, why),
+                    Err(StartError(why)) => Outcome::Notice(Tone::Error, why),
                 }
             }
         };
-        self.tell(told);
+        self.send_outcome(outcome);
     }
 }
 
@@ -126,11 +129,11 @@ fn known_models(list: Option<&PathBuf>) -> Result<Vec<Choice>, StartError> {
     let catalogue = models::catalogue(list)?;
     let mut all: Vec<Choice> =
         catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
-    all.push(Choice::new("offline", "rules, which need no model"));
+    all.push(Choice::new("offline", "fixed rules instead of a model"));
     Ok(all)
 }
 
-/// The one that is open comes last: nobody looks for it.
+/// Returns the sessions as choices, the open one last.
 fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
     let (open, others): (Vec<_>, Vec<_>) =
         all.iter().partition(|info| Some(&info.id) == open.as_ref());

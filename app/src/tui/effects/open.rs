@@ -1,4 +1,4 @@
-//! Sessions: opened, changed for another, left.
+//! Opens, switches, forks and closes sessions.
 
 #[cfg(test)]
 mod tests;
@@ -12,41 +12,41 @@ use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, EventStream};
 use tokio::sync::mpsc;
 
-use super::News;
+use super::msg::Msg;
 use crate::agent::{self, Allowed, Built, StartError};
 use crate::args::{Options, Which};
 use crate::print;
 use crate::sessions::place_of;
 use crate::store::{Session, find, name_or_fresh};
-use crate::tui::state::{Opened, Told, Tone};
+use crate::tui::state::{Opened, Outcome, Tone};
 
-/// Which session is to be opened.
+/// Which session to open.
 pub(super) enum Target {
-    /// That of the command line.
+    /// The session that the command line names.
     First(Box<Which>),
-    /// The one that is open, with other options.
+    /// The current session, with other options.
     Same(Box<Options>),
-    /// The one of this name.
+    /// The session of this name.
     Named(String),
-    /// The one of this name, which was made of the one that is open.
+    /// The session of this name, a fork of the current one.
     Fork(String),
-    /// A new one.
+    /// A new session.
     New,
 }
 
-/// What there is of the outside: the session that is open, and all that is needed to open another.
+/// Owns the open session and what is needed to open another.
 pub(super) struct Host {
-    news: mpsc::UnboundedSender<News>,
+    msgs: mpsc::UnboundedSender<Msg>,
     /// The options of the command line.
-    given: Options,
-    /// Those of the session.
+    cli_options: Options,
+    /// The options of the current session.
     options: Options,
-    /// What the user has allowed in this session.
+    /// The tools that the user allowed in this session.
     allowed: Allowed,
     open: Option<Open>,
-    /// The session that is or was to be opened.
+    /// The current session, or the one that could not be opened.
     session: Option<Session>,
-    /// The command line's, if it could not be opened.
+    /// The session that the command line names, until it is open.
     first: Option<Box<Which>>,
 }
 
@@ -54,17 +54,17 @@ struct Open {
     handle: AgentHandle,
     model: ModelInfo,
     root: PathBuf,
-    /// Something was said in it, now or before.
-    spoke: bool,
+    /// Whether it contains a user message.
+    has_user_message: bool,
 }
 
 impl Host {
-    pub(super) fn new(given: Options, news: mpsc::UnboundedSender<News>) -> Self {
+    pub(super) fn new(cli_options: Options, msgs: mpsc::UnboundedSender<Msg>) -> Self {
         let allowed = Allowed::default();
         Host {
-            news,
-            options: given.clone(),
-            given,
+            msgs,
+            options: cli_options.clone(),
+            cli_options,
             allowed,
             open: None,
             session: None,
@@ -76,7 +76,7 @@ impl Host {
         &self.options
     }
 
-    /// The options, changed, and so in what the session keeps of them.
+    /// Returns the options with a change, which is applied to the stored options too.
     pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Options> {
         let mut options = Box::new(self.options.clone());
         change(&mut options);
@@ -92,8 +92,8 @@ impl Host {
         self.open.as_ref().map(|open| open.handle.clone())
     }
 
-    pub(super) fn news(&self) -> mpsc::UnboundedSender<News> {
-        self.news.clone()
+    pub(super) fn msgs(&self) -> mpsc::UnboundedSender<Msg> {
+        self.msgs.clone()
     }
 
     pub(super) fn allowed(&self) -> &Allowed {
@@ -104,24 +104,27 @@ impl Host {
         self.allowed.add(tool);
     }
 
-    pub(super) fn spoken(&mut self) {
+    pub(super) fn record_user_message(&mut self) {
         if let Some(open) = &mut self.open {
-            open.spoke = true;
+            open.has_user_message = true;
         }
     }
 
-    pub(super) fn tell(&self, told: Told) {
-        let _ = self.news.send(News::Told(told));
+    pub(super) fn send_outcome(&self, outcome: Outcome) {
+        let _ = self.msgs.send(Msg::Outcome(outcome));
     }
 
-    pub(super) fn tell_closed(&self) {
-        self.tell(Told::NotOpened { why: "That needs a conversation.".into(), closed: true });
+    pub(super) fn send_closed(&self) {
+        self.send_outcome(Outcome::NotOpened {
+            why: "That needs a conversation.".into(),
+            closed: true,
+        });
     }
 
-    /// Opens a session in the place of the one that is open. Where it cannot be, that is told.
+    /// Opens a session instead of the current one, or reports why it cannot be opened.
     pub(super) async fn open(&mut self, target: Target) {
         if let Err(StartError(why)) = self.try_open(target).await {
-            self.tell(Told::NotOpened { why, closed: self.open.is_none() });
+            self.send_outcome(Outcome::NotOpened { why, closed: self.open.is_none() });
         }
     }
 
@@ -134,31 +137,36 @@ impl Host {
             Err(why) => {
                 let why = with_address(why, &session, &options);
                 if self.session.is_none() {
-                    (self.session, self.options) = (Some(session), options);
+                    self.session = Some(session);
+                    self.options = options;
                 }
                 return Err(why);
             }
         };
-        let goes_on = same && self.open.is_some();
+        let reopens = same && self.open.is_some();
         if same {
-            self.release().await; // it cannot be open twice
+            self.release().await; // a session cannot be open twice
         }
-        let started = start(&session, built, goes_on).await;
+        let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
-            return started.map(drop); // the one that is open stays
+            return started.map(drop); // the current session stays open
         }
         self.release().await;
         let name = session.name.clone();
-        (self.session, self.options, self.allowed) = (Some(session), options, allowed);
-        let (opened, handle, events) = started.map_err(|why| again(&why, &name))?;
-        let (model, root) = (opened.model.clone(), opened.root.clone());
-        self.open = Some(Open { handle, model, root, spoke: !opened.state.messages.is_empty() });
+        self.session = Some(session);
+        self.options = options;
+        self.allowed = allowed;
+        let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
+        let model = opened.model.clone();
+        let root = opened.root.clone();
+        self.open =
+            Some(Open { handle, model, root, has_user_message: !opened.state.messages.is_empty() });
         self.first = None;
-        let _ = self.news.send(News::Opened(Box::new(opened), events));
+        let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
 
-    /// The session, and with what it is to be opened.
+    /// Returns the session and the options to open it with.
     async fn choose(&mut self, target: Target) -> Result<(Session, Options), StartError> {
         match target {
             Target::First(which) => {
@@ -166,87 +174,98 @@ impl Host {
                 self.first = Some(which);
                 let chosen = self.first_session().await;
                 match (chosen, name) {
-                    (Err(why), Some(name)) => Err(again(&why, &name)),
+                    (Err(why), Some(name)) => Err(with_retry_hint(&why, &name)),
                     (chosen, _) => chosen,
                 }
             }
             Target::Same(options) => match &self.session {
                 Some(session) => Ok((session.clone(), *options)),
                 None => {
-                    self.given = *options;
+                    self.cli_options = *options;
                     self.first_session().await
                 }
             },
             Target::Named(name) => {
                 match self.session.as_ref().filter(|session| *session.name == *name) {
                     Some(_) if self.open.is_some() => {
-                        Err(StartError(format!("Session `{name}` is the one that is open.")))
+                        Err(StartError(format!("Session `{name}` is already open.")))
                     }
                     Some(session) => Ok((session.clone(), self.options.clone())),
                     None if self.is_first(&name) => self.first_session().await,
                     None => {
                         let session = self.named(&name).await?;
-                        // It goes on as it was started.
+                        // It is resumed with its stored options.
                         let (models, config) =
-                            (self.given.models.clone(), self.given.config.clone());
-                        let options = self
-                            .settle(&session, &Options { models, config, ..Options::default() })?;
+                            (self.cli_options.models.clone(), self.cli_options.config.clone());
+                        let options = self.resolve_options(
+                            &session,
+                            &Options { models, config, ..Options::default() },
+                        )?;
                         Ok((session, options))
                     }
                 }
             }
-            // What the open one was allowed when it was started is its own.
+            // Permissions of the current session are not inherited.
             Target::Fork(name) => {
                 let session = self.named(&name).await?;
                 let bare = Session { info: None, ..session.clone() };
-                Ok((session, self.settle(&bare, &self.given_now())?))
+                Ok((session, self.resolve_options(&bare, &self.new_session_options())?))
             }
             Target::New => {
                 let store = self.store()?;
                 let name = name_or_fresh(None, &*store).await?.into();
-                let session = Session { store, name, info: None, kept: self.keeps() };
-                let options = self.settle(&session, &self.given_now())?;
+                let session = Session { store, name, info: None, kept: self.is_persistent() };
+                let options = self.resolve_options(&session, &self.new_session_options())?;
                 Ok((session, options))
             }
         }
     }
 
-    /// One that is there.
+    /// Returns a session that exists in the store.
     async fn named(&self, name: &str) -> Result<Session, StartError> {
         let store = self.store()?;
         let none = || {
             StartError(format!(
-                "There is no session `{name}`: /sessions offers those there are, /new begins one."
+                "There is no session `{name}`: `/sessions` lists the sessions, `/new` starts one."
             ))
         };
         let info = find(&*store, name).await?.ok_or_else(none)?;
-        Ok(Session { kept: self.keeps(), ..Session::known(store, info) })
+        Ok(Session { kept: self.is_persistent(), ..Session::known(store, info) })
     }
 
-    /// Whether it is the command line's, which could not be opened.
+    /// Returns whether this is the command line's session, which could not be opened.
     fn is_first(&self, name: &str) -> bool {
         let first = self.first.as_ref().and_then(|which| which.session.as_deref());
         self.session.is_none() && first == Some(name)
     }
 
-    fn keeps(&self) -> bool {
+    fn is_persistent(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.kept)
     }
 
-    /// What was given on the command line, with the model and the thinking of the session that is
-    /// open.
-    fn given_now(&self) -> Options {
+    /// Returns the options of the command line, with the model and the thinking level in use.
+    fn new_session_options(&self) -> Options {
         let used = self.options.given.as_deref().unwrap_or(&self.options);
         let (model, base_url, thinking) =
             (used.model.clone(), used.base_url.clone(), used.thinking);
-        Options { model, base_url, thinking, models: used.models.clone(), ..self.given.clone() }
+        Options {
+            model,
+            base_url,
+            thinking,
+            models: used.models.clone(),
+            ..self.cli_options.clone()
+        }
     }
 
-    /// The options for a session. What it may do because it was started so is told.
-    fn settle(&self, session: &Session, given: &Options) -> Result<Options, StartError> {
-        let (options, freedoms) = session.options_and_freedoms(given)?;
+    /// Returns the options for a session, and reports permissions that were stored with it.
+    fn resolve_options(
+        &self,
+        session: &Session,
+        cli_options: &Options,
+    ) -> Result<Options, StartError> {
+        let (options, freedoms) = session.options_and_freedoms(cli_options)?;
         if let Some(freedoms) = freedoms {
-            self.tell(Told::Notice(Tone::Loud, freedoms));
+            self.send_outcome(Outcome::Notice(Tone::Loud, freedoms));
         }
         Ok(options)
     }
@@ -256,30 +275,32 @@ impl Host {
             Some(which) => Session::choose(which).await?,
             None => return Err(StartError("There is no session to open.".into())),
         };
-        let options = self.settle(&session, &self.given)?;
+        let options = self.resolve_options(&session, &self.cli_options)?;
         Ok((session, options))
     }
 
-    /// Reads the events of the session from here on: what was not read is in what the session is
-    /// now.
-    pub(super) async fn join(&mut self) {
-        if let Err(StartError(why)) = self.try_join().await {
+    /// Joins the session again after its events lagged.
+    pub(super) async fn rejoin(&mut self) {
+        if let Err(StartError(why)) = self.try_rejoin().await {
             self.open = None;
-            self.tell(Told::NotOpened { why, closed: true });
+            self.send_outcome(Outcome::NotOpened { why, closed: true });
         }
     }
 
-    async fn try_join(&self) -> Result<(), StartError> {
-        let ended = |_| StartError("The session has ended: /sessions opens it again.".into());
+    async fn try_rejoin(&self) -> Result<(), StartError> {
+        let ended = |_| StartError("The session has ended: `/sessions` reopens it.".into());
         let (Some(open), Some(session)) = (&self.open, &self.session) else {
             return Ok(());
         };
         let (_, events) = open.handle.join().await.map_err(ended)?;
         let mut state = open.handle.state().await.map_err(ended)?;
-        (state.repaired, state.interrupted_run) = (None, None); // that was told
-        let (model, root) = (open.model.clone(), open.root.clone());
+        // Both were reported when the session was opened.
+        state.repaired = None;
+        state.interrupted_run = None;
+        let model = open.model.clone();
+        let root = open.root.clone();
         let opened = opened(session, state, model, root, true).await?;
-        let _ = self.news.send(News::Opened(Box::new(opened), events));
+        let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
 
@@ -287,15 +308,17 @@ impl Host {
         match (&self.session, &self.first) {
             (Some(session), _) => Ok(session.store.clone()),
             (None, Some(which)) => crate::store::open(&which.at),
-            (None, None) => Err(StartError("There is no place where sessions are kept.".into())),
+            (None, None) => Err(StartError("No session store is open.".into())),
         }
     }
 
-    /// A new session with this one's past up to a message.
+    /// Forks the session at a message and opens the fork.
     pub(super) async fn fork(&mut self, at: Option<MessageId>) {
         match self.try_fork(at).await {
             Ok(name) => self.open(Target::Fork(name)).await,
-            Err(StartError(why)) => self.tell(Told::NotOpened { why, closed: self.open.is_none() }),
+            Err(StartError(why)) => {
+                self.send_outcome(Outcome::NotOpened { why, closed: self.open.is_none() })
+            }
         }
     }
 
@@ -304,39 +327,46 @@ impl Host {
             return Err(StartError("No session is open.".into()));
         };
         let store = &session.store;
-        let item = match at {
+        let entry = match at {
             None => None,
-            Some(id) => Some(place_of(id, &store.read(&session.name, 0).await?).ok_or_else(|| {
-                StartError(format!("There is no message {id} in this conversation: /fork offers those there are."))
-            })?),
+            Some(id) => {
+                Some(place_of(id, &store.read(&session.name, 0).await?).ok_or_else(|| {
+                    StartError(format!(
+                        "There is no message {id} in this conversation: `/fork` lists the messages."
+                    ))
+                })?)
+            }
         };
         let name = name_or_fresh(None, &**store).await?;
-        match store.fork(&session.name, item, &name).await? {
-            0 => Err(StartError("No turn had ended there: there is no past to begin with.".into())),
+        match store.fork(&session.name, entry, &name).await? {
+            0 => Err(StartError(
+                "No turn had ended at that message, so there is nothing to fork.".into(),
+            )),
             _ => Ok(name),
         }
     }
 
-    /// Lets the session go. What nobody ever said anything in is not kept.
+    /// Closes the session. Deletes it if it has never contained a user message.
     async fn release(&mut self) {
-        let Some(Open { handle, spoke, .. }) = self.open.take() else {
+        let Some(Open { handle, has_user_message, .. }) = self.open.take() else {
             return;
         };
-        let mut end = handle.subscribe(); // ends when the session has let go of its memory
+        let mut end = handle.subscribe(); // ends when the session has closed its log
         drop(handle);
         while end.next().await.is_some() {}
-        if let Some(session) =
-            self.session.as_ref().filter(|session| !spoke && session.kept && session.info.is_none())
+        if let Some(session) = self
+            .session
+            .as_ref()
+            .filter(|session| !has_user_message && session.kept && session.info.is_none())
         {
-            let _ = session.store.delete(&session.name).await; // an empty one more does no harm
+            let _ = session.store.delete(&session.name).await; // an empty session does no harm
         }
     }
 
-    /// Stops what goes on and lets the session go. Gives its name, if there is something to go on
-    /// with.
-    pub(super) async fn leave(&mut self) -> Option<Arc<str>> {
+    /// Aborts the run and closes the session. Returns its name if it can be resumed.
+    pub(super) async fn shutdown(&mut self) -> Option<Arc<str>> {
         let open = self.open.as_ref()?;
-        let spoke = open.spoke;
+        let has_user_message = open.has_user_message;
         let handle = open.handle.clone();
         if handle.state().await.is_ok_and(|state| state.is_running) {
             let _ = handle.abort().await;
@@ -345,7 +375,7 @@ impl Host {
         drop(handle);
         self.release().await;
         let session = self.session.as_ref()?;
-        (session.kept && (spoke || session.info.is_some())).then(|| session.name.clone())
+        (session.kept && (has_user_message || session.info.is_some())).then(|| session.name.clone())
     }
 }
 
@@ -354,7 +384,7 @@ async fn start(
     built: Built,
     same: bool,
 ) -> Result<(Opened, AgentHandle, EventStream), StartError> {
-    let (context, _) = session.context_and_mended(&built).await?; // the session's state tells it
+    let (context, _) = session.context_and_mended(&built).await?; // the state reports repairs
     let (handle, events) = built.agent.run(context).await?;
     let state = handle
         .state()
@@ -373,21 +403,21 @@ async fn opened(
 ) -> Result<Opened, StartError> {
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
-    Ok(Opened { state, model, kept: session.kept, root, usage, cost, same })
+    Ok(Opened { state, model, is_persistent: session.kept, root, usage, cost, same })
 }
 
-fn again(StartError(why): &StartError, name: &str) -> StartError {
-    StartError(format!("{why} `/sessions {name}` tries again."))
+fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {
+    StartError(format!("{why} `/sessions {name}` retries."))
 }
 
-/// An address is nothing that can be typed here.
+/// Adds how to set an address, for which there is no command in the interface.
 fn with_address(StartError(why): StartError, session: &Session, options: &Options) -> StartError {
     if !why.contains("--base-url") {
         return StartError(why);
     }
-    let (name, model) =
-        (print::quoted(&session.name), options.model.as_deref().unwrap_or("PROVIDER/NAME"));
+    let name = print::quoted(&session.name);
+    let model = options.model.as_deref().unwrap_or("PROVIDER/NAME");
     let which = if session.kept { format!("--session {name} ") } else { String::new() };
     let command = format!("loopwright {which}--model {} --base-url URL", print::quoted(model));
-    StartError(format!("{why} To give one, leave with /quit and start `{command}`."))
+    StartError(format!("{why} To set it, `/quit` and run `{command}`."))
 }

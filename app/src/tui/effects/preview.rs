@@ -3,21 +3,22 @@
 use loopwright_core::event::ExternalAction;
 use loopwright_tools::{Workspace, preview};
 
-use super::News;
+use super::msg::Msg;
 use super::open::Host;
-use crate::tui::state::Told;
+use crate::tui::state::Outcome;
 
 impl Host {
-    /// Tells the diff, beside whatever else is to be done.
+    /// Computes the diff in the background and sends it.
     pub(super) fn preview(&self, action: ExternalAction) {
-        let (news, root) = (self.news(), self.options().place.root_or_here());
+        let msgs = self.msgs();
+        let root = self.options().place.root_or_here();
         tokio::task::spawn_blocking(move || {
             let diff = match Workspace::open(&root) {
                 Ok(workspace) => preview(&workspace, &action.name, &action.arguments),
-                Err(why) => Err(format!("What it would do cannot be shown: {why}.")),
+                Err(why) => Err(format!("The diff cannot be shown: {why}.")),
             };
-            let told = Told::Preview(action, diff.map(Option::unwrap_or_default));
-            let _ = news.send(News::Told(told));
+            let outcome = Outcome::Preview(action, diff.map(Option::unwrap_or_default));
+            let _ = msgs.send(Msg::Outcome(outcome));
         });
     }
 }

@@ -1,25 +1,25 @@
-//! [`Code`]: program text that grows, highlighted, and with a mark where a long line goes on.
+//! [`Code`]: program text that grows, highlighted, with a mark on continuation rows.
 
 use ratatui::text::Line;
 
-use super::flow::{Break, Flow, Piece};
-use super::highlight::{Highlighter, LONGEST};
+use super::flow::{Break, Flow, Fragment};
+use super::highlight::{Highlighter, MAX_LINE_BYTES};
 use super::theme::Theme;
 
-/// Before the first row of a line, and before the rows on which it goes on.
+/// Margins of the first row of a line and of its continuation rows.
 const MARGINS: (&str, &str) = ("  ", "↪ ");
-/// So much of a very long line, in bytes, is laid out at a time.
-const STEP: usize = 1_024;
+/// How much of a very long line is laid out at a time.
+const CHUNK_BYTES: usize = 1_024;
 
-/// Takes lines and makes rows of them.
+/// Lays out lines.
 #[derive(Clone)]
 pub(super) struct Code {
     width: usize,
     highlighter: Highlighter,
-    /// A line too long to be laid out anew each time it grows, and how many bytes of it are laid
+    /// A line too long to be laid out again whenever it grows, and how many of its bytes are laid
     /// out.
     long: Option<(Flow, usize)>,
-    /// No row of the long line was handed out.
+    /// No row of the long line was returned yet.
     first: bool,
 }
 
@@ -28,7 +28,7 @@ impl Code {
         Code { width, highlighter, long: None, first: true }
     }
 
-    /// Lays out a line that is whole, or what is left of it after [`Code::begin`].
+    /// Lays out a complete line, or the rest of it after [`Code::begin`].
     pub(super) fn line(&mut self, line: &str, theme: &Theme, into: &mut Vec<Line<'static>>) {
         self.begin(line, theme, into);
         let first = std::mem::replace(&mut self.first, true);
@@ -39,8 +39,8 @@ impl Code {
             }
             None => {
                 let mut flow = Flow::new(self.inner(), Break::Anywhere);
-                for piece in self.highlighter.line(line, theme) {
-                    flow.push(&piece.content, piece.style);
+                for fragment in self.highlighter.line(line, theme) {
+                    flow.push(&fragment.content, fragment.style);
                 }
                 flow.end_line();
                 flow.finish()
@@ -49,16 +49,16 @@ impl Code {
         self.put(rows, first, theme, into);
     }
 
-    /// Lays out what can no longer change of a line that is not whole; the line is the same, or
-    /// longer, each time.
+    /// Lays out the part of an incomplete line that can no longer change. The line is the same each
+    /// time, or longer.
     pub(super) fn begin(&mut self, line: &str, theme: &Theme, into: &mut Vec<Line<'static>>) {
-        if line.len() <= LONGEST {
+        if line.len() <= MAX_LINE_BYTES {
             return;
         }
         let (flow, from) =
             self.long.get_or_insert_with(|| (Flow::new(inner(self.width), Break::Anywhere), 0));
-        while line.len() > *from + STEP {
-            let to = line.floor_char_boundary(*from + STEP);
+        while line.len() > *from + CHUNK_BYTES {
+            let to = line.floor_char_boundary(*from + CHUNK_BYTES);
             flow.push(&line[*from..to], theme.text);
             *from = to;
         }
@@ -75,7 +75,7 @@ impl Code {
 
     fn put(
         &self,
-        rows: Vec<Vec<Piece>>,
+        rows: Vec<Vec<Fragment>>,
         mut first: bool,
         theme: &Theme,
         into: &mut Vec<Line<'static>>,
@@ -83,7 +83,7 @@ impl Code {
         for mut row in rows {
             if self.inner() < self.width {
                 let mark = if first { MARGINS.0 } else { MARGINS.1 };
-                row.insert(0, Piece::styled(mark, theme.dim));
+                row.insert(0, Fragment::styled(mark, theme.dim));
             }
             first = false;
             into.push(Line::from(row));
@@ -91,7 +91,7 @@ impl Code {
     }
 }
 
-/// The width without the margin, which a very narrow column has no room for.
+/// Returns the width without the margin, which a very narrow column has no room for.
 fn inner(width: usize) -> usize {
     if width < 8 { width } else { width - 2 }
 }

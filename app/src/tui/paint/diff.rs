@@ -1,4 +1,4 @@
-//! How texts differ: [`unified`] of two texts, and [`diff`], a unified diff in colours.
+//! Differences of texts: [`unified`] computes a unified diff, [`diff`] lays one out.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use ratatui::text::Line;
 use similar::{DiffTag, TextDiff};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::flow::{Break, Flow, Piece, add, wrap};
+use super::flow::{Break, Flow, Fragment, add, wrap};
 use super::theme::Theme;
 
-/// Below this width the numbers of lines take more room than they are worth.
-const NUMBERS_FROM: usize = 40;
-/// In longer lines, in bytes, it is not looked for the words that changed, and neither in lines
-/// less alike than this.
-const LONGEST: usize = 1_000;
-const ALIKE: f32 = 0.4;
-/// Of more pairs of lines in one diff it is not looked for them either.
-const PAIRS: usize = 1_000;
-/// Past this time a comparison is coarser, and still true.
-const TIME: Duration = Duration::from_millis(200);
+/// Below this width line numbers take too much room.
+const MIN_WIDTH_FOR_LINE_NUMBERS: usize = 40;
+/// In longer lines changed words are not searched for.
+const MAX_LINE_BYTES: usize = 1_000;
+/// Nor in pairs of lines less similar than this.
+const MIN_SIMILARITY: f32 = 0.4;
+/// In how many pairs of lines of one diff changed words are searched for.
+const MAX_LINE_PAIRS: usize = 1_000;
+/// After this time a comparison becomes coarser, but stays correct.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A unified diff: lines with their numbers where there is room for them, and in lines that were
-/// replaced the words that changed.
+/// Lays out a unified diff, with line numbers if there is room, and with changed words highlighted
+/// in replaced lines.
 pub(crate) fn diff(unified: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     paint(&rows(unified), width, true, theme)
 }
 
-/// How one part of a text became the other, with all that stayed; the numbers of its lines are not
-/// known.
+/// Lays out how one part of a text became another, with all unchanged lines and without line
+/// numbers.
 pub(super) fn replacement(
     before: &str,
     after: &str,
     width: u16,
     theme: &Theme,
 ) -> Vec<Line<'static>> {
-    // That neither ends with the end of a line is as it should be, and not worth a remark.
+    // A missing final line end is normal here, and not reported.
     let end = if before.ends_with('\n') || after.ends_with('\n') { "" } else { "\n" };
     let unified = unified(&format!("{before}{end}"), &format!("{after}{end}"), before.len());
     let rows: Vec<_> =
@@ -43,16 +43,16 @@ pub(super) fn replacement(
     paint(&rows, width, false, theme)
 }
 
-/// How one text became the other, as a unified diff with `context` lines around each place.
+/// Computes a unified diff with `context` lines around each change.
 pub(super) fn unified(before: &str, after: &str, context: usize) -> String {
-    let diff = TextDiff::configure().timeout(TIME).diff_lines(before, after);
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, after);
     diff.unified_diff().context_radius(context).to_string()
 }
 
 /// A line of a diff, without its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row<'a> {
-    /// Names of files, and remarks.
+    /// Names of files and remarks.
     Note(&'a str),
     Hunk(&'a str),
     /// With its number, the new one if it has two.
@@ -74,8 +74,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What of a hunk is still to come, so that a line that went and begins with `--` is not taken for
-/// a header.
+/// The rest of a hunk, so that a removed line that begins with `--` is not taken for a header.
 #[derive(Default)]
 struct Hunk {
     old: usize,
@@ -85,7 +84,7 @@ struct Hunk {
 }
 
 impl Hunk {
-    /// From `@@ -1,3 +1,4 @@`.
+    /// Parses `@@ -1,3 +1,4 @@`.
     fn read(line: &str) -> Option<Self> {
         let mut ranges = line.strip_prefix("@@ -")?.split(' ');
         let read = |range: &str| {
@@ -106,9 +105,10 @@ impl Hunk {
             _ => return None,
         };
         let number = if side == Side::Old { self.old } else { self.new };
-        (self.old_left, self.new_left) =
-            (self.old_left.checked_sub(old)?, self.new_left.checked_sub(new)?);
-        (self.old, self.new) = (self.old.saturating_add(old), self.new.saturating_add(new));
+        self.old_left = self.old_left.checked_sub(old)?;
+        self.new_left = self.new_left.checked_sub(new)?;
+        self.old = self.old.saturating_add(old);
+        self.new = self.new.saturating_add(new);
         Some(Row::Line(side, number, text))
     }
 }
@@ -122,14 +122,14 @@ fn rows<'a>(unified: &'a str) -> Vec<Row<'a>> {
         }
         _ => hunk.line(line).unwrap_or(Row::Note(line)),
     };
-    // A carriage return at the end may be what changed, so it stays and is shown.
+    // A carriage return at the end may be the change, so it is kept and shown.
     unified.split_terminator('\n').map(row).collect()
 }
 
 fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line<'static>> {
     let largest =
         rows.iter().map(|row| if let Row::Line(_, number, _) = row { *number } else { 0 }).max();
-    let digits = if numbers && usize::from(width) >= NUMBERS_FROM {
+    let digits = if numbers && usize::from(width) >= MIN_WIDTH_FOR_LINE_NUMBERS {
         largest.unwrap_or(0).to_string().len()
     } else {
         0
@@ -164,7 +164,7 @@ fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line
 
 struct Painter<'a> {
     width: usize,
-    /// Of the largest number; 0 if none is shown.
+    /// The digits of the largest number; 0 if numbers are not shown.
     digits: usize,
     theme: &'a Theme,
     /// How many pairs of lines were compared.
@@ -172,13 +172,13 @@ struct Painter<'a> {
 }
 
 impl Painter<'_> {
-    /// Lines that went, and the ones that came for them.
+    /// Lays out removed lines and the ones that replaced them.
     fn replaced(&mut self, old: &[Row<'_>], new: &[Row<'_>], lines: &mut Vec<Line<'static>>) {
-        let pairs = old.iter().zip(new).take(PAIRS - self.pairs);
+        let pairs = old.iter().zip(new).take(MAX_LINE_PAIRS - self.pairs);
         let changes: Vec<_> = pairs.map(|(old, new)| words(old.text(), new.text())).collect();
         self.pairs += changes.len();
-        let (olds, news): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
-        for (rows, changes, side) in [(old, olds, Side::Old), (new, news, Side::New)] {
+        let (old_words, new_words): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        for (rows, changes, side) in [(old, old_words, Side::Old), (new, new_words, Side::New)] {
             let mut changes = changes.into_iter();
             for row in rows {
                 let Row::Line(_, number, line) = row else {
@@ -190,7 +190,7 @@ impl Painter<'_> {
         }
     }
 
-    /// A line, as words of which some changed.
+    /// Lays out a line, given as words of which some changed.
     fn line(
         &self,
         side: Side,
@@ -216,7 +216,7 @@ impl Painter<'_> {
             let mut line = Vec::new();
             if self.digits > 0 {
                 let number = if n == 0 { number.to_string() } else { String::new() };
-                line.push(Piece::styled(
+                line.push(Fragment::styled(
                     format!("{number:>digits$} ", digits = self.digits),
                     self.theme.dim,
                 ));
@@ -233,26 +233,26 @@ impl Painter<'_> {
     }
 }
 
-/// A line in words, and whether each of them changed.
+/// The words of a line, and whether each has changed.
 type Words<'a> = Vec<(&'a str, bool)>;
 
-/// A line and the one that came for it.
+/// Compares the words of a line and its replacement.
 fn words<'a>(old: &'a str, new: &'a str) -> (Words<'a>, Words<'a>) {
     let whole = || (vec![(old, false)], vec![(new, false)]);
-    if old.len().max(new.len()) > LONGEST {
+    if old.len().max(new.len()) > MAX_LINE_BYTES {
         return whole();
     }
-    let (olds, news): (Vec<_>, Vec<_>) =
+    let (old_words, new_words): (Vec<_>, Vec<_>) =
         (old.split_word_bounds().collect(), new.split_word_bounds().collect());
-    let diff = TextDiff::configure().timeout(TIME).diff_slices(&olds, &news);
-    if diff.ratio() < ALIKE {
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_slices(&old_words, &new_words);
+    if diff.ratio() < MIN_SIMILARITY {
         return whole();
     }
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for op in diff.ops() {
         let changed = op.tag() != DiffTag::Equal;
-        before.extend(olds[op.old_range()].iter().map(|word| (*word, changed)));
-        after.extend(news[op.new_range()].iter().map(|word| (*word, changed)));
+        before.extend(old_words[op.old_range()].iter().map(|word| (*word, changed)));
+        after.extend(new_words[op.new_range()].iter().map(|word| (*word, changed)));
     }
     (before, after)
 }
@@ -261,56 +261,67 @@ fn words<'a>(old: &'a str, new: &'a str) -> (Words<'a>, Words<'a>) {
 mod tests {
     use super::*;
 
-    fn shown(lines: &[Line<'static>]) -> String {
+    fn rendered(lines: &[Line<'static>]) -> String {
         let theme = Theme::ansi();
-        let piece = |piece: &Piece| match piece.style {
+        let fragment = |fragment: &Fragment| match fragment.style {
             style if style == theme.added_word || style == theme.removed_word => {
-                format!("⟦{}⟧", piece.content)
+                format!("⟦{}⟧", fragment.content)
             }
-            _ => piece.content.to_string(),
+            _ => fragment.content.to_string(),
         };
-        lines.iter().map(|line| line.spans.iter().map(piece).collect::<String>() + "\n").collect()
+        lines
+            .iter()
+            .map(|line| line.spans.iter().map(fragment).collect::<String>() + "\n")
+            .collect()
     }
 
-    const DIFF: &str = "--- a.rs\n+++ a.rs\n@@ -8,4 +8,4 @@\n fn main() {\n-    let x = old(1);\n+    let x = new(1, 2);\n \
-        }\n--- a comment\n+-- a remark\n@@ -90,2 +90,3 @@ fn other\n one\n+a line that is so long that it must be wrapped \
-        in order to fit\n two\n\\ No newline at end of file\n";
+    const DIFF: &str = "--- a.rs\n+++ a.rs\n@@ -8,4 +8,4 @@\n fn main() {\n\
+        -    let x = old(1);\n+    let x = new(1, 2);\n }\n--- a comment\n+-- a remark\n\
+        @@ -90,2 +90,3 @@ fn other\n one\n\
+        +a line that is so long that it must be wrapped in order to fit\n two\n\
+        \\ No newline at end of file\n";
 
     #[test]
     fn a_diff_has_numbers_signs_and_the_words_that_changed() {
-        insta::assert_snapshot!("wide", shown(&diff(DIFF, 60, &Theme::ansi())));
-        insta::assert_snapshot!("narrow", shown(&diff(DIFF, 20, &Theme::ansi())));
+        insta::assert_snapshot!("wide", rendered(&diff(DIFF, 60, &Theme::ansi())));
+        insta::assert_snapshot!("narrow", rendered(&diff(DIFF, 20, &Theme::ansi())));
     }
 
     #[test]
     fn changes_are_those_of_the_texts() {
         let (before, after) = ("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nD\ne\nf\n");
-        let lines = shown(&diff(&unified(before, after, 1), 50, &Theme::ansi()));
+        let lines = rendered(&diff(&unified(before, after, 1), 50, &Theme::ansi()));
         assert_eq!(lines, "@@ -3,3 +3,3 @@\n3   c\n4 - d\n4 + D\n5   e\n");
         assert_eq!(diff(&unified("same", "same", 3), 50, &Theme::ansi()), []);
-        let lines = shown(&replacement("a\nb\n", "a\nb\r\n", 50, &Theme::ansi()));
-        assert_eq!(shown(&replacement("a", "b", 50, &Theme::ansi())), "- a\n+ b\n");
+        let lines = rendered(&replacement("a\nb\n", "a\nb\r\n", 50, &Theme::ansi()));
+        assert_eq!(rendered(&replacement("a", "b", 50, &Theme::ansi())), "- a\n+ b\n");
         assert_eq!(lines, "  a\n- b\n+ b⟦\u{fffd}⟧\n");
     }
 
     #[test]
     fn words_are_compared_in_so_many_lines_and_no_more() {
-        let (old, new) =
-            ("-let x = old(1);\n".repeat(PAIRS + 1), "+let x = new(1);\n".repeat(PAIRS + 1));
-        let lines =
-            diff(&format!("@@ -1,{0} +1,{0} @@\n{old}{new}", PAIRS + 1), 30, &Theme::ansi());
-        let shown = shown(&lines);
-        assert_eq!(
-            (shown.matches("⟦old⟧").count(), shown.matches("⟦new⟧").count()),
-            (PAIRS, PAIRS)
+        let (old, new) = (
+            "-let x = old(1);\n".repeat(MAX_LINE_PAIRS + 1),
+            "+let x = new(1);\n".repeat(MAX_LINE_PAIRS + 1),
         );
-        assert_eq!(shown.matches("new(1)").count(), 1);
+        let lines = diff(
+            &format!("@@ -1,{0} +1,{0} @@\n{old}{new}", MAX_LINE_PAIRS + 1),
+            30,
+            &Theme::ansi(),
+        );
+        let rendered = rendered(&lines);
+        assert_eq!(
+            (rendered.matches("⟦old⟧").count(), rendered.matches("⟦new⟧").count()),
+            (MAX_LINE_PAIRS, MAX_LINE_PAIRS)
+        );
+        assert_eq!(rendered.matches("new(1)").count(), 1);
     }
 
     #[test]
     fn no_diff_is_too_wide() {
         let nasty = format!(
-            "{DIFF}@@ -1 +1 @@\n-漢字👩‍👩‍👧‍👦\t\x1b[1m\n+漢\u{301}\u{202e}\n@@ -1,18446744073709551615 +1,9 @@\n\n-\n+\n?"
+            "{DIFF}@@ -1 +1 @@\n-漢字👩‍👩‍👧‍👦\t\x1b[1m\n+漢\u{301}\u{202e}\n\
+             @@ -1,18446744073709551615 +1,9 @@\n\n-\n+\n?"
         );
         for width in 1..=120 {
             for line in diff(&nasty, width, &Theme::ansi()) {

@@ -1,5 +1,5 @@
-//! [`Flow`]: styled text broken into rows of a width; [`wrap`], the same for text of one style, and
-//! [`Growing`] for one that grows.
+//! [`Flow`]: styled text broken into rows; [`wrap`], the same for text of one style; and
+//! [`Growing`], for such text that grows.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -8,15 +8,14 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::print::harmless;
 
-/// Stands for a tab: where it began is not known to text that is wrapped.
+/// Replaces a tab: its column is not known to wrapped text.
 const TAB: &str = "    ";
 
-/// Text within a line, and its style.
-pub(super) type Piece = Span<'static>;
+/// Styled text within a line.
+pub(super) type Fragment = Span<'static>;
 
-/// Text of one style in lines of at most `width` columns, broken at words where that is possible.
-/// Spaces at the beginning of a line are kept, tabs are four spaces, and what a terminal would obey
-/// is made harmless.
+/// Wraps text at `width` columns, between words where possible. Leading spaces are kept, tabs
+/// become four spaces, and control characters are replaced.
 pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width.into(), Break::Words);
     for line in text.lines() {
@@ -26,37 +25,36 @@ pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     flow.finish().into_iter().map(Line::from).collect()
 }
 
-/// A very long word is cut after so many bytes, so that what is not settled stays short.
-const STEP: usize = 1_024;
+/// A very long word is cut after this length, so that what is not settled stays short.
+const CHUNK_BYTES: usize = 1_024;
 
-/// Text of one style that grows, in the lines that [`wrap`] makes of it, laid out only where it
-/// grows.
+/// Text of one style that grows, in the lines that [`wrap`] returns, laid out incrementally.
 pub(crate) struct Growing {
     style: Style,
     flow: Flow,
     lines: Vec<Line<'static>>,
-    /// How many of the lines no further text can change, and how many bytes are in them or in the
-    /// flow.
+    /// How many of the lines can no longer change.
     settled: usize,
+    /// How many bytes are in those lines or in the flow.
     taken: usize,
     work: Work,
 }
 
 impl Growing {
-    /// In a column of so many columns, below a line that stays.
+    /// Creates an empty text of this width below a fixed line.
     pub(crate) fn below(first: Line<'static>, width: u16, style: Style) -> Self {
         let flow = Flow::new(width.into(), Break::Words);
         Growing { style, flow, lines: vec![first], settled: 1, taken: 0, work: Work::default() }
     }
 
-    /// The text, which begins as it did the last time and does not end with a space.
+    /// Sets the text, which must begin with the previous one and not end with a space.
     pub(crate) fn update(&mut self, text: &str) {
         self.lines.truncate(self.settled);
-        // Between words, and not within the end of a line.
+        // Between words, and not within a line end.
         let mut to =
             text.rfind([' ', '\n']).map_or(0, |end| text[..end].trim_end_matches('\r').len());
-        if text.len() > to.max(self.taken) + 2 * STEP {
-            to = text.floor_char_boundary(text.len() - STEP);
+        if text.len() > to.max(self.taken) + 2 * CHUNK_BYTES {
+            to = text.floor_char_boundary(text.len() - CHUNK_BYTES);
         }
         if let Some(new) = text.get(self.taken..to) {
             self.work.add(new.len());
@@ -71,13 +69,13 @@ impl Growing {
         self.lines.extend(flow.finish().into_iter().map(Line::from));
     }
 
-    /// The lines that the last update made.
+    /// Returns the lines of the last update.
     pub(crate) fn lines(&self) -> &[Line<'static>] {
         &self.lines
     }
 }
 
-/// How many bytes were worked on, for tests that bound what a growing text costs.
+/// Counts processed bytes, for tests that bound the cost of a growing text.
 #[derive(Default)]
 pub(super) struct Work(#[cfg(test)] usize);
 
@@ -97,7 +95,7 @@ impl Work {
     pub(super) fn add(&mut self, _: usize) {}
 }
 
-/// The columns that text takes on a terminal.
+/// Returns the columns that text takes on a terminal.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() {
         text.len()
@@ -106,7 +104,7 @@ pub(crate) fn columns(text: &str) -> usize {
     }
 }
 
-/// As much of the text as `width` columns take, on one line, with an ellipsis if that is not all.
+/// Shortens text to one line of `width` columns, with an ellipsis if it does not fit.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     let text = harmless(text).replace(['\n', '\t'], " ");
     if columns(&text) <= width {
@@ -126,35 +124,35 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     short
 }
 
-/// Where a row that is full may end.
+/// Where a full row may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Break {
-    /// Between words; within one only if it is longer than a row.
+    /// Between words; within a word only if it is longer than a row.
     Words,
-    /// Anywhere, as program text does.
+    /// Anywhere, for program text.
     Anywhere,
 }
 
-/// Takes text piece by piece, and makes rows of it. What is not yet a full row can be copied with
-/// the flow, so that a text that grows is laid out only where it does.
+/// Breaks text into rows as it is added. The unfinished row can be cloned with the flow, so that a
+/// growing text is laid out incrementally.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     width: usize,
     breaks: Break,
-    /// Rows that are full, or ended.
-    rows: Vec<Vec<Piece>>,
-    row: Vec<Piece>,
+    /// Complete rows.
+    rows: Vec<Vec<Fragment>>,
+    row: Vec<Fragment>,
     used: usize,
-    /// What must not be parted from what comes next, if that is no space.
-    word: Vec<Piece>,
+    /// A word, which is kept together with what follows unless that is a space.
+    word: Vec<Fragment>,
     word_used: usize,
     /// Spaces between the row and the word.
     spaces: usize,
     space_style: Style,
-    /// The row goes on where another was full; spaces at its beginning are none of the text.
+    /// The row continues a full one; spaces at its beginning are dropped.
     continued: bool,
-    /// Something has been put into this line of the text.
-    begun: bool,
+    /// This line of the text is not empty.
+    has_content: bool,
 }
 
 impl Flow {
@@ -170,11 +168,11 @@ impl Flow {
             spaces: 0,
             space_style: Style::new(),
             continued: false,
-            begun: false,
+            has_content: false,
         }
     }
 
-    /// Adds text; an end of a line in it ends a row.
+    /// Adds text; a line end in it ends a row.
     pub(super) fn push(&mut self, text: &str, style: Style) {
         for (n, line) in text.split('\n').enumerate() {
             if n > 0 {
@@ -185,9 +183,9 @@ impl Flow {
     }
 
     fn push_line(&mut self, line: &str, style: Style) {
-        // It would make the letter before it wider, which has its place already.
+        // A variation selector would widen the previous letter, which is already placed.
         let line = line.trim_start_matches('\u{fe0f}');
-        self.begun |= !line.is_empty();
+        self.has_content |= !line.is_empty();
         for grapheme in line.graphemes(true) {
             match grapheme {
                 "\t" => (0..TAB.len()).for_each(|_| self.space(style)),
@@ -211,8 +209,7 @@ impl Flow {
             wide if wide > self.width => ("\u{fffd}", 1),
             wide => (grapheme, wide),
         };
-        // Before and after a wide letter a line may be broken, as is the custom where they are
-        // written.
+        // A line may be broken before and after a wide letter, as is customary in East Asian text.
         let alone = wide > 1 || self.breaks == Break::Anywhere;
         if alone || self.word_used + wide > self.width {
             self.end_word();
@@ -239,12 +236,12 @@ impl Flow {
             self.used += spaces;
         }
         self.used += std::mem::take(&mut self.word_used);
-        for piece in self.word.drain(..) {
+        for fragment in self.word.drain(..) {
             match self.row.last_mut() {
-                Some(last) if last.style == piece.style => {
-                    last.content.to_mut().push_str(&piece.content)
+                Some(last) if last.style == fragment.style => {
+                    last.content.to_mut().push_str(&fragment.content)
                 }
-                _ => self.row.push(piece),
+                _ => self.row.push(fragment),
             }
         }
     }
@@ -258,28 +255,30 @@ impl Flow {
     pub(super) fn end_line(&mut self) {
         self.end_word();
         self.end_row();
-        (self.spaces, self.continued, self.begun) = (0, false, false);
+        self.spaces = 0;
+        self.continued = false;
+        self.has_content = false;
     }
 
-    /// Takes the rows that no further text can change.
-    pub(super) fn full_rows(&mut self) -> Vec<Vec<Piece>> {
+    /// Returns the rows that can no longer change.
+    pub(super) fn full_rows(&mut self) -> Vec<Vec<Fragment>> {
         std::mem::take(&mut self.rows)
     }
 
-    /// The rows that are left, with the one that was begun.
-    pub(super) fn finish(mut self) -> Vec<Vec<Piece>> {
-        if self.begun {
+    /// Returns the remaining rows, including an unfinished one.
+    pub(super) fn finish(mut self) -> Vec<Vec<Fragment>> {
+        if self.has_content {
             self.end_line();
         }
         self.rows
     }
 }
 
-/// Adds text to pieces of which the last may have its style.
-pub(super) fn add(pieces: &mut Vec<Piece>, text: &str, style: Style) {
-    match pieces.last_mut() {
+/// Appends text, extending the last fragment if it has the same style.
+pub(super) fn add(fragments: &mut Vec<Fragment>, text: &str, style: Style) {
+    match fragments.last_mut() {
         Some(last) if last.style == style => last.content.to_mut().push_str(text),
-        _ => pieces.push(Span::styled(text.to_owned(), style)),
+        _ => fragments.push(Span::styled(text.to_owned(), style)),
     }
 }
 
@@ -303,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_text_that_grows_makes_the_rows_that_wrap_makes() {
-        let text = "Well,  some words,\r\n\n  漢字 and\ta verylongwordthatneedscutting \u{1b} e\u{301}nd\nlast";
+        let text = "Well,  some words,\r\n\n  漢字 and\ta verylongwordthatneedscutting \
+                    \u{1b} e\u{301}nd\nlast";
         let style = Style::new().italic();
         for width in 1..40 {
             let mut growing = Growing::below(Line::raw("first"), width, style);
@@ -318,9 +318,9 @@ mod tests {
         }
     }
 
-    /// However long it is, and whether it has spaces and ends of lines or not.
+    /// For long texts with and without spaces and line ends.
     #[test]
-    fn more_of_a_text_costs_as_much_as_there_is_more() {
+    fn the_cost_of_growing_text_is_proportional_to_its_growth() {
         for text in ["word and ".repeat(20_000), "line\n".repeat(30_000), "漢字".repeat(20_000)] {
             let mut growing = Growing::below(Line::raw(""), 80, Style::new());
             let frames = 500;
@@ -329,7 +329,7 @@ mod tests {
                     .update(text[..text.floor_char_boundary(text.len() * frame / frames)].trim());
             }
             let work = growing.work.bytes();
-            assert!(work <= text.len() + frames * 3 * STEP, "{work} of {}", text.len());
+            assert!(work <= text.len() + frames * 3 * CHUNK_BYTES, "{work} of {}", text.len());
             assert!(growing.lines().len() > 900, "{}", growing.lines().len());
         }
     }
@@ -343,16 +343,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_harmless() {
+    fn control_characters_are_replaced() {
         assert_eq!(wrapped("a\x1b[2Jb\u{202e}c\u{7}", 80), ["a\u{fffd}[2Jb\u{fffd}c\u{fffd}"]);
         assert_eq!(shorten("a\nb\x1b", 80), "a b\u{fffd}");
         assert_eq!((shorten("abcd", 4).as_str(), shorten("abcde", 4).as_str()), ("abcd", "abc…"));
         assert_eq!((shorten("漢字漢", 4).as_str(), shorten("abc", 0).as_str()), ("漢…", ""));
     }
 
-    /// However a text is handed over, as long as letters stay whole, the rows are the same.
+    /// However a text is split between letters, the rows are the same.
     #[test]
-    fn a_text_in_pieces_makes_the_same_rows() {
+    fn a_text_in_parts_makes_the_same_rows() {
         let text = "  some words, 漢字 and\ta verylongwordthatneedscutting   end ";
         for width in 1..40 {
             for breaks in [Break::Words, Break::Anywhere] {

@@ -1,7 +1,7 @@
-//! The tokens of program text, line by line, in the theme's styles.
+//! Highlights program text line by line in the theme's styles.
 //!
-//! The languages take a while to load, and the rules of each take a tenth of a second when they are
-//! first used. Both are done aside: until then program text is plain.
+//! Loading the languages takes a while, and compiling the rules of one takes a tenth of a second.
+//! Both run on other threads: until then program text is plain.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,18 @@ use std::thread::Builder;
 use ratatui::style::Style;
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
 
-use super::flow::{Piece, add};
+use super::flow::{Fragment, add};
 use super::theme::Theme;
 
-/// Longer lines, in bytes, are left plain: machines write them, and they would take long.
-pub(super) const LONGEST: usize = 1_000;
-/// After so many bytes of one text the rest is left plain, so that a very long one does not hold up
-/// all else.
-const MOST: usize = 64 * 1024;
+/// Longer lines are left plain: they are usually generated, and slow to highlight.
+pub(super) const MAX_LINE_BYTES: usize = 1_000;
+/// How much of one text is highlighted; the rest is left plain.
+const MAX_HIGHLIGHTED_BYTES: usize = 64 * 1024;
 
-/// The style of something in a theme.
+/// Selects a style of a theme.
 type Role = fn(&Theme) -> Style;
 
-/// The style of what has a scope; the first that fits counts.
+/// The style of each scope; the first match applies.
 const ROLES: &[(&str, Role)] = &[
     ("comment", |t| t.comment),
     ("punctuation.definition.comment", |t| t.comment),
@@ -59,7 +58,7 @@ const ROLES: &[(&str, Role)] = &[
     ("markup.raw", |t| t.code),
 ];
 
-/// Names that people write, of languages that are not in the set or are there by another name.
+/// Common names of languages that are missing from the set or have another name there.
 const ALIASES: &[(&str, &str)] = &[
     ("typescript", "js"),
     ("ts", "js"),
@@ -107,20 +106,20 @@ static LANGUAGES: OnceLock<Languages> = OnceLock::new();
 struct Languages {
     set: SyntaxSet,
     roles: Vec<(Scope, Role)>,
-    /// How far each language of the set is.
+    /// The readiness of each language of the set.
     ready: Vec<Readiness>,
     /// How many are ready.
     count: AtomicUsize,
 }
 
-/// First it is asked for, then it is there.
+/// Whether the rules of a language were requested, and whether they are compiled.
 #[derive(Default)]
 struct Readiness {
-    asked: OnceLock<()>,
-    there: OnceLock<()>,
+    requested: OnceLock<()>,
+    done: OnceLock<()>,
 }
 
-/// Something of what most languages have, so that most rules of one are compiled.
+/// Samples of common constructs, so that most rules of a language are compiled.
 const SAMPLE: &[&str] = &[
     "fn f(a: b, c = 1) -> d { let x = \"e\" + 'f' + 0x1; } // g",
     "def h(i): return j + 2.5 # k",
@@ -130,23 +129,23 @@ const SAMPLE: &[&str] = &[
     "SELECT b FROM c WHERE d = 'e';",
 ];
 
-/// Begins to load the languages, on a thread of its own.
+/// Starts to load the languages on another thread.
 pub(crate) fn warm_up() {
     if LANGUAGES.get().is_none() {
-        // Without a thread program text stays plain.
+        // Without a thread, program text stays plain.
         let _ = Builder::new().name("languages".into()).spawn(load);
     }
 }
 
-/// How many languages program text can be highlighted in by now. When there are more, what was
-/// painted before is to be painted anew; [`Markdown`] does so itself.
+/// Returns how many languages are ready. When the number grows, earlier layouts are outdated;
+/// [`Markdown`] updates its own.
 ///
 /// [`Markdown`]: super::Markdown
 pub(crate) fn languages() -> usize {
     LANGUAGES.get().map_or(0, |languages| 1 + languages.count.load(Ordering::Acquire))
 }
 
-/// Loads the languages, here and now.
+/// Loads the languages on this thread.
 pub(crate) fn load() {
     LANGUAGES.get_or_init(|| {
         let set = SyntaxSet::load_defaults_newlines();
@@ -159,45 +158,45 @@ pub(crate) fn load() {
     });
 }
 
-/// Program text in one language, which is handed over line by line.
+/// Highlights program text of one language, line by line.
 #[derive(Clone)]
 pub(super) struct Highlighter {
-    /// None if it is plain.
+    /// `None` if the text is plain.
     state: Option<(ParseState, ScopeStack)>,
-    /// How many bytes are still to be highlighted at most.
+    /// How many more bytes are highlighted.
     left: usize,
 }
 
 impl Highlighter {
-    /// For a language by what people write after a fence, such as `rust`, `py` or `rust,ignore`.
+    /// Creates a highlighter by the info string of a fence, such as `rust`, `py` or `rust,ignore`.
     pub(super) fn new(info: &str) -> Self {
         let info = info.trim_start_matches(['{', '.']);
         let language = info.split([' ', ',', '{', '}', ':', '\t']).next().unwrap_or_default();
         let state = LANGUAGES.get().and_then(|languages| languages.ready(language));
         Highlighter {
             state: state.map(|syntax| (ParseState::new(syntax), ScopeStack::new())),
-            left: MOST,
+            left: MAX_HIGHLIGHTED_BYTES,
         }
     }
 
-    /// For a file of this name.
+    /// Creates a highlighter by the name of a file.
     pub(super) fn of_file(path: &str) -> Self {
         let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
         Self::new(name.rsplit('.').next().unwrap_or(name))
     }
 
-    /// A line, without its end, in pieces.
-    pub(super) fn line(&mut self, line: &str, theme: &Theme) -> Vec<Piece> {
-        let plain = || vec![Piece::styled(line.to_owned(), theme.text)];
-        if line.len() > LONGEST {
+    /// Highlights a line, given without its end.
+    pub(super) fn line(&mut self, line: &str, theme: &Theme) -> Vec<Fragment> {
+        let plain = || vec![Fragment::styled(line.to_owned(), theme.text)];
+        if line.len() > MAX_LINE_BYTES {
             return plain();
         }
         let left = self.left.checked_sub(line.len());
         self.left = left.unwrap_or(0);
         match left.and_then(|_| self.tokens(line, theme)) {
-            Some(pieces) => pieces,
+            Some(fragments) => fragments,
             None => {
-                // It is too long, or has no language, or the language's rules fail on this line and
+                // The text is too long, has no language, or the language's rules failed, as they
                 // would again.
                 self.state = None;
                 plain()
@@ -205,60 +204,63 @@ impl Highlighter {
         }
     }
 
-    fn tokens(&mut self, line: &str, theme: &Theme) -> Option<Vec<Piece>> {
+    fn tokens(&mut self, line: &str, theme: &Theme) -> Option<Vec<Fragment>> {
         let languages = LANGUAGES.get()?;
         let (state, scopes) = self.state.as_mut()?;
         let changes = state.parse_line(&format!("{line}\n"), &languages.set).ok()?;
-        let (mut pieces, mut from) = (Vec::new(), 0);
+        let mut fragments = Vec::new();
+        let mut from = 0;
         for (at, change) in changes {
             let at = at.min(line.len());
             if at > from {
-                add(&mut pieces, line.get(from..at)?, languages.style(scopes, theme));
+                add(&mut fragments, line.get(from..at)?, languages.style(scopes, theme));
                 from = at;
             }
             scopes.apply(&change).ok()?;
         }
         if from < line.len() {
-            add(&mut pieces, line.get(from..)?, languages.style(scopes, theme));
+            add(&mut fragments, line.get(from..)?, languages.style(scopes, theme));
         }
-        Some(pieces)
+        Some(fragments)
     }
 }
 
 impl Languages {
-    /// The language, if its rules are there; else they are made.
+    /// Returns the language if its rules are compiled; requests them otherwise.
     fn ready(&'static self, language: &str) -> Option<&'static SyntaxReference> {
         let syntax = find(&self.set, language)?;
         let readiness =
             self.ready.get(self.set.syntaxes().iter().position(|one| one.name == syntax.name)?)?;
-        if readiness.there.get().is_none() {
-            self.ask(syntax, readiness);
+        if readiness.done.get().is_none() {
+            self.request(syntax, readiness);
         }
-        readiness.there.get().map(|()| syntax)
+        readiness.done.get().map(|()| syntax)
     }
 
-    /// Has the rules of a language made on a thread of its own, unless they are being made. Without
-    /// a thread its text stays plain.
+    /// Compiles the rules of a language on another thread, once. Without a thread its text stays
+    /// plain.
     #[cfg(not(test))]
-    fn ask(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
-        if readiness.asked.set(()).is_ok() {
-            let _ = Builder::new().name("language".into()).spawn(|| self.make(syntax, readiness));
+    fn request(&'static self, syntax: &'static SyntaxReference, readiness: &'static Readiness) {
+        if readiness.requested.set(()).is_ok() {
+            let _ =
+                Builder::new().name("language".into()).spawn(|| self.compile(syntax, readiness));
         }
     }
 
-    /// The same here and now, so that text looks alike in each run.
+    /// Compiles on this thread, so that tests are reproducible.
     #[cfg(test)]
-    fn ask(&self, syntax: &SyntaxReference, readiness: &Readiness) {
-        let _ = readiness.asked.set(());
-        self.make(syntax, readiness);
+    fn request(&self, syntax: &SyntaxReference, readiness: &Readiness) {
+        let _ = readiness.requested.set(());
+        self.compile(syntax, readiness);
     }
 
-    fn make(&self, syntax: &SyntaxReference, readiness: &Readiness) {
+    fn compile(&self, syntax: &SyntaxReference, readiness: &Readiness) {
         let mut state = ParseState::new(syntax);
         for line in SAMPLE {
-            let _ = state.parse_line(&format!("{line}\n"), &self.set); // rules that fail will do so again
+            // Rules that fail here fail again when they are used.
+            let _ = state.parse_line(&format!("{line}\n"), &self.set);
         }
-        if readiness.there.set(()).is_ok() {
+        if readiness.done.set(()).is_ok() {
             self.count.fetch_add(1, Ordering::Release);
         }
     }
@@ -276,7 +278,7 @@ fn find<'a>(set: &'a SyntaxSet, language: &str) -> Option<&'a SyntaxReference> {
         .iter()
         .find(|(name, _)| *name == language)
         .map_or(language.as_str(), |(_, alias)| alias);
-    // There is neither TOML nor INI in the set; the rules for `.properties` files are near enough.
+    // The set has neither TOML nor INI; the rules for `.properties` files are similar.
     let alias = if alias == "ini-like" { "properties" } else { alias };
     set.find_syntax_by_token(alias).filter(|syntax| syntax.name != "Plain Text")
 }
@@ -287,11 +289,14 @@ mod tests {
 
     fn styles(language: &str, line: &str) -> Vec<(String, Style)> {
         load();
-        let pieces = Highlighter::new(language).line(line, &Theme::ansi());
-        pieces.into_iter().map(|piece| (piece.content.into_owned(), piece.style)).collect()
+        let fragments = Highlighter::new(language).line(line, &Theme::ansi());
+        fragments
+            .into_iter()
+            .map(|fragment| (fragment.content.into_owned(), fragment.style))
+            .collect()
     }
 
-    /// The languages that models write most; all but the last are known, TypeScript as JavaScript.
+    /// The languages that models write most.
     #[test]
     fn the_usual_languages_are_known() {
         load();
@@ -354,19 +359,19 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_goes_on_over_lines_and_the_text_is_never_changed() {
+    fn a_comment_spans_lines_and_the_text_is_never_changed() {
         load();
         let (theme, mut state) = (Theme::ansi(), Highlighter::of_file("src/a.rs"));
         assert_eq!(state.line("/* a", &theme)[0].style, theme.comment);
-        let long = "x".repeat(LONGEST + 1);
-        assert_eq!(state.line(&long, &theme), [Piece::styled(long.clone(), theme.text)]);
+        let long = "x".repeat(MAX_LINE_BYTES + 1);
+        assert_eq!(state.line(&long, &theme), [Fragment::styled(long.clone(), theme.text)]);
         assert_eq!(state.line("b */", &theme)[0].style, theme.comment);
         let mut long = Highlighter::new("rs");
         let coloured = |_: &usize| long.line("let x = 1;", &theme).len() > 1;
-        assert_eq!((0..10_000).take_while(coloured).count(), MOST / 10);
+        assert_eq!((0..10_000).take_while(coloured).count(), MAX_HIGHLIGHTED_BYTES / 10);
         for line in ["let é = '漢';", "\"unclosed", "}}}", "", "\t \0\u{202e}"] {
             let text: String =
-                state.line(line, &theme).iter().map(|piece| piece.content.as_ref()).collect();
+                state.line(line, &theme).iter().map(|fragment| fragment.content.as_ref()).collect();
             assert_eq!(text, line);
         }
     }

@@ -1,17 +1,17 @@
-//! [`Theme`]: how things look, by what they are.
+//! [`Theme`]: the style of each role of text.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// A style for each role that text can have. A style says only what it adds to the one around it.
+/// Holds a style for each role of text. A style contains only what it adds to the surrounding one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     /// Plain text.
     pub(crate) text: Style,
-    /// What matters less: marks, counts, times.
+    /// Secondary text: marks, counts, times.
     pub(crate) dim: Style,
-    /// What the eye shall find.
+    /// Highlights.
     pub(crate) accent: Style,
-    /// What the user said.
+    /// Messages of the user.
     pub(crate) user: Style,
     /// Headings, and the first row of a table.
     pub(crate) heading: Style,
@@ -25,13 +25,13 @@ pub(crate) struct Theme {
     pub(crate) error: Style,
     pub(crate) warning: Style,
     pub(crate) ok: Style,
-    /// Lines that came, and within them the words that did.
+    /// Added lines, and changed words within them.
     pub(crate) added: Style,
     pub(crate) added_word: Style,
-    /// Lines that went, and within them the words that did.
+    /// Removed lines, and changed words within them.
     pub(crate) removed: Style,
     pub(crate) removed_word: Style,
-    // The tokens of program text.
+    // Tokens of program text.
     pub(crate) keyword: Style,
     pub(crate) string: Style,
     pub(crate) comment: Style,
@@ -46,8 +46,8 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// In the sixteen colours that the terminal's own palette has, so that it is legible on dark
-    /// and on light.
+    /// Uses the sixteen colours of the terminal's own palette, which is legible on dark and light
+    /// backgrounds.
     pub(crate) const fn ansi() -> Self {
         let plain = Self::plain();
         Theme {
@@ -74,7 +74,7 @@ impl Theme {
         }
     }
 
-    /// Without colours, for terminals that have none and people who want none.
+    /// Uses no colours.
     pub(crate) const fn plain() -> Self {
         let none = Style::new();
         let bold = none.add_modifier(Modifier::BOLD);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_colour_means_none_and_otherwise_it_is_the_terminals_own() {
+    fn the_plain_theme_has_no_colours_and_the_other_uses_the_palette() {
         let plain = format!("{:?}", Theme::plain());
         for colour in ["cyan", "blue", "red", "green", "yellow", "magenta", "Rgb", "Indexed"] {
             assert!(!plain.contains(colour), "{colour}: {plain}");

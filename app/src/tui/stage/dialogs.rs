@@ -1,4 +1,4 @@
-//! What a dialog shows of a call, beside the snapshots.
+//! What a dialog shows of a call, beyond the snapshots.
 
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
@@ -28,10 +28,12 @@ async fn asked(
 }
 
 #[tokio::test]
-async fn what_a_diff_does_not_show_is_listed_below_it() {
-    let arguments = json!({ "path": "a.txt", "old_string": "b", "new_string": "B", "replace_all": true, "mode": "x" });
+async fn arguments_that_a_diff_does_not_show_are_listed_below_it() {
+    let arguments = json!({
+        "path": "a.txt", "old_string": "b", "new_string": "B", "replace_all": true, "mode": "x",
+    });
     let (mut stage, action) = asked(USUAL, "edit_file", arguments, None).await;
-    stage.told(Told::Preview(action.clone(), Ok("@@ -1 +1 @@\n-b\n+B\n".into()))).await;
+    stage.outcome(Outcome::Preview(action.clone(), Ok("@@ -1 +1 @@\n-b\n+B\n".into()))).await;
     let screen = stage.screen();
     assert!(
         screen.contains("+ B")
@@ -40,7 +42,7 @@ async fn what_a_diff_does_not_show_is_listed_below_it() {
         "{screen}"
     );
     assert!(!screen.contains("old_string"), "{screen}");
-    stage.told(Told::Preview(action, Ok(String::new()))).await;
+    stage.outcome(Outcome::Preview(action, Ok(String::new()))).await;
     let screen = stage.screen();
     assert!(
         screen.contains("No change")
@@ -51,7 +53,7 @@ async fn what_a_diff_does_not_show_is_listed_below_it() {
 }
 
 #[tokio::test]
-async fn a_suspended_call_shows_its_arguments_below_what_it_needs() {
+async fn a_suspended_call_shows_its_arguments_below_the_input_it_needs() {
     let need = ActionRequest { kind: "login".into(), data: json!("Enter the code.") };
     let (mut stage, _) = asked(USUAL, "mail", json!({ "to": "bob@example.com" }), Some(need)).await;
     let screen = stage.screen();
@@ -61,12 +63,13 @@ async fn a_suspended_call_shows_its_arguments_below_what_it_needs() {
 }
 
 #[tokio::test]
-async fn what_was_wrong_is_wrapped_and_every_answer_is_seen() {
+async fn a_refusal_is_wrapped_and_every_answer_is_visible() {
     for size in [(30, 20), NARROW, USUAL] {
         let (mut stage, _) = asked(size, "execute_command", json!({ "command": "ls" }), None).await;
-        assert!(!stage.screen().contains("› y"), "answers are not taken yet");
-        let why = "the answer was meant for another call than the one that is asked about, which has changed since";
-        stage.told(Told::Refused { call: "c1".into(), why: why.into() }).await;
+        assert!(!stage.screen().contains("› y"), "keys are ignored at first");
+        let why = "the answer was meant for another call than the one that is asked about, which \
+            has changed since";
+        stage.outcome(Outcome::Refused { call: "c1".into(), why: why.into() }).await;
         stage.wait(Duration::from_secs(1));
         let screen = stage.screen();
         let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! What it costs: a delta is folded in no time, and only what is seen is laid out.
+//! Costs: a delta is folded in constant time, and only visible blocks are laid out.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +19,8 @@ fn delta(text: &str) -> Envelope {
 fn long_history(messages: u64) -> Vec<Arc<Message>> {
     let one = |id: u64| {
         let text = format!(
-            "Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = {id};\n```"
+            "Message {id} says **something** about `parsers`.\n\n- one\n- two\n\n```rust\nlet x = \
+             {id};\n```"
         );
         let parts = vec![ContentPart::Text { text: text.clone(), signature: None }];
         match id % 2 {
@@ -34,9 +35,9 @@ fn long_history(messages: u64) -> Vec<Arc<Message>> {
 }
 
 /// C126: a session of 10,000 messages is opened and drawn by laying out what is on the screen, and
-/// so is each screen that one scrolls by.
+/// so is each screen while scrolling.
 #[tokio::test]
-async fn a_long_session_is_laid_out_where_it_is_seen() {
+async fn only_the_visible_part_of_a_long_session_is_laid_out() {
     let history = long_history(10_000);
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
     let began = Instant::now();
@@ -44,25 +45,25 @@ async fn a_long_session_is_laid_out_where_it_is_seen() {
     let first = stage.screen();
     let opened = began.elapsed();
     assert!(first.contains("Message 9999"), "{first}");
-    assert!(stage.view.laid_out() < 20, "{} blocks", stage.view.laid_out());
+    assert!(stage.view.layout_count() < 20, "{} blocks", stage.view.layout_count());
     for _ in 0..50 {
         stage.view.scroll(&stage.state, Scroll::Pages(-1));
         stage.buffer();
     }
-    let made = stage.view.laid_out();
-    assert!(made < 300, "50 screens took {made} blocks");
+    let layouts = stage.view.layout_count();
+    assert!(layouts < 300, "50 screens took {layouts} blocks");
     stage.view.scroll(&stage.state, Scroll::Top);
     let top = stage.screen();
     assert!(top.contains("Message 0 says") && top.contains("more below"), "{top}");
-    assert!(stage.view.laid_out() < made + 20);
+    assert!(stage.view.layout_count() < layouts + 20);
     println!(
         "10,000 messages: {opened:?} to the first frame, {:?} with 50 screens of scrolling",
         began.elapsed()
     );
 }
 
-/// C125: a delta costs its own length, however much was said before, and what is kept of a running
-/// tool's output is bounded.
+/// C125: the cost of a delta depends on its own length only, and the retained output of a running
+/// tool is bounded.
 #[tokio::test]
 async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
@@ -76,7 +77,7 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
         }
     }
     println!("100,000 deltas with 200 frames: {:?}", began.elapsed());
-    assert_eq!(stage.state.transcript.entries().len(), 2, "how it began, and the reply");
+    assert_eq!(stage.state.transcript.entries().len(), 2, "the greeting and the reply");
     assert!(stage.screen().contains("word and"));
     let output = |text: String| AgentEvent::ToolExecutionUpdate {
         call: "c".into(),
@@ -101,41 +102,41 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     assert!(tool.tail.starts_with("line "));
 }
 
-/// What is as it was is not laid out again; of what was, so many lines are kept, and of another
-/// session none.
+/// Unchanged blocks are not laid out again; a bounded number of lines is cached, and none of
+/// another session.
 #[tokio::test]
-async fn what_is_laid_out_is_kept_within_bounds() {
+async fn cached_layouts_are_bounded() {
     let mut stage = Stage::recorded(USUAL, "work", |_| false).await;
     stage.control('o').await;
-    let mut made = 0;
+    let mut layouts = 0;
     for _ in 0..2 {
         stage.buffer();
         stage.press(KeyCode::PageUp).await;
         stage.buffer();
         stage.press(KeyCode::End).await;
         stage.buffer();
-        let before = std::mem::replace(&mut made, stage.view.laid_out());
-        assert!(before == 0 || made == before, "{made} {before}");
+        let before = std::mem::replace(&mut layouts, stage.view.layout_count());
+        assert!(before == 0 || layouts == before, "{layouts} {before}");
     }
 
     let text = "line\n\n".repeat(1_000);
-    let said = |id: u64| Arc::new(Message::new(MessageId(id), UserMessage::from(text.as_str())));
-    stage.state.transcript.begin(&(0..40).map(said).collect::<Vec<_>>(), "", usize::MAX);
+    let message = |id: u64| Arc::new(Message::new(MessageId(id), UserMessage::from(text.as_str())));
+    stage.state.transcript.begin(&(0..40).map(message).collect::<Vec<_>>(), "", usize::MAX);
     for _ in 0..80 {
         stage.view.scroll(&stage.state, Scroll::Lines(-1_000));
         stage.buffer();
-        assert!(stage.view.lines_kept() < 25_000, "{}", stage.view.lines_kept());
+        assert!(stage.view.cached_lines() < 25_000, "{}", stage.view.cached_lines());
     }
-    assert!(stage.view.lines_kept() > 2_000);
+    assert!(stage.view.cached_lines() > 2_000);
     stage.state.transcript.begin(&long_history(2), "", usize::MAX);
     stage.buffer();
-    assert!(stage.view.lines_kept() < 20, "{}", stage.view.lines_kept());
+    assert!(stage.view.cached_lines() < 20, "{}", stage.view.cached_lines());
 }
 
-/// C127: while one reads further up, what is added below moves nothing, and a mark says that it is
-/// there.
+/// C127: while the user reads further up, additions below move nothing, and a mark shows that they
+/// are there.
 #[tokio::test]
-async fn what_is_read_stays_where_it_is() {
+async fn the_scroll_position_stays_while_blocks_are_added() {
     let mut stage = Stage::new(USUAL, [Script::text("x")], |agent| agent).await;
     stage.state.transcript.begin(&long_history(40), "", usize::MAX);
     stage.buffer();

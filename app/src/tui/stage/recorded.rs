@@ -1,10 +1,9 @@
-//! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] a line, as `run
-//! --json` prints them.
+//! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] per line, as
+//! `run --json` prints them.
 //!
-//! What a session does when it is recorded is told at the end of this file: real tools in a
-//! directory of their own, and a scripted model. After a change there, or where events have another
-//! form, they are recorded anew with `cargo test -p loopwright-cli --bin loopwright -- --ignored
-//! sessions_are_recorded`.
+//! The end of this file defines what is recorded: real tools in a temporary directory, and a
+//! scripted model. After a change there, or of the form of events, record again with `cargo test -p
+//! loopwright-cli --bin loopwright -- --ignored sessions_are_recorded`.
 
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ use serde_json::json;
 
 use super::*;
 
-/// So much time goes by from one recorded event to the next, in milliseconds.
+/// The time between recorded events, in milliseconds.
 const PACE: u64 = 250;
 
 fn file(name: &str) -> PathBuf {
@@ -27,8 +26,8 @@ fn file(name: &str) -> PathBuf {
 }
 
 impl Stage {
-    /// An open session that tells what was recorded, up to the first event for which `stop` holds,
-    /// or else to its end.
+    /// Opens a session that replays a recording up to the first event for which `stop` holds, or to
+    /// its end.
     pub(super) async fn recorded(
         size: (u16, u16),
         name: &str,
@@ -50,43 +49,47 @@ impl Stage {
     }
 }
 
-// ---- how they are recorded ---------------------------------------------------------------------------
+// ---- recording ----------------------------------------------------------------------
 
-const PARSER: &str = "//! Reads a file of settings.\n\npub fn parse(text: &str) -> Vec<(&str, &str)> {\n    text.lines()\n        \
-    .filter_map(|line| line.split_once('='))\n        .map(|(key, value)| (key.trim(), value.trim()))\n        \
-    .collect()\n}\n";
+const PARSER: &str = "//! Reads a file of settings.\n\npub fn parse(text: &str) -> Vec<(&str, \
+    &str)> {\n    text.lines()\n        .filter_map(|line| line.split_once('='))\n        \
+    .map(|(key, value)| (key.trim(), value.trim()))\n        .collect()\n}\n";
 
-const THOUGHT: &str = "The user asks how the parser works. I have read `src/parser.rs`, so I can answer right away. It has \
-    no tokens and no tree: each line is split at its first equals sign, and lines without one are passed over in silence. \
-    That last thing is worth a word, since it hides mistakes. A table of what becomes of which line will tell it best.";
+const THOUGHT: &str = "The user asks how the parser works. I have read `src/parser.rs`, so I can \
+    answer right away. It has no tokens and no tree: each line is split at its first equals sign, \
+    and lines without one are passed over in silence. That last thing is worth a word, since it \
+    hides mistakes. A table of what becomes of which line will tell it best.";
 
-const ANSWER: &str = "## How the parser works\n\nIt reads **one setting a line**, in three steps:\n\n1. Lines are split at \
-    their first `=`.\n2. Lines without one are *passed over*, and nobody is told.\n3. Both sides are trimmed.\n\n\
-    | Line | Key | Value |\n|:-----|:----|:------|\n| `width = 80` | `width` | `80` |\n| `motto = a = b` | `motto` | `a = b` |\n\
-    | `no settings here` | | passed over |\n\nTo be told of such lines, return them:\n\n```rust\npub fn parse(text: &str) -> \
-    Result<Vec<(&str, &str)>, &str> {\n    // The first line without `=` is the error.\n    \
-    text.lines().map(|line| line.split_once('=').ok_or(line)).collect()\n}\n```\n\nShall I change it?\n";
+const ANSWER: &str = "## How the parser works\n\nIt reads **one setting a line**, in three \
+    steps:\n\n1. Lines are split at their first `=`.\n2. Lines without one are *passed over*, and \
+    nobody is told.\n3. Both sides are trimmed.\n\n| Line | Key | Value |\n\
+    |:-----|:----|:------|\n| `width = 80` | `width` | `80` |\n| `motto = a = b` | `motto` | `a = \
+    b` |\n| `no settings here` | | passed over |\n\nTo be told of such lines, return them:\n\n\
+    ```rust\npub fn parse(text: &str) -> Result<Vec<(&str, &str)>, &str> {\n    // The first line \
+    without `=` is the error.\n    text.lines().map(|line| \
+    line.split_once('=').ok_or(line)).collect()\n}\n```\n\nShall I change it?\n";
 
-const TESTS: &str = "for n in 1 2 3 4 5 6 7 8 9; do echo \"test parser::tests::line_$n ... ok\"; sleep 0.05; done; \
+const TESTS: &str = "for n in 1 2 3 4 5 6 7 8 9; do echo \"test parser::tests::line_$n ... ok\"; \
+    sleep 0.05; done; \
     echo; echo 'test result: ok. 9 passed; 0 failed'";
 
-/// A few letters at a time.
-fn pieces(text: &str) -> Vec<String> {
-    text.chars().collect::<Vec<_>>().chunks(24).map(|piece| piece.iter().collect()).collect()
+/// Splits a text into chunks of a few letters.
+fn chunks(text: &str) -> Vec<String> {
+    text.chars().collect::<Vec<_>>().chunks(24).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// A reply that comes so.
-fn said(text: &str) -> Script {
-    Script::new().stream(pieces(text), Duration::ZERO)
+/// A reply that streams in chunks.
+fn reply(text: &str) -> Script {
+    Script::new().stream(chunks(text), Duration::ZERO)
 }
 
-/// The same as one block of several.
+/// Adds such a text as one block of several.
 fn block(script: Script, block: u32, kind: BlockKind, text: &str) -> Script {
-    let begun = script.event(ModelEvent::BlockStart { block, kind });
-    let said = pieces(text)
+    let started = script.event(ModelEvent::BlockStart { block, kind });
+    let reply = chunks(text)
         .into_iter()
-        .fold(begun, |script, delta| script.event(ModelEvent::Delta { block, delta }));
-    said.event(ModelEvent::BlockEnd { block, signature: None })
+        .fold(started, |script, delta| script.event(ModelEvent::Delta { block, delta }));
+    reply.event(ModelEvent::BlockEnd { block, signature: None })
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -123,7 +126,7 @@ async fn ask(harness: &Harness, text: &str) {
     harness.handle.send(InputEvent::UserRequest(text.into())).await.unwrap();
 }
 
-/// The events up to the end of the run; each call that waits then is allowed.
+/// Returns the events up to the end of the run, approving each pending call.
 async fn allowed(harness: &mut Harness) -> Vec<Arc<Envelope>> {
     let mut events = harness.run_end().await;
     while let Some(action) = harness.pending().await.first() {
@@ -138,7 +141,7 @@ async fn allowed(harness: &mut Harness) -> Vec<Arc<Envelope>> {
 }
 
 #[tokio::test]
-#[ignore = "writes the recordings anew"]
+#[ignore = "rewrites the recordings"]
 async fn sessions_are_recorded() {
     let answer =
         block(block(Script::new(), 0, BlockKind::Thinking, THOUGHT), 1, BlockKind::Text, ANSWER);
@@ -147,7 +150,7 @@ async fn sessions_are_recorded() {
     ask(&harness, "How does the parser work?").await;
     write("answer", &harness.run_end().await);
 
-    let look = said("I look at what there is.")
+    let inspect = reply("I look at what there is.")
         .call("c1", "list_directory", "{\"path\": \"src\"}")
         .call("c2", "read_file", "{\"path\": \"src/parser.rs\"}")
         .call("c3", "search_files", "{\"pattern\": \"trim\\\\(\\\\)\", \"path\": \"src\"}")
@@ -157,11 +160,11 @@ async fn sessions_are_recorded() {
         "pub fn parse(source: &str) -> Vec<(&str, &str)> {\n    source.lines()",
     );
     let replies = [
-        look.usage(usage(2_100, 80)),
+        inspect.usage(usage(2_100, 80)),
         Script::calls([("c5", "edit_file", change)]).usage(usage(2_900, 120)),
         Script::calls([("c6", "execute_command", json!({ "command": TESTS }))])
             .usage(usage(3_200, 60)),
-        said("The argument is called `source` now, and all **nine tests** pass.")
+        reply("The argument is called `source` now, and all **nine tests** pass.")
             .usage(usage(3_500, 30)),
     ];
     let (mut harness, _directory) = session(replies).await;
@@ -174,7 +177,8 @@ async fn sessions_are_recorded() {
         (
             "c3",
             "execute_command",
-            json!({ "command": "cargo test --workspace\ncargo clippy --workspace --all-targets -- -D warnings", "timeout": 600 }),
+            json!({ "command": "cargo test --workspace\ncargo clippy --workspace --all-targets -- \
+                -D warnings", "timeout": 600 }),
         ),
     ];
     let (mut harness, _directory) = session([Script::calls(calls)]).await;
@@ -204,8 +208,12 @@ async fn sessions_are_recorded() {
         .steer("and say for each place\n- which file it is in\n- whether it can fail")
         .await
         .unwrap();
-    harness.handle
-        .follow_up("then write a test for the lines that have no equals sign at all, and one for an empty file")
+    harness
+        .handle
+        .follow_up(
+            "then write a test for the lines that have no equals sign at all, and one for \
+            an empty file",
+        )
         .await
         .unwrap();
     for _ in 0..3 {
@@ -214,12 +222,12 @@ async fn sessions_are_recorded() {
     write("queues", &events);
 
     let replies = [
-        said("It has one function.").usage(usage(2_000, 10)),
-        said("It has none.").usage(usage(2_100, 10)),
+        reply("It has one function.").usage(usage(2_000, 10)),
+        reply("It has none.").usage(usage(2_100, 10)),
     ];
     let replies = replies
         .into_iter()
-        .chain([said("The user asked after functions and tests of the parser.")]);
+        .chain([reply("The user asked after functions and tests of the parser.")]);
     let (mut harness, _directory) = session(replies).await;
     for request in ["What is in the parser?", "And which tests?"] {
         harness.handle.prompt(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the screen shows, state by state. The snapshots beside this file are looked at by eye.
+//! What the screen shows in each state. Review the snapshots beside this file by eye.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn plain(agent: AgentBuilder) -> AgentBuilder {
     agent
 }
 
-/// A tool that changes something, and so asks.
+/// A tool with effects, which needs approval.
 fn asks(name: &str) -> TestTool {
     TestTool::new(name).effect(ToolEffect::AtMostOnce)
 }
@@ -142,18 +142,18 @@ async fn an_edit_shows_its_diff() {
     let [Effect::Preview(first)] = &stage.wanted[..] else { panic!("{:?}", stage.wanted) };
     let first = (**first).clone();
     let diff = "@@ -1,3 +1,3 @@\n alpha\n-beta\n+BETA\n gamma\n";
-    stage.told(Told::Preview(first.clone(), Ok(diff.into()))).await;
+    stage.outcome(Outcome::Preview(first.clone(), Ok(diff.into()))).await;
     assert_snapshot!(stage.styled());
 
-    // A diff of other arguments than those that would run is not shown.
+    // A diff of outdated arguments is not shown.
     let json =
         json!({ "path": "notes.txt", "old_string": "beta", "new_string": "Beta" }).to_string();
-    stage.told(Told::Edited { call: "c1".into(), json }).await;
+    stage.outcome(Outcome::Edited { call: "c1".into(), json }).await;
     assert!(!stage.screen().contains("gamma"));
-    stage.told(Told::Preview(first, Ok(diff.into()))).await;
+    stage.outcome(Outcome::Preview(first, Ok(diff.into()))).await;
     assert!(!stage.screen().contains("gamma"));
     let Some(Effect::Preview(second)) = stage.wanted.pop() else { panic!("{:?}", stage.wanted) };
-    stage.told(Told::Preview(*second, Ok(diff.replace("BETA", "Beta")))).await;
+    stage.outcome(Outcome::Preview(*second, Ok(diff.replace("BETA", "Beta")))).await;
     assert!(stage.screen().contains("+ Beta"));
 }
 
@@ -233,11 +233,11 @@ async fn a_long_call_is_scrolled() {
     stage.press(KeyCode::End).await;
     assert_snapshot!("a_long_call_at_its_end", stage.screen());
     stage.press(KeyCode::Esc).await;
-    assert_snapshot!("a_call_set_aside", stage.screen());
+    assert_snapshot!("a_detached_call", stage.screen());
 }
 
 #[tokio::test]
-async fn a_session_that_is_opened_again_asks_again() {
+async fn a_reopened_session_asks() {
     let call = Script::new().think("Carefully.", None).call(
         "c1",
         "execute_command",
@@ -251,7 +251,7 @@ async fn a_session_that_is_opened_again_asks_again() {
     assert_snapshot!(stage.screen());
 }
 
-/// What is sent before anybody can hear it goes out when somebody can, unless the user writes on.
+/// A prompt submitted before the session is open is sent when it is, unless the user types on.
 #[tokio::test]
 async fn enter_while_a_session_opens_is_not_lost() {
     for (more, answered) in [("", true), (" there", false)] {
@@ -277,7 +277,7 @@ async fn help_on_wide_and_narrow_screens() {
         let screen = stage.screen();
         assert!(
             screen.contains("· Enter") && screen.contains("more below"),
-            "it is read from its beginning: {screen}"
+            "it is shown from its beginning: {screen}"
         );
         assert_snapshot!(name, stage.styled());
     }

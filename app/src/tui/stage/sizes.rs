@@ -1,4 +1,4 @@
-//! Whatever the size and whatever is pressed, something is drawn and nothing panics.
+//! At every size and after any keys, something is drawn and nothing panics.
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::testing::{Gate, Script, TestTool};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// All kinds of keys.
+/// Keys of all kinds.
 const KEYS: [KeyCode; 18] = [
     KeyCode::Enter,
     KeyCode::Esc,
@@ -69,14 +69,17 @@ async fn every_state_is_drawn_at_every_size() {
     draw_at_all_sizes(&mut stage).await;
     stage.press(KeyCode::Esc).await;
     stage
-        .told(Told::NoEditor { call: "c2".into(), json: "{\n  \"command\": \"make\"\n}".into() })
+        .outcome(Outcome::NoEditor {
+            call: "c2".into(),
+            json: "{\n  \"command\": \"make\"\n}".into(),
+        })
         .await;
     draw_at_all_sizes(&mut stage).await;
 }
 
-/// The seed is told where it fails.
+/// The seed is printed on failure.
 #[tokio::test]
-async fn whatever_is_pressed_nothing_panics() {
+async fn random_keys_do_not_panic() {
     let seed = SystemEnvironment.random();
     println!("seed {seed}");
     let mut dice = seed | 1;

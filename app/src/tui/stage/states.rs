@@ -1,5 +1,4 @@
-//! What recorded sessions look like at three sizes. The snapshots beside this file are looked at by
-//! eye.
+//! What recorded sessions look like at three sizes. Review the snapshots beside this file by eye.
 
 use insta::assert_snapshot;
 use loopwright_core::event::Update;
@@ -11,20 +10,21 @@ use super::*;
 const SIZES: [(u16, u16); 3] = [USUAL, NARROW, WIDE];
 
 impl Stage {
-    /// The screen is the one that was looked at.
-    fn looks(&mut self, name: &str) {
+    /// Compares the screen with its snapshot.
+    fn assert_screen(&mut self, name: &str) {
         let (columns, lines) = self.size;
         assert_snapshot!(format!("{name}_{columns}x{lines}"), self.screen());
     }
 
-    /// Diffs that were asked for come.
+    /// Answers requests for diffs.
     async fn previews(&mut self) {
-        let diff = "@@ -3,5 +3,5 @@\n pub fn parse(text: &str) -> Vec<(&str, &str)> {\n     text.lines()\n\
-            -        .filter_map(|line| line.split_once('='))\n+        .filter_map(|line| line.split_once(\" = \"))\n         \
-            .map(|(key, value)| (key.trim(), value.trim()))\n         .collect()\n";
+        let diff = "@@ -3,5 +3,5 @@\n pub fn parse(text: &str) -> Vec<(&str, &str)> {\n     \
+            text.lines()\n-        .filter_map(|line| line.split_once('='))\n+        \
+            .filter_map(|line| line.split_once(\" = \"))\n         .map(|(key, value)| \
+            (key.trim(), value.trim()))\n         .collect()\n";
         for effect in std::mem::take(&mut self.wanted) {
             if let Effect::Preview(action) = effect {
-                self.told(Told::Preview(*action, Ok(diff.into()))).await;
+                self.outcome(Outcome::Preview(*action, Ok(diff.into()))).await;
             }
         }
     }
@@ -34,7 +34,7 @@ fn never(_: &AgentEvent) -> bool {
     false
 }
 
-/// The event with this number of those for which this holds.
+/// Matches the n-th event for which `holds` returns true.
 fn nth(number: usize, holds: impl Fn(&AgentEvent) -> bool) -> impl FnMut(&AgentEvent) -> bool {
     let mut seen = 0;
     move |event| {
@@ -51,7 +51,7 @@ fn is_output(event: &AgentEvent) -> bool {
 async fn an_answer() {
     for size in SIZES {
         let mut stage = Stage::recorded(size, "answer", never).await;
-        stage.looks("an_answer");
+        stage.assert_screen("an_answer");
     }
 }
 
@@ -65,13 +65,13 @@ async fn thoughts() {
     };
     for size in SIZES {
         let mut stage = Stage::recorded(size, "answer", nth(12, is_thought)).await;
-        stage.looks("thoughts_come");
+        stage.assert_screen("thoughts_come");
         stage.control('t').await;
-        stage.looks("thoughts_come_open");
+        stage.assert_screen("thoughts_come_open");
         let mut stage = Stage::recorded(size, "answer", nth(6, is_text)).await;
-        stage.looks("thoughts_folded");
+        stage.assert_screen("thoughts_folded");
         stage.control('t').await;
-        stage.looks("thoughts_open");
+        stage.assert_screen("thoughts_open");
     }
 }
 
@@ -79,22 +79,22 @@ async fn thoughts() {
 async fn calls() {
     for size in SIZES {
         let mut stage = Stage::recorded(size, "work", nth(7, is_output)).await;
-        stage.looks("a_call_runs");
+        stage.assert_screen("a_call_runs");
         let mut stage = Stage::recorded(size, "work", never).await;
-        stage.looks("results_folded");
+        stage.assert_screen("results_folded");
         for _ in 0..2 {
             stage.alt(KeyCode::Up).await;
         }
         stage.control('o').await;
-        stage.looks("a_diff_open");
+        stage.assert_screen("a_diff_open");
         assert!(
             stage.screen().contains("✓▌edit_file") || size == NARROW,
-            "how it ended, and that it is chosen"
+            "the result mark and the selection"
         );
         stage.control('o').await;
         stage.press(KeyCode::Esc).await;
         stage.control('o').await;
-        stage.looks("results_open");
+        stage.assert_screen("results_open");
     }
 }
 
@@ -104,16 +104,16 @@ async fn dialogs() {
         let mut stage = Stage::recorded(size, "asking", never).await;
         stage.wait(Duration::from_secs(1));
         stage.previews().await;
-        stage.looks("a_dialog_with_a_diff");
+        stage.assert_screen("a_dialog_with_a_diff");
         stage.types("n").await;
         stage.types("split at every equals sign, spaces or not").await;
-        stage.looks("a_reason_is_written");
+        stage.assert_screen("a_reason_is_written");
         stage.press(KeyCode::Esc).await;
         let why = "the arguments do not fit edit_file: `old_string` is missing".to_owned();
-        stage.told(Told::Refused { call: "c2".into(), why }).await;
-        stage.looks("a_dialog_with_a_problem");
+        stage.outcome(Outcome::Refused { call: "c2".into(), why }).await;
+        stage.assert_screen("a_dialog_with_a_problem");
         stage.press(KeyCode::Esc).await;
-        stage.looks("calls_wait");
+        stage.assert_screen("calls_wait");
     }
 }
 
@@ -121,7 +121,7 @@ async fn dialogs() {
 async fn queues() {
     for size in SIZES {
         let mut stage = Stage::recorded(size, "queues", never).await;
-        stage.looks("queues");
+        stage.assert_screen("queues");
     }
 }
 
@@ -137,24 +137,25 @@ async fn popups() {
         ("swift-otter-41", "2m · 14 messages · How does the parser work?"),
         (
             "calm-heron-07",
-            "3h · 220 messages · Rename the argument of parse to source, and all that depends on it",
+            "3h · 220 messages · Rename the argument of parse to source, and all that depends on \
+             it",
         ),
         ("the-one-about-quoting", "4d · 8 messages · 引用符をどう扱うか、教えてください"),
     ];
     for size in SIZES {
         let mut stage = Stage::recorded(size, "answer", never).await;
         stage.types("Look at @").await;
-        stage.looks("files_are_looked_for");
+        stage.assert_screen("files_are_looked_for");
         let choices = files.map(|name| Choice::new(name, ""));
-        stage.told(Told::Listed(Source::Files, choices.to_vec())).await;
+        stage.outcome(Outcome::Listed(Source::Files, choices.to_vec())).await;
         stage.press(KeyCode::Down).await;
-        stage.looks("files_are_offered");
+        stage.assert_screen("files_are_offered");
         stage.control('c').await;
         stage.types("/sessions ").await;
         let choices = sessions.map(|(name, note)| Choice::new(name, note));
-        stage.told(Told::Listed(Source::Sessions, choices.to_vec())).await;
+        stage.outcome(Outcome::Listed(Source::Sessions, choices.to_vec())).await;
         stage.press(KeyCode::Down).await;
-        stage.looks("sessions_are_offered");
+        stage.assert_screen("sessions_are_offered");
     }
 }
 
@@ -162,7 +163,7 @@ async fn popups() {
 async fn a_compaction() {
     for size in SIZES {
         let mut stage = Stage::recorded(size, "compacted", never).await;
-        stage.looks("a_compaction");
+        stage.assert_screen("a_compaction");
     }
 }
 
@@ -170,11 +171,11 @@ async fn a_compaction() {
 async fn a_failure() {
     for size in SIZES {
         let mut stage = Stage::recorded(size, "failed", never).await;
-        stage.looks("a_failure");
+        stage.assert_screen("a_failure");
     }
 }
 
-/// `NO_COLOR`: no cell has a colour, and what colours tell is told by marks, weight and lines.
+/// With `NO_COLOR` no cell has a colour; marks, weight and lines carry the information.
 #[tokio::test]
 async fn without_colours() {
     for (name, recording) in

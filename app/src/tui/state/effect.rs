@@ -1,5 +1,5 @@
-//! What the state wants done, and what it is told of it: the only words between the pure part and
-//! the rest.
+//! The interface between the pure state and the rest: effects that the state requests, and their
+//! outcomes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,157 +10,158 @@ use loopwright_core::message::{CallId, MessageId, Usage};
 use loopwright_core::model::{ModelInfo, ThinkingLevel};
 use serde_json::Value;
 
-/// Something that is to be done outside of the state.
+/// An effect that the state requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
-    /// A request of the user.
+    /// Send a request.
     Prompt(String),
-    /// A message for the run that goes on.
+    /// Send a message to the run in progress.
     Steer(String),
-    /// A message for when the agent would otherwise stop.
+    /// Queue a message until the agent would otherwise stop.
     FollowUp(String),
-    /// What waits in the queues comes back: [`Told::TakenBack`].
+    /// Take the queued messages back: [`Outcome::TakenBack`].
     TakeBack,
-    /// Stop the run.
+    /// Abort the run.
     Abort,
-    /// The answer to a call.
+    /// Resolve a pending call.
     Decide { call: CallId, digest: Arc<str>, decision: Decision },
-    /// This tool runs unasked from here on.
+    /// Allow all calls of a tool in this session.
     Allow(Arc<str>),
-    /// Have these arguments edited: [`Told::Edited`] or [`Told::NoEditor`].
+    /// Edit the arguments of a call: [`Outcome::Edited`] or [`Outcome::NoEditor`].
     Edit { call: CallId, json: String },
-    /// The diff that this call would make: [`Told::Preview`].
+    /// Compute the diff that a call would make: [`Outcome::Preview`].
     Preview(Box<ExternalAction>),
-    /// Have older turns summarised, with this in mind.
+    /// Summarise older turns, with these instructions.
     Compact(Option<String>),
-    /// Go on with what was interrupted, has failed, or waits.
+    /// Continue a run that was interrupted or failed, or start one for queued messages.
     Continue,
-    /// Another model for this session.
+    /// Switch the session to another model.
     SwitchModel(String),
-    /// Another level of thinking for this session.
+    /// Switch the session to another thinking level.
     SwitchThinking(ThinkingLevel),
-    /// Another session; without a name, a new one.
+    /// Open a session, or a new one without a name.
     Open(Option<String>),
-    /// A new session that shares this one's past, up to this message.
+    /// Fork the session at a message.
     Fork(Option<MessageId>),
     /// Write the conversation to a file.
     Export(Option<PathBuf>),
-    /// What can be chosen from: [`Told::Listed`].
+    /// List choices: [`Outcome::Listed`].
     List(Source),
-    /// Tell which tools there are.
+    /// List the agent's tools.
     Tools,
-    /// Move what is shown: of the dialog while it is open, else of the transcript.
+    /// Scroll the dialog while it is open, otherwise the transcript.
     Scroll(Scroll),
-    /// Draw everything anew: something else may have written to the screen.
+    /// Redraw the whole screen: another program may have written to it.
     Redraw,
-    /// Give the terminal back until somebody says `fg`.
+    /// Stop the process until `fg`.
     Suspend,
-    /// Leave.
+    /// Quit.
     Quit,
 }
 
-/// How the part that is shown moves.
+/// How to scroll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scroll {
-    /// By lines; up is negative.
+    /// By lines; negative is up.
     Lines(i32),
-    /// By screens; up is negative.
+    /// By screens; negative is up.
     Pages(i32),
     /// To the beginning.
     Top,
-    /// To the end, and on with it.
+    /// To the end, following what is added.
     Bottom,
-    /// To where this entry is seen.
+    /// To this entry.
     Show(u64),
 }
 
-/// What completions are made of.
+/// A source of completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// Files of the root.
+    /// Files below the root.
     Files,
     /// Models of the catalogue.
     Models,
     /// Sessions of the store.
     Sessions,
-    /// Messages of this conversation; the state knows them.
+    /// Messages of this conversation, which the state knows.
     Messages,
 }
 
-/// One thing to choose.
+/// A choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// What is put in.
+    /// The text to insert.
     pub(crate) value: String,
-    /// What is known of it, in a few words.
+    /// A short description.
     pub(crate) note: String,
 }
 
 impl Choice {
+    /// Creates a choice.
     pub(crate) fn new(value: impl Into<String>, note: impl Into<String>) -> Self {
         Choice { value: value.into(), note: note.into() }
     }
 }
 
-/// How a notice is meant.
+/// The tone of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tone {
-    /// It is good to know.
+    /// Information.
     Quiet,
-    /// It should be read with care.
+    /// Important.
     Loud,
-    /// Something went wrong.
+    /// An error.
     Error,
 }
 
-/// What came of an effect.
+/// The outcome of an effect.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Outcome {
     /// A session is open.
     Opened(Box<Opened>),
-    /// None could be opened; a sentence. What was open before still is if `closed` is false.
+    /// No session could be opened; `why` is a sentence. The current session stays open unless
+    /// `closed`.
     NotOpened { why: String, closed: bool },
-    /// A line for the transcript.
+    /// A notice for the transcript.
     Notice(Tone, String),
-    /// Names for the transcript, and what is to be said of each.
+    /// A table for the transcript.
     Table(Vec<Choice>),
-    /// A request did not reach the session; its text comes back.
-    /// `ends` tells that no run comes of it.
+    /// An input did not reach the session; its text is restored. With `ends`, no run comes of it.
     Undelivered { text: String, why: String, ends: bool },
-    /// An answer was not taken.
+    /// A decision was refused.
     Refused { call: CallId, why: String },
-    /// What was written in the editor.
+    /// The arguments from the editor.
     Edited { call: CallId, json: String },
-    /// There is no editor: these are to be edited here.
+    /// There is no editor: edit the arguments in the dialog.
     NoEditor { call: CallId, json: String },
-    /// What an edit would do to the file, or why that cannot be shown.
+    /// The diff of a call, or why there is none.
     Preview(ExternalAction, Result<String, String>),
-    /// What waited in the queues.
+    /// The messages that were queued.
     TakenBack(Vec<String>),
-    /// What can be chosen from.
+    /// The choices of a source.
     Listed(Source, Vec<Choice>),
 }
 
-/// A session that was opened, and with what.
+/// A session that was opened.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// What the session is at this moment.
+    /// The current state of the session.
     pub(crate) state: AgentState,
     /// The model.
     pub(crate) model: ModelInfo,
-    /// It is kept when the process ends.
-    pub(crate) kept: bool,
-    /// The directory.
+    /// Whether the session outlives the process.
+    pub(crate) is_persistent: bool,
+    /// The root directory.
     pub(crate) root: PathBuf,
-    /// Tokens used in it so far.
+    /// Tokens used so far.
     pub(crate) usage: Usage,
-    /// US dollars spent on it so far.
+    /// US dollars spent so far.
     pub(crate) cost: f64,
-    /// It is the one that was open before, with another model or level.
+    /// It is the same session, opened with another model or level, or joined again.
     pub(crate) same: bool,
 }
 
-/// Arguments as they are edited.
+/// Formats arguments for the editor.
 pub(crate) fn pretty(arguments: &Value) -> String {
     serde_json::to_string_pretty(arguments).unwrap_or_default()
 }

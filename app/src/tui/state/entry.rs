@@ -1,4 +1,4 @@
-//! One block of the transcript.
+//! [`Entry`]: one block of the transcript.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,59 +10,58 @@ use serde_json::Value;
 
 use super::effect::{Choice, Tone};
 
-/// The most of a running tool's output that is kept, in bytes; half of it stays when it is full.
-const TAIL: usize = 32 * 1024;
+/// How much of a running tool's output is retained; when it is full, half of it is dropped.
+const MAX_TAIL_BYTES: usize = 32 * 1024;
 
-/// One block of the transcript. A view may keep what it made of it for as long as `id` and
-/// `revision` are the same.
+/// A block of the transcript. Its layout can be cached while `id` and `revision` are the same.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Never given twice.
+    /// Unique within the process.
     pub(crate) id: u64,
-    /// Counts the changes of its content.
+    /// Counts the changes of the content.
     pub(crate) revision: u32,
     /// The message that it is a part of.
     pub(crate) from: Option<MessageId>,
-    /// Opened or closed by hand; otherwise it is as all of its kind are.
+    /// Whether the user has opened or closed it; otherwise the setting for its kind applies.
     pub(crate) open: Option<bool>,
-    /// What it is.
+    /// The content.
     pub(crate) kind: Kind,
 }
 
-/// What a block is.
+/// The content of a block.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// What the user said.
+    /// A message of the user.
     User(Arc<Message>),
-    /// What the model says.
-    Text(Said),
-    /// What the model thinks.
+    /// Text of a reply.
+    Text(ReplyText),
+    /// Thinking of the model.
     Thinking(Thought),
     /// A call of a tool.
     Tool(Box<ToolEntry>),
-    /// Something that the application says.
+    /// A notice of the application.
     Notice(Tone, String),
-    /// Names, and what is to be said of each; nothing stands for an empty line.
+    /// Names with descriptions; an empty name is an empty line.
     Table(Vec<Choice>),
-    /// How a new conversation begins: the directory.
+    /// The greeting of a new conversation, with the root directory.
     Welcome(String),
 }
 
 /// Text of a reply.
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// As far as it has come.
+pub(crate) enum ReplyText {
+    /// The text received so far.
     Streaming(String),
-    /// A part of a message.
-    Whole(Arc<Message>, usize),
+    /// A part of a complete message.
+    Complete(Arc<Message>, usize),
 }
 
-impl Said {
-    /// The text.
-    pub(crate) fn text(&self) -> &str {
+impl ReplyText {
+    /// Returns the text.
+    pub(crate) fn as_str(&self) -> &str {
         match self {
-            Said::Streaming(text) => text,
-            Said::Whole(message, part) => match &message.body {
+            ReplyText::Streaming(text) => text,
+            ReplyText::Complete(message, part) => match &message.body {
                 MessageKind::Assistant(reply) => match reply.parts.get(*part) {
                     Some(ContentPart::Text { text, .. } | ContentPart::Thinking { text, .. }) => {
                         text
@@ -74,33 +73,32 @@ impl Said {
         }
     }
 
-    /// No more will come.
-    pub(crate) fn is_whole(&self) -> bool {
-        matches!(self, Said::Whole(..))
+    /// Returns whether the message is complete.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, ReplyText::Complete(..))
     }
 }
 
-/// What the model thinks.
+/// Thinking of the model.
 #[derive(Debug)]
 pub(crate) struct Thought {
-    pub(crate) said: Said,
-    /// When it began and when more of it came last, in milliseconds; not known of what was read
-    /// from a log.
+    pub(crate) text: ReplyText,
+    /// When it started and when it last grew, in milliseconds; `None` if it was read from a log.
     pub(crate) time: Option<(u64, u64)>,
 }
 
-/// How far a call is.
+/// The phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The model writes its arguments.
+    /// The model is writing its arguments.
     Writing,
-    /// It was written and does not run yet.
+    /// It is written and has not started.
     Waiting,
-    /// The user is asked.
+    /// It is pending: the user decides.
     Asking,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It has its result.
+    /// It has a result.
     Done,
 }
 
@@ -111,21 +109,22 @@ pub(crate) struct ToolEntry {
     pub(crate) name: Arc<str>,
     /// The arguments as far as the model has written them.
     pub(crate) raw: String,
-    /// The arguments as it wrote them, in its message; `raw` is empty then.
+    /// The arguments as the model wrote them, from its message; `raw` is empty then.
     pub(crate) written: Option<Arc<str>>,
-    /// What runs, once that is known.
+    /// The arguments that the call runs with, once known.
     pub(crate) arguments: Option<Arc<Value>>,
     pub(crate) phase: Phase,
-    /// The last of what it has put out.
+    /// The end of its output.
     pub(crate) tail: String,
     pub(crate) progress: Option<Progress>,
     pub(crate) result: Option<Arc<Message>>,
-    /// When it began and ended to run, in milliseconds.
+    /// When it started and ended, in milliseconds.
     pub(crate) began: Option<u64>,
     pub(crate) ended: Option<u64>,
 }
 
 impl ToolEntry {
+    /// Creates a call that the model has begun to write.
     pub(crate) fn new(name: Arc<str>) -> Self {
         ToolEntry {
             call: None,
@@ -142,11 +141,11 @@ impl ToolEntry {
         }
     }
 
-    /// More output.
-    pub(crate) fn put_out(&mut self, text: &str) {
+    /// Appends output.
+    pub(crate) fn append_output(&mut self, text: &str) {
         self.tail.push_str(text);
-        if self.tail.len() > TAIL {
-            let least = self.tail.len() - TAIL / 2;
+        if self.tail.len() > MAX_TAIL_BYTES {
+            let least = self.tail.len() - MAX_TAIL_BYTES / 2;
             let from = self.tail.as_bytes()[least..]
                 .iter()
                 .position(|byte| *byte == b'\n')
@@ -156,17 +155,17 @@ impl ToolEntry {
         }
     }
 
-    /// The result, if it has one.
+    /// Returns the result, if there is one.
     pub(crate) fn result(&self) -> Option<&ToolResult> {
         self.result.as_deref().and_then(Message::as_tool_result)
     }
 
-    /// The arguments as the model wrote them, or as far as it has.
+    /// Returns the JSON of the arguments as far as the model has written it.
     pub(crate) fn raw(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.raw)
     }
 
-    /// The arguments as a value, where they are one.
+    /// Returns the arguments as a value, if they are complete and valid JSON.
     pub(crate) fn value(&self) -> Option<Cow<'_, Value>> {
         match &self.arguments {
             Some(arguments) => Some(Cow::Borrowed(arguments)),
@@ -177,26 +176,26 @@ impl ToolEntry {
 }
 
 impl Entry {
-    /// Whether it has something to fold.
+    /// Returns whether the block can be folded.
     pub(crate) fn folds(&self) -> bool {
         matches!(self.kind, Kind::Thinking(_) | Kind::Tool(_))
     }
 
-    /// Its content has changed.
+    /// Records a change of the content.
     pub(crate) fn changed(&mut self) {
         self.revision = self.revision.wrapping_add(1);
     }
 }
 
-/// What the user said, images as words.
+/// Returns the text of a user message, with images as their media types.
 pub(crate) fn user_text(message: &Message) -> String {
-    let MessageKind::User(said) = &message.body else {
+    let MessageKind::User(message) = &message.body else {
         return message.text();
     };
-    let piece = |piece: &Content| match piece {
+    let text = |content: &Content| match content {
         Content::Text { text } => text.clone(),
         Content::Image { media_type, .. } => format!("[{media_type}]"),
         _ => String::new(),
     };
-    said.content.iter().map(piece).collect()
+    message.content.iter().map(text).collect()
 }

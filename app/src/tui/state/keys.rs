@@ -2,17 +2,17 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::commands::is_command;
+use super::core::State;
 use super::effect::{Effect, Scroll};
-use super::popup::{Popup, What, wanted};
-use super::{Choice, Run, Source, State, user_text};
-use crate::tui::state::Kind;
+use super::entry::Kind;
+use super::popup::What;
+use super::status::Run;
 
-/// How long the second Ctrl-C may take, in milliseconds.
-const TWICE: u64 = 1_500;
+/// How long after a Ctrl-C a second one quits, in milliseconds.
+const QUIT_CONFIRM_MS: u64 = 1_500;
 
 impl State {
-    /// A key.
+    /// Handles a key.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
@@ -21,35 +21,35 @@ impl State {
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
         }
-        (self.leaving, self.eager) = (None, false);
+        self.quit_deadline = None;
+        self.submit_on_open = false;
         match key.code {
             KeyCode::Char('z') if control => return vec![Effect::Suspend],
             KeyCode::Char('l') if control => return vec![Effect::Redraw],
             KeyCode::Char('o') if control => return self.toggle(),
             KeyCode::Char('t') if control => {
-                self.open.1 = !self.open.1;
+                self.open_thoughts = !self.open_thoughts;
                 return Vec::new();
             }
             _ => {}
         }
         if self.dialog.is_open() {
-            let mut effects = self.dialog.key(key, self.now, self.writing_width());
-            if let Some(text) = self.dialog.take_text() {
+            let mut effects = self.dialog.key(key, self.now, self.input_width());
+            if let Some(text) = self.dialog.take_early_text() {
                 self.prompt.insert(&text);
                 effects.extend(self.complete());
             }
             return effects;
         }
-        let done = self.popup_key(key).unwrap_or_else(|| self.prompt_key(key));
-        let mut effects = done;
+        let mut effects = self.popup_key(key).unwrap_or_else(|| self.prompt_key(key));
         effects.extend(self.complete());
         effects
     }
 
-    /// Text that was pasted.
+    /// Inserts pasted text.
     pub(crate) fn paste(&mut self, text: &str) -> Vec<Effect> {
         if self.dialog.is_open() {
-            if let Some(writing) = self.dialog.writing() {
+            if let Some(writing) = self.dialog.input_mut() {
                 writing.insert(text);
             }
             return Vec::new();
@@ -58,19 +58,14 @@ impl State {
         self.complete()
     }
 
-    /// The columns that what is being written has.
-    pub(crate) fn writing_width(&self) -> u16 {
-        self.size.0.saturating_sub(4).max(1)
-    }
-
-    /// Ctrl-C.
+    /// Handles Ctrl-C and SIGINT: clears the input or else interrupts; the second one quits.
     pub(crate) fn interrupt(&mut self) -> Vec<Effect> {
-        if self.leaving.take().is_some() {
+        if self.quit_deadline.take().is_some() {
             return vec![Effect::Quit];
         }
-        self.leaving = Some(self.now + TWICE);
+        self.quit_deadline = Some(self.now + QUIT_CONFIRM_MS);
         if self.dialog.is_open() {
-            return if self.dialog.wipe() { Vec::new() } else { self.stop() };
+            return if self.dialog.clear_input() { Vec::new() } else { self.stop() };
         }
         if !self.prompt.is_empty() {
             let text = self.prompt.take();
@@ -91,33 +86,31 @@ impl State {
         }
     }
 
-    // ---- the prompt ------------------------------------------------------------------------------
+    // ---- the prompt -----------------------------------------------------------------------------
 
     fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
-        let (control, alt) = (
-            key.modifiers.contains(KeyModifiers::CONTROL),
-            key.modifiers.contains(KeyModifiers::ALT),
-        );
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let empty = self.prompt.is_empty();
         match key.code {
-            KeyCode::Enter if alt && self.is_working() => return self.send(true),
+            KeyCode::Enter if alt && self.is_working() => return self.submit(true),
             KeyCode::Enter if alt || shift => self.prompt.new_line(),
             KeyCode::Enter if self.prompt.take_backslash() => self.prompt.new_line(),
-            KeyCode::Enter => return self.send(false),
+            KeyCode::Enter => return self.submit(false),
             KeyCode::Char('j') if control => self.prompt.new_line(),
             KeyCode::Char('d') if control && empty => return vec![Effect::Quit],
             KeyCode::Esc if self.selected.take().is_some() => {}
             KeyCode::Esc => return self.stop(),
-            KeyCode::Tab if self.dialog.waiting() > 0 => return self.dialog.take_up(self.now),
+            KeyCode::Tab if self.dialog.waiting() > 0 => return self.dialog.reattach(self.now),
             KeyCode::Tab => {}
             KeyCode::Up if alt => return self.select(-1),
             KeyCode::Down if alt => return self.select(1),
             KeyCode::Up if shift => return vec![Effect::Scroll(Scroll::Lines(-1))],
             KeyCode::Down if shift => return vec![Effect::Scroll(Scroll::Lines(1))],
-            KeyCode::Up if empty && self.has_queued() => return vec![Effect::TakeBack],
-            KeyCode::Up => self.prompt.up(self.writing_width()),
-            KeyCode::Down => self.prompt.down(self.writing_width()),
+            KeyCode::Up if empty && !self.queues.is_empty() => return vec![Effect::TakeBack],
+            KeyCode::Up => self.prompt.up(self.input_width()),
+            KeyCode::Down => self.prompt.down(self.input_width()),
             KeyCode::PageUp => return vec![Effect::Scroll(Scroll::Pages(-1))],
             KeyCode::PageDown => return vec![Effect::Scroll(Scroll::Pages(1))],
             KeyCode::Home if control || empty => return vec![Effect::Scroll(Scroll::Top)],
@@ -127,75 +120,17 @@ impl State {
         Vec::new()
     }
 
-    fn has_queued(&self) -> bool {
-        !self.queues.0.is_empty() || !self.queues.1.is_empty()
-    }
+    // ---- foldable blocks ------------------------------------------------------------------------
 
-    /// Enter, or Alt+Enter.
-    pub(super) fn send(&mut self, later: bool) -> Vec<Effect> {
-        let text = self.prompt.text();
-        let said = text.trim();
-        if said.is_empty() {
-            return Vec::new();
-        }
-        // A space before it says that it is none.
-        let command = text.trim_end().strip_prefix('/');
-        let command =
-            command.map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
-        if let Some((name, rest)) = command
-            && !name.is_empty()
-            && name.chars().all(|c| c.is_ascii_alphabetic())
-        {
-            let (name, rest) = (name.to_owned(), rest.trim().to_owned());
-            if !is_command(&name) {
-                let why = "is no command: /help tells what there is. With a space before it, it is sent as it is.";
-                return self.say(&format!("`/{name}` {why}"));
-            }
-            self.prompt.take();
-            self.prompt.remember(text);
-            return self.command(&name, &rest);
-        }
-        // It stays in the prompt until somebody can hear it.
-        match self.run {
-            Run::Opening => {
-                self.eager = true;
-                return Vec::new();
-            }
-            Run::Closed => {
-                return self.say_closed();
-            }
-            Run::Rest | Run::Working { .. } => {}
-        }
-        let said = said.to_owned();
-        self.prompt.take();
-        self.selected = None;
-        let mut effects = match () {
-            () if later => vec![Effect::FollowUp(said)],
-            () if self.is_working() || self.dialog.waiting() > 0 => vec![Effect::Steer(said)],
-            () => self.ask(said),
-        };
-        effects.push(Effect::Scroll(Scroll::Bottom));
-        effects
-    }
-
-    /// A request.
-    pub(super) fn ask(&mut self, text: String) -> Vec<Effect> {
-        self.work();
-        self.spoke = true;
-        vec![Effect::Prompt(text)]
-    }
-
-    // ---- blocks that fold ------------------------------------------------------------------------
-
-    /// Opens or closes the block that is chosen, or all results.
+    /// Opens or closes the selected block, or all results.
     fn toggle(&mut self) -> Vec<Effect> {
-        let (results, thoughts) = self.open;
         match self.selected.and_then(|id| self.transcript.entry_mut(id)) {
             Some(entry) => {
-                let usual = if matches!(entry.kind, Kind::Tool(_)) { results } else { thoughts };
-                entry.open = Some(!entry.open.unwrap_or(usual));
+                let is_tool = matches!(entry.kind, Kind::Tool(_));
+                let default = if is_tool { self.open_results } else { self.open_thoughts };
+                entry.open = Some(!entry.open.unwrap_or(default));
             }
-            None => self.open.0 = !results,
+            None => self.open_results = !self.open_results,
         }
         Vec::new()
     }
@@ -203,14 +138,14 @@ impl State {
     fn select(&mut self, by: isize) -> Vec<Effect> {
         let entries = self.transcript.entries();
         let from = self.selected.and_then(|id| self.transcript.position(id));
-        let found = match (by < 0, from) {
+        let target = match (by < 0, from) {
             (true, from) => {
                 entries[..from.unwrap_or(entries.len())].iter().rev().find(|entry| entry.folds())
             }
             (false, Some(from)) => entries[from + 1..].iter().find(|entry| entry.folds()),
             (false, None) => None,
         };
-        match (found, by < 0) {
+        match (target, by < 0) {
             (Some(entry), _) => {
                 let id = entry.id;
                 self.selected = Some(id);
@@ -224,17 +159,17 @@ impl State {
         }
     }
 
-    // ---- completions -----------------------------------------------------------------------------
+    // ---- completions ----------------------------------------------------------------------------
 
     fn popup_key(&mut self, key: KeyEvent) -> Option<Vec<Effect>> {
         let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
-        let popup = self.popup.as_mut().filter(|popup| plain && popup.is_shown())?;
+        let popup = self.popup.as_mut().filter(|popup| plain && popup.is_visible())?;
         match key.code {
             KeyCode::Esc => {
                 self.dismissed = Some(self.prompt.text());
                 self.popup = None;
             }
-            _ if popup.found.is_empty() => return None,
+            _ if popup.matches.is_empty() => return None,
             KeyCode::Up => popup.up(),
             KeyCode::Down => popup.down(),
             KeyCode::Tab | KeyCode::Enter => return Some(self.accept(key.code == KeyCode::Enter)),
@@ -243,7 +178,7 @@ impl State {
         Some(Vec::new())
     }
 
-    /// Puts in what is chosen; Enter also sends a command that is whole by it.
+    /// Inserts the selected completion. Enter also submits a command that is complete.
     fn accept(&mut self, enter: bool) -> Vec<Effect> {
         let Some(popup) = self.popup.take() else {
             return Vec::new();
@@ -258,7 +193,7 @@ impl State {
                 let more =
                     matches!(choice.value.as_str(), "model" | "thinking" | "sessions" | "later");
                 if enter && !more {
-                    return self.send(false);
+                    return self.submit(false);
                 }
                 self.prompt.insert(" ");
             }
@@ -269,62 +204,10 @@ impl State {
             What::Argument(_) | What::Level => {
                 self.prompt.replace_before(length, &choice.value);
                 if enter {
-                    return self.send(false);
+                    return self.submit(false);
                 }
             }
         }
         Vec::new()
     }
-
-    /// Looks what can be completed, after the prompt has changed. Asks for what is not known yet.
-    pub(super) fn complete(&mut self) -> Vec<Effect> {
-        let text = self.prompt.text();
-        if self.dismissed.as_ref().is_some_and(|dismissed| *dismissed == text) {
-            return Vec::new();
-        }
-        self.dismissed = None;
-        let Some((what, written)) = wanted(self.prompt.before_cursor(), !text.contains('\n'))
-        else {
-            self.popup = None;
-            return Vec::new();
-        };
-        let source = what.source();
-        if source == Some(Source::Messages) {
-            let messages = self.messages();
-            self.known.insert(Source::Messages, messages);
-        }
-        let before = self.popup.take().filter(|before| before.what == what);
-        // Files and sessions come and go: they are looked for anew each time that somebody begins
-        // to choose.
-        let ask = source.filter(|source| match before {
-            Some(_) => false,
-            None => {
-                *source != Source::Messages
-                    && (*source != Source::Models || !self.known.contains_key(source))
-            }
-        });
-        let mut popup = Popup::new(what, written, &self.known);
-        if let Some(before) = before
-            && before.written == popup.written
-        {
-            popup.chosen = before.chosen.min(popup.found.len().saturating_sub(1));
-        }
-        self.popup = Some(popup);
-        ask.map(Effect::List).into_iter().collect()
-    }
-
-    /// What the user said, newest first, to go on from.
-    fn messages(&self) -> Vec<Choice> {
-        let said = self.transcript.entries().iter().rev().filter_map(|entry| match &entry.kind {
-            Kind::User(message) => {
-                Some(Choice::new(message.id.to_string(), first_line(&user_text(message))))
-            }
-            _ => None,
-        });
-        said.take(100).collect()
-    }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(80).collect()
 }

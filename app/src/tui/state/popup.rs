@@ -1,23 +1,23 @@
-//! Completions: commands and what follows them, and files.
+//! Completions: which choices are offered for what is being written.
 
 use std::collections::HashMap;
 
 use super::commands::COMMANDS;
 use super::effect::{Choice, Source};
 
-/// The most that are offered at once.
-const MOST: usize = 200;
+/// How many choices are offered at once.
+const MAX_CHOICES: usize = 200;
 
-/// What is offered for what is being written.
+/// The choices offered for what is being written.
 #[derive(Debug)]
 pub(crate) struct Popup {
     pub(crate) what: What,
-    /// What was written of it.
+    /// The part that is written.
     pub(crate) written: String,
-    pub(crate) found: Vec<Choice>,
+    pub(crate) matches: Vec<Choice>,
     pub(crate) chosen: usize,
-    /// What there is to choose from is still being looked for.
-    pub(crate) waits: bool,
+    /// The choices are still being listed.
+    pub(crate) is_loading: bool,
 }
 
 /// What is completed.
@@ -25,18 +25,18 @@ pub(crate) struct Popup {
 pub(crate) enum What {
     /// The command itself.
     Command,
-    /// What follows a command.
+    /// The argument of a command.
     Argument(Source),
-    /// The level of thinking.
+    /// A thinking level.
     Level,
-    /// A file in a text.
+    /// A file in a message.
     File,
 }
 
-/// What can be chosen from, as far as it is known.
+/// The choices that have been listed, by source.
 pub(crate) type Known = HashMap<Source, Vec<Choice>>;
 
-/// What is being written before the cursor, and how it begins.
+/// Returns what is being completed before the cursor, and the part that is written.
 pub(crate) fn wanted(before_cursor: &str, one_line: bool) -> Option<(What, String)> {
     if one_line && let Some(command) = before_cursor.strip_prefix('/') {
         return match command.split_once(' ') {
@@ -59,7 +59,7 @@ pub(crate) fn wanted(before_cursor: &str, one_line: bool) -> Option<(What, Strin
 }
 
 impl What {
-    /// Where it is looked for.
+    /// Returns the source of the choices; `None` if they are fixed.
     pub(crate) fn source(self) -> Option<Source> {
         match self {
             What::Command | What::Level => None,
@@ -70,10 +70,10 @@ impl What {
 }
 
 impl Popup {
-    /// What there is for it.
+    /// Matches the known choices against what is written.
     pub(crate) fn new(what: What, written: String, known: &Known) -> Self {
         let listed = what.source().and_then(|source| known.get(&source));
-        let found = match what {
+        let matches = match what {
             What::Command => commands(&written),
             What::Level => levels(&written),
             What::Argument(Source::Models) => models(listed, &written),
@@ -81,36 +81,38 @@ impl Popup {
                 listed.map(|all| matching(all, &written)).unwrap_or_default()
             }
         };
-        let waits = what.source().is_some() && listed.is_none();
-        Popup { what, written, found, chosen: 0, waits }
+        let is_loading = what.source().is_some() && listed.is_none();
+        Popup { what, written, matches, chosen: 0, is_loading }
     }
 
-    /// Whether it is on the screen: with what there is, or with why there is nothing.
-    pub(crate) fn is_shown(&self) -> bool {
-        !self.found.is_empty() || self.waits || self.what == What::File
+    /// Returns whether it is shown: with choices, or with the reason why there are none.
+    pub(crate) fn is_visible(&self) -> bool {
+        !self.matches.is_empty() || self.is_loading || self.what == What::File
     }
 
-    /// The one that is chosen.
+    /// Returns the selected choice.
     pub(crate) fn choice(&self) -> Option<&Choice> {
-        self.found.get(self.chosen)
+        self.matches.get(self.chosen)
     }
 
+    /// Selects the previous choice, or the last one.
     pub(crate) fn up(&mut self) {
-        self.chosen = self.chosen.checked_sub(1).unwrap_or(self.found.len().saturating_sub(1));
+        self.chosen = self.chosen.checked_sub(1).unwrap_or(self.matches.len().saturating_sub(1));
     }
 
+    /// Selects the next choice, or the first one.
     pub(crate) fn down(&mut self) {
-        self.chosen = if self.chosen + 1 < self.found.len() { self.chosen + 1 } else { 0 };
+        self.chosen = if self.chosen + 1 < self.matches.len() { self.chosen + 1 } else { 0 };
     }
 }
 
-/// Models that are known, and what was written if it could be one that is not.
+/// Returns the known models, and the written one if it may be a model that is not listed.
 fn models(known: Option<&Vec<Choice>>, written: &str) -> Vec<Choice> {
-    let mut found = known.map(|all| matching(all, written)).unwrap_or_default();
-    if written.contains('/') && found.first().is_none_or(|first| first.value != written) {
-        found.insert(0, Choice::new(written, "as written"));
+    let mut matches = known.map(|all| matching(all, written)).unwrap_or_default();
+    if written.contains('/') && matches.first().is_none_or(|first| first.value != written) {
+        matches.insert(0, Choice::new(written, "as written"));
     }
-    found
+    matches
 }
 
 fn commands(written: &str) -> Vec<Choice> {
@@ -126,14 +128,13 @@ fn levels(written: &str) -> Vec<Choice> {
         .collect()
 }
 
-/// Those that have all that was written, best first: at the beginning of the last part, in one
-/// piece, in this order.
+/// Returns the choices that contain what is written, best match first.
 fn matching(all: &[Choice], written: &str) -> Vec<Choice> {
     let written = written.to_lowercase();
-    let mut found: Vec<(u32, &Choice)> =
+    let mut matches: Vec<(u32, &Choice)> =
         all.iter().filter_map(|choice| Some((score(choice, &written)?, choice))).collect();
-    found.sort_by_key(|(score, _)| *score); // stable: otherwise as they were
-    found.into_iter().take(MOST).map(|(_, choice)| choice.clone()).collect()
+    matches.sort_by_key(|(score, _)| *score); // stable: equal scores keep their order
+    matches.into_iter().take(MAX_CHOICES).map(|(_, choice)| choice.clone()).collect()
 }
 
 fn score(choice: &Choice, written: &str) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! Where the user writes: a text of many lines, with what was sent before.
+//! A text input of several lines with a history.
 
 use std::cell::RefCell;
 
@@ -9,18 +9,18 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
-/// A text that is being written.
+/// A text being written.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     area: TextArea<'static>,
-    /// What was sent, oldest first.
+    /// The history, oldest first.
     sent: Vec<String>,
-    /// Which of it is shown, and what was being written before.
+    /// The recalled entry of the history, and the text before recalling.
     recalled: Option<(usize, String)>,
     measured: RefCell<Measured>,
 }
 
-/// What was measured last: the text, for which width, and how many lines it takes.
+/// The last measurement: the text, the width, and the height.
 #[derive(Debug, Default)]
 struct Measured {
     lines: Vec<String>,
@@ -35,25 +35,27 @@ impl Default for Prompt {
 }
 
 impl Prompt {
-    /// With this text, the cursor at its end.
+    /// Creates an input with this text, the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
         Prompt { area: area(text), sent: Vec::new(), recalled: None, measured: RefCell::default() }
     }
 
+    /// Returns the text.
     pub(crate) fn text(&self) -> String {
         self.area.lines().join("\n")
     }
 
+    /// Returns whether there is no text.
     pub(crate) fn is_empty(&self) -> bool {
         self.area.is_empty()
     }
 
-    /// To be drawn.
+    /// Returns the widget.
     pub(crate) fn area(&self) -> &TextArea<'static> {
         &self.area
     }
 
-    /// The text before the cursor on its line.
+    /// Returns the text before the cursor on its line.
     pub(crate) fn before_cursor(&self) -> &str {
         let cursor = self.area.cursor();
         let line = self.area.lines().get(cursor.0).map_or("", String::as_str);
@@ -61,7 +63,7 @@ impl Prompt {
         &line[..end]
     }
 
-    /// Puts `text` in the place of this many characters before the cursor.
+    /// Replaces a number of characters before the cursor.
     pub(crate) fn replace_before(&mut self, characters: usize, text: &str) {
         for _ in 0..characters {
             self.area.delete_char();
@@ -69,12 +71,12 @@ impl Prompt {
         self.area.insert_str(text);
     }
 
-    /// Another text, the cursor at its end.
+    /// Replaces the text, the cursor at its end.
     pub(crate) fn set(&mut self, text: &str) {
         self.area = area(text);
     }
 
-    /// Takes the text out.
+    /// Removes and returns the text.
     pub(crate) fn take(&mut self) -> String {
         let text = self.text();
         self.set("");
@@ -82,7 +84,7 @@ impl Prompt {
         text
     }
 
-    /// A text that was sent, for the keys that go back.
+    /// Adds a text to the history.
     pub(crate) fn remember(&mut self, text: String) {
         if !text.trim().is_empty() && self.sent.last() != Some(&text) {
             self.sent.push(text);
@@ -90,21 +92,23 @@ impl Prompt {
         self.recalled = None;
     }
 
-    /// Forgets what was sent: another conversation.
+    /// Clears the history.
     pub(crate) fn forget(&mut self) {
-        (self.sent, self.recalled) = (Vec::new(), None);
+        self.sent.clear();
+        self.recalled = None;
     }
 
+    /// Inserts text, normalising line ends.
     pub(crate) fn insert(&mut self, text: &str) {
         self.area.insert_str(text.replace("\r\n", "\n").replace('\r', "\n"));
     }
 
-    /// A new line.
+    /// Inserts a new line.
     pub(crate) fn new_line(&mut self) {
         self.area.insert_newline();
     }
 
-    /// Whether the cursor stands behind a `\`, which is then removed.
+    /// Removes a `\` before the cursor. Returns whether there was one.
     pub(crate) fn take_backslash(&mut self) -> bool {
         let escaped = self.before_cursor().ends_with('\\');
         if escaped {
@@ -113,10 +117,10 @@ impl Prompt {
         escaped
     }
 
-    /// Any other key.
+    /// Handles any other key.
     pub(crate) fn key(&mut self, key: KeyEvent) {
         match key.code {
-            // As in a shell; the area would undo.
+            // As in a shell; the widget would undo.
             KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => {
                 self.area.delete_line_by_head();
             }
@@ -126,9 +130,9 @@ impl Prompt {
         }
     }
 
-    /// A line up, or what was sent before.
+    /// Moves up a line, or recalls the previous entry of the history.
     pub(crate) fn up(&mut self, width: u16) {
-        if self.moves(width, CursorMove::Up) {
+        if self.move_cursor(width, CursorMove::Up) {
             return;
         }
         let at = self.recalled.as_ref().map_or(self.sent.len(), |(at, _)| *at);
@@ -141,9 +145,9 @@ impl Prompt {
         }
     }
 
-    /// A line down, or what was sent after.
+    /// Moves down a line, or recalls the next entry of the history.
     pub(crate) fn down(&mut self, width: u16) {
-        if self.moves(width, CursorMove::Down) {
+        if self.move_cursor(width, CursorMove::Down) {
             return;
         }
         let Some((at, written)) = self.recalled.take() else {
@@ -158,18 +162,19 @@ impl Prompt {
         }
     }
 
-    fn moves(&mut self, width: u16, how: CursorMove) -> bool {
-        // Lines are those of the screen, and the area knows them once it is drawn.
-        let place = Rect::new(0, 0, width.max(1), 1);
-        (&self.area).render(place, &mut Buffer::empty(place));
+    fn move_cursor(&mut self, width: u16, how: CursorMove) -> bool {
+        // The widget knows the wrapped lines only after it is drawn.
+        let rect = Rect::new(0, 0, width.max(1), 1);
+        (&self.area).render(rect, &mut Buffer::empty(rect));
         let before = self.area.cursor();
         self.area.move_cursor(how);
         self.area.cursor() != before
     }
 
-    /// How many lines it has on a screen of this width.
+    /// Returns the height at a width, in lines.
     pub(crate) fn height(&self, width: u16) -> u16 {
-        let (lines, mut last) = (self.area.lines(), self.measured.borrow_mut());
+        let lines = self.area.lines();
+        let mut last = self.measured.borrow_mut();
         if last.height == 0 || last.width != width || last.lines != lines {
             *last = Measured { lines: lines.to_vec(), width, height: measure(lines, width) };
         }
@@ -179,8 +184,8 @@ impl Prompt {
 
 fn measure(lines: &[String], width: u16) -> u16 {
     let area = area_of(lines.to_vec());
-    let place = Rect::new(0, 0, width.max(1), 1);
-    (&area).render(place, &mut Buffer::empty(place));
+    let rect = Rect::new(0, 0, width.max(1), 1);
+    (&area).render(rect, &mut Buffer::empty(rect));
     u16::try_from(area.screen_cursor().row + 1).unwrap_or(u16::MAX)
 }
 
@@ -188,7 +193,7 @@ fn area(text: &str) -> TextArea<'static> {
     area_of(text.split('\n').map(|line| line.trim_end_matches('\r').to_owned()).collect())
 }
 
-/// With the cursor at its end.
+/// Creates the widget, the cursor at the end.
 fn area_of(lines: Vec<String>) -> TextArea<'static> {
     let mut area = TextArea::new(lines);
     area.set_wrap_mode(WrapMode::WordOrGlyph);
@@ -204,19 +209,19 @@ fn area_of(lines: Vec<String>) -> TextArea<'static> {
 mod tests {
     use super::*;
 
-    /// The lines that the area itself takes for its text.
-    fn told_by_the_area(prompt: &Prompt, width: u16) -> u16 {
+    /// Measures the text with the widget itself.
+    fn height_of_area(prompt: &Prompt, width: u16) -> u16 {
         let mut area = prompt.area.clone();
-        let place = Rect::new(0, 0, width, 1);
+        let rect = Rect::new(0, 0, width, 1);
         area.move_cursor(CursorMove::Bottom);
         area.move_cursor(CursorMove::End);
-        (&area).render(place, &mut Buffer::empty(place));
+        (&area).render(rect, &mut Buffer::empty(rect));
         u16::try_from(area.screen_cursor().row + 1).unwrap()
     }
 
-    /// Whatever is done to texts of wide, joined and plain letters.
+    /// For any edits of wide, joined and plain letters.
     #[test]
-    fn the_height_is_that_of_the_area() {
+    fn the_height_is_that_of_the_widget() {
         let letters = ["a", "word ", "ß", "世界", "👩\u{200d}👧", "\t", "\n", " ", "e\u{301}"];
         let mut seed = 7_u64;
         let mut any = move |below: usize| {
@@ -239,22 +244,22 @@ mod tests {
                     _ => prompt.insert(&text),
                 }
                 for _ in 0..2 {
-                    let told = told_by_the_area(&prompt, width);
-                    assert_eq!(prompt.height(width), told, "{width}: {:?}", prompt.text());
+                    let expected = height_of_area(&prompt, width);
+                    assert_eq!(prompt.height(width), expected, "{width}: {:?}", prompt.text());
                 }
             }
         }
     }
 
-    /// A frame asks for it; what could be undone is not copied for that, and the same text is not
-    /// measured again.
+    /// Every frame asks for the height: the history is not copied for it, and the same text is
+    /// measured once.
     #[test]
     fn a_text_is_measured_once() {
         let mut prompt = Prompt::new("a\nb");
         assert_eq!(prompt.height(10), 2);
-        let kept = prompt.measured.borrow().lines.as_ptr();
+        let measured_at = prompt.measured.borrow().lines.as_ptr();
         assert_eq!(prompt.height(10), 2);
-        assert_eq!(prompt.measured.borrow().lines.as_ptr(), kept);
+        assert_eq!(prompt.measured.borrow().lines.as_ptr(), measured_at);
         prompt.new_line();
         assert_eq!(prompt.height(10), 3);
     }

@@ -1,4 +1,4 @@
-//! What the status line tells.
+//! The status line: model, session, tokens and cost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,68 +9,71 @@ use loopwright_core::model::{ModelInfo, ThinkingLevel};
 
 use super::effect::Opened;
 
-/// Where the conversation stands.
+/// The phase of the conversation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Run {
     /// A session is being opened.
     #[default]
     Opening,
-    /// There is none.
+    /// No session is open.
     Closed,
-    /// It is the user's turn.
-    Rest,
-    /// A run goes on.
+    /// No run is in progress.
+    Idle,
+    /// A run is in progress.
     Working {
-        /// Since when, in milliseconds since 1970.
+        /// When it started, in milliseconds since 1970.
         since: u64,
-        doing: Doing,
-        /// An abort is on its way.
+        activity: Activity,
+        /// An abort was requested.
         stopping: bool,
     },
 }
 
-/// What a run does.
+/// The activity of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Doing {
-    /// It waits for the model.
-    Asking,
+pub(crate) enum Activity {
+    /// Waiting for the model.
+    Requesting,
     Thinking,
     Writing,
-    /// The model writes a call.
+    /// The model is writing a call.
     Calling,
     Running(Arc<str>),
-    SummaryCompaction,
+    Compacting,
 }
 
-/// What is known of the session.
+/// Properties of the session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Status {
     pub(crate) model: Option<ModelInfo>,
     pub(crate) thinking: ThinkingLevel,
     pub(crate) session: Option<Arc<str>>,
-    pub(crate) kept: bool,
+    /// Whether the session outlives the process.
+    pub(crate) is_persistent: bool,
     pub(crate) root: PathBuf,
     pub(crate) usage: Usage,
-    /// US dollars, as far as prices are known.
+    /// US dollars, where prices are known.
     pub(crate) cost: f64,
-    /// Tokens that the conversation has in a request, if known.
+    /// Tokens of the last request and its reply, if known.
     pub(crate) context: Option<u64>,
 }
 
 impl Status {
-    /// Of a session that was opened.
+    /// Sets the properties of a session that was opened.
     pub(crate) fn opened(&mut self, opened: &Opened) {
         self.session = Some(opened.state.session_key.clone());
         self.thinking = opened.state.thinking_level;
-        (self.usage, self.cost) = (opened.usage, opened.cost);
-        (self.kept, self.root) = (opened.kept, opened.root.clone());
+        self.usage = opened.usage;
+        self.cost = opened.cost;
+        self.is_persistent = opened.is_persistent;
+        self.root = opened.root.clone();
         self.model = Some(opened.model.clone());
         let replies =
             opened.state.messages.iter().rev().filter_map(|message| message.as_assistant());
         self.context = replies.map(|reply| reply.usage.total()).find(|tokens| *tokens > 0);
     }
 
-    /// Takes in what an event tells.
+    /// Updates usage and cost from an event.
     pub(crate) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::MessageEnd { message } => {
@@ -93,7 +96,7 @@ impl Status {
         }
     }
 
-    /// How much of the context window is used, in percent, if both are known.
+    /// Returns the share of the context window in use, in percent, if it is known.
     pub(crate) fn share(&self) -> Option<u64> {
         let window = self.model.as_ref()?.context_window.filter(|window| *window > 0)?;
         Some(self.context?.saturating_mul(100) / window)

@@ -1,16 +1,19 @@
-//! Keys and what comes of them.
+//! Keys and their effects.
+
+use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::model::ThinkingLevel;
+use loopwright_core::tool::ActionRequest;
 use serde_json::json;
-use std::sync::Arc;
 
 use super::*;
 
 mod dialog;
 
 fn press(state: &mut State, modifiers: KeyModifiers, code: KeyCode) -> Vec<Effect> {
-    state.now += 1_000; // nobody types faster here
+    state.now += 1_000; // slower than keys are ignored
     state.key(KeyEvent::new(code, modifiers))
 }
 
@@ -28,17 +31,17 @@ fn types(state: &mut State, text: &str) {
     }
 }
 
-/// At rest, in a session.
-fn at_rest() -> State {
+/// Idle, in a session.
+fn idle() -> State {
     let mut state = State::new(1_000_000);
     state.resize(80, 24);
-    state.run = Run::Rest;
+    state.run = Run::Idle;
     state
 }
 
 fn working() -> State {
-    let mut state = at_rest();
-    state.work();
+    let mut state = idle();
+    state.start_working();
     state
 }
 
@@ -67,11 +70,11 @@ fn decided(effect: &Effect) -> &Decision {
     decision
 }
 
-/// C128: at rest Enter asks; while the agent works it steers, Alt+Enter queues a follow-up, Up on
-/// an empty prompt takes back what waits, and Esc interrupts once.
+/// C128: Enter sends a request; while the agent works it steers, Alt+Enter queues a follow-up, Up
+/// on an empty prompt takes queued messages back, and Esc interrupts once.
 #[test]
 fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
-    let mut state = at_rest();
+    let mut state = idle();
     types(&mut state, "begin");
     assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Prompt("begin".into()));
     assert!(state.is_working() && state.prompt.is_empty());
@@ -82,17 +85,17 @@ fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
         sent(&press(&mut state, KeyModifiers::ALT, KeyCode::Enter)),
         &Effect::FollowUp("then rest".into())
     );
-    assert_eq!(key(&mut state, KeyCode::Up), []); // nothing waits, and nothing was sent before
-    state.queues.0.push("not so".into());
+    assert_eq!(key(&mut state, KeyCode::Up), []); // the queue and the history are empty
+    state.queues.steering.push("not so".into());
     assert_eq!(key(&mut state, KeyCode::Up), [Effect::TakeBack]);
-    state.told(Told::TakenBack(vec!["not so".into(), "then rest".into()]));
+    state.outcome(Outcome::TakenBack(vec!["not so".into(), "then rest".into()]));
     assert_eq!(state.prompt.text(), "not so\nthen rest");
     assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort]);
     assert_eq!(key(&mut state, KeyCode::Esc), []);
 }
 
-/// C129: Ctrl-C clears what is written or else interrupts, and a second one soon after leaves;
-/// later it does not.
+/// C129: Ctrl-C clears the input or else interrupts, and a second one soon after quits; later it
+/// does not.
 #[test]
 fn control_c_clears_interrupts_and_leaves() {
     let mut state = working();
@@ -105,26 +108,26 @@ fn control_c_clears_interrupts_and_leaves() {
     assert!(state.tick(state.now + 2_000));
     assert_eq!(control(&mut state, 'c'), []);
     assert_eq!(control(&mut state, 'c'), [Effect::Quit]);
-    assert_eq!(control(&mut at_rest(), 'd'), [Effect::Quit]);
+    assert_eq!(control(&mut idle(), 'd'), [Effect::Quit]);
 }
 
-/// C130: a call that waits is answered with what was shown of it: yes, no with a reason, other
-/// arguments, always. Keys that were meant for the prompt answer nothing.
+/// C130: a pending call is decided as it is shown: yes, no with a reason, other arguments, always.
+/// Keys meant for the prompt decide nothing.
 #[test]
-fn a_call_is_answered_by_keys_that_were_meant_for_it() {
+fn a_call_is_decided_by_keys_that_were_meant_for_it() {
     let mut state = working();
     asked(
         &mut state,
         &[action("c1", "execute_command"), action("c2", "execute_command"), action("c3", "diff")],
     );
-    assert_eq!(state.dialog.place(), (1, 3));
+    assert_eq!(state.dialog.position(), (1, 3));
     key(&mut state, KeyCode::Char('n'));
     types(&mut state, "too early");
     let effects = key(&mut state, KeyCode::Enter);
     assert_eq!(decided(&effects[0]), &Decision::Deny("too early".into()));
-    assert_eq!(key(&mut state, KeyCode::Char('y')), [], "it is on its way");
+    assert_eq!(key(&mut state, KeyCode::Char('y')), [], "a decision was sent");
     state.dialog.close(&"c1".into(), state.now);
-    assert_eq!(state.dialog.place(), (2, 3));
+    assert_eq!(state.dialog.position(), (2, 3));
     let effects = key(&mut state, KeyCode::Char('a'));
     assert_eq!(effects[0], Effect::Allow("execute_command".into()));
     assert_eq!((effects.len(), decided(&effects[1])), (2, &Decision::Approve));
@@ -134,11 +137,11 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
         matches!(&effects[0], Effect::Edit { json, .. } if json.contains("\"ls\"")),
         "{effects:?}"
     );
-    assert_eq!(state.told(Told::Edited { call: "c3".into(), json: "{".into() }), []);
+    assert_eq!(state.outcome(Outcome::Edited { call: "c3".into(), json: "{".into() }), []);
     assert!(state.dialog.problem.as_ref().unwrap().contains("not JSON"));
     let changed = Decision::ApproveWith(json!({ "command": "pwd" }));
     assert_eq!(
-        state.told(Told::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() }),
+        state.outcome(Outcome::Edited { call: "c3".into(), json: "{\"command\": \"pwd\"}".into() }),
         []
     );
     assert_eq!(
@@ -146,7 +149,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
         (None, true)
     );
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &changed);
-    state.told(Told::Refused { call: "c3".into(), why: "it does not fit".into() });
+    state.outcome(Outcome::Refused { call: "c3".into(), why: "it does not fit".into() });
     assert_eq!(state.dialog.problem.as_deref(), Some("It does not fit."));
     assert_eq!(
         decided(&key(&mut state, KeyCode::Char('y'))[0]),
@@ -154,7 +157,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
         "what is shown is what runs"
     );
 
-    // Somebody types: the dialog waits until it is asked for.
+    // While the user types, the dialog stays closed until it is opened.
     let mut state = working();
     types(&mut state, "wa");
     asked(&mut state, &[action("c1", "diff")]);
@@ -166,7 +169,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     key(&mut state, KeyCode::Esc);
     assert!(!state.dialog.is_open() && state.dialog.waiting() == 1);
 
-    // A key that is held down answers once.
+    // A held key decides about one call.
     let mut state = working();
     asked(&mut state, &[action("c1", "diff"), action("c2", "diff")]);
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
@@ -177,7 +180,7 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
     }
     assert_eq!(decided(&key(&mut state, KeyCode::Char('y'))[0]), &Decision::Approve);
 
-    // Somebody has typed a moment ago.
+    // The user typed shortly before.
     let mut state = working();
     state.key(KeyEvent::from(KeyCode::Backspace));
     state.dialog.open(&action("c1", "diff"), state.now, false);
@@ -186,12 +189,9 @@ fn a_call_is_answered_by_keys_that_were_meant_for_it() {
 }
 
 #[test]
-fn what_a_suspended_tool_needs_is_asked_for() {
+fn the_input_of_a_suspended_tool_is_requested() {
     let mut state = working();
-    let need = loopwright_core::tool::ActionRequest {
-        kind: "login".into(),
-        data: json!("Enter the code."),
-    };
+    let need = ActionRequest { kind: "login".into(), data: json!("Enter the code.") };
     asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
     types(&mut state, "1234");
     assert_eq!(
@@ -204,7 +204,7 @@ fn what_a_suspended_tool_needs_is_asked_for() {
 fn without_an_editor_arguments_are_edited_in_the_dialog() {
     let mut state = working();
     asked(&mut state, &[action("c1", "diff")]);
-    state.told(Told::NoEditor { call: "c1".into(), json: "{}".into() });
+    state.outcome(Outcome::NoEditor { call: "c1".into(), json: "{}".into() });
     key(&mut state, KeyCode::Left);
     types(&mut state, "\"a\": 1");
     assert_eq!(control(&mut state, 's'), []);
@@ -215,8 +215,8 @@ fn without_an_editor_arguments_are_edited_in_the_dialog() {
 }
 
 #[test]
-fn lines_are_written_by_several_keys() {
-    let mut state = at_rest();
+fn several_keys_insert_a_new_line() {
+    let mut state = idle();
     types(&mut state, "a\\");
     assert_eq!(key(&mut state, KeyCode::Enter), []);
     types(&mut state, "b");
@@ -229,8 +229,8 @@ fn lines_are_written_by_several_keys() {
 }
 
 #[test]
-fn what_was_sent_comes_back_at_the_edge() {
-    let mut state = at_rest();
+fn the_history_is_recalled_at_the_edge() {
+    let mut state = idle();
     state.prompt.remember("first".into());
     state.prompt.remember("two\nlines".into());
     types(&mut state, "new");
@@ -249,22 +249,19 @@ fn what_was_sent_comes_back_at_the_edge() {
 
 #[test]
 fn commands_and_files_are_completed() {
-    let mut state = at_rest();
+    let mut state = idle();
     types(&mut state, "/th");
     key(&mut state, KeyCode::Tab);
     assert_eq!(state.prompt.text(), "/thinking ");
     types(&mut state, "hi");
-    assert_eq!(
-        key(&mut state, KeyCode::Enter),
-        [Effect::SwitchThinking(loopwright_core::model::ThinkingLevel::High)]
-    );
-    let mut state = at_rest();
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::SwitchThinking(ThinkingLevel::High)]);
+    let mut state = idle();
     types(&mut state, "look at ");
     assert_eq!(key(&mut state, KeyCode::Char('@')), [Effect::List(Source::Files)]);
     let files = ["README.md", "src/main.rs", "src/parser.rs"].map(|name| Choice::new(name, ""));
-    state.told(Told::Listed(Source::Files, files.to_vec()));
+    state.outcome(Outcome::Listed(Source::Files, files.to_vec()));
     types(&mut state, "par");
-    assert_eq!(state.popup.as_ref().unwrap().found.len(), 1);
+    assert_eq!(state.popup.as_ref().unwrap().matches.len(), 1);
     key(&mut state, KeyCode::Tab);
     assert_eq!(state.prompt.text(), "look at src/parser.rs ");
     types(&mut state, "@zzz");
@@ -275,21 +272,17 @@ fn commands_and_files_are_completed() {
 }
 
 #[test]
-fn a_model_that_is_in_no_list_can_be_named() {
-    let mut state = at_rest();
+fn a_model_that_is_not_listed_can_be_named() {
+    let mut state = idle();
     types(&mut state, "/model");
     key(&mut state, KeyCode::Enter);
     assert_eq!(state.prompt.text(), "/model ");
-    state.told(Told::Listed(Source::Models, vec![Choice::new("ollama/qwen3:8b-more", "")]));
+    state.outcome(Outcome::Listed(Source::Models, vec![Choice::new("ollama/qwen3:8b-more", "")]));
     types(&mut state, "ollama/qwen3:8b");
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::SwitchModel("ollama/qwen3:8b".into())]);
     assert_eq!(state.run, Run::Opening);
     types(&mut state, "/new");
-    assert_eq!(
-        key(&mut state, KeyCode::Enter),
-        [Effect::Scroll(Scroll::Bottom)],
-        "one after the other"
-    );
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "one at a time");
     let mut state = working();
     types(&mut state, "/model offline");
     assert_eq!(
@@ -300,31 +293,31 @@ fn a_model_that_is_in_no_list_can_be_named() {
 }
 
 #[test]
-fn what_could_not_be_delivered_is_not_lost() {
-    let mut state = at_rest();
+fn an_undelivered_message_returns_to_the_prompt() {
+    let mut state = idle();
     types(&mut state, "hello");
     key(&mut state, KeyCode::Enter);
     types(&mut state, "more");
-    state.told(Told::Undelivered {
+    state.outcome(Outcome::Undelivered {
         text: "hello".into(),
         why: "the disk is full".into(),
         ends: true,
     });
-    assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Rest));
+    assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Idle));
 }
 
-/// Where no conversation is open, that and what can be done is said each time that something is to
-/// be sent.
+/// Without an open session, the reason and the possible commands are shown each time an input needs
+/// one.
 #[test]
-fn why_no_conversation_is_open_is_said_each_time() {
+fn the_reason_why_no_conversation_is_open_is_shown_each_time() {
     let mut state = State::new(1_000_000);
     let why = "It is in use. `/sessions a` tries again.";
-    state.told(Told::NotOpened { why: why.into(), closed: true });
+    state.outcome(Outcome::NotOpened { why: why.into(), closed: true });
     types(&mut state, "Hello");
     let count = |state: &State| {
-        let said =
+        let is_reason =
             |entry: &&Entry| matches!(&entry.kind, Kind::Notice(Tone::Error, text) if text == why);
-        state.transcript.entries().iter().filter(said).count()
+        state.transcript.entries().iter().filter(is_reason).count()
     };
     assert_eq!(count(&state), 1);
     for times in [2, 3] {

@@ -1,29 +1,30 @@
-//! Above the prompt: what goes on, and what waits in the queues.
+//! The lines above the prompt: the current activity and the queued messages.
 
 use ratatui::text::{Line, Span};
 
 use crate::telling::{time, waiting};
 use crate::tui::paint::{Theme, wrap};
-use crate::tui::state::{Doing, Run, State};
+use crate::tui::state::{Activity, Run, State};
 
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// The first that fits is shown.
+const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// The first hint that fits is shown.
 const HINTS: [&str; 2] = [" · Esc interrupts", " · Esc"];
-/// The most lines of messages that wait.
-const QUEUED: usize = 4;
+/// How many queued messages are shown.
+const MAX_QUEUED_LINES: usize = 4;
 
-/// The lines, an empty one before them.
+/// Returns the lines, the first one empty.
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     lines.extend(working(state, theme, width));
-    let (steering, later) = &state.queues;
-    let queued: Vec<(&str, &String)> = steering
+    let queued: Vec<(&str, &String)> = state
+        .queues
+        .steering
         .iter()
         .map(|text| ("next", text))
-        .chain(later.iter().map(|text| ("later", text)))
+        .chain(state.queues.follow_up.iter().map(|text| ("later", text)))
         .collect();
-    let more = queued.len().saturating_sub(QUEUED);
-    for (when, text) in queued.into_iter().take(QUEUED) {
+    let more = queued.len().saturating_sub(MAX_QUEUED_LINES);
+    for (when, text) in queued.into_iter().take(MAX_QUEUED_LINES) {
         let room = width.saturating_sub(12).max(8);
         let mut all = wrap(text.trim(), room, theme.dim).into_iter();
         let mut line = vec![Span::styled(format!("  {when:<7}"), theme.accent)];
@@ -40,21 +41,21 @@ pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'stati
 }
 
 fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
-    let spinner = SPINNER[(state.now / 100 % SPINNER.len() as u64) as usize];
+    let spinner = SPINNER_FRAMES[(state.now / 100 % SPINNER_FRAMES.len() as u64) as usize];
     let (what, since) = match &state.run {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
         _ if state.dialog.is_open() => return None,
-        Run::Rest | Run::Working { .. } if state.dialog.waiting() > 0 => {
-            let waits = waiting(state.dialog.waiting()).unwrap_or_default() + " for your answer";
+        Run::Idle | Run::Working { .. } if state.dialog.waiting() > 0 => {
+            let waits = waiting(state.dialog.waiting()).unwrap_or_default() + " for your decision";
             return Some(Line::from(vec![
                 Span::styled("? ", theme.warning),
                 Span::styled(waits, theme.text),
                 Span::styled(" · Tab", theme.dim),
             ]));
         }
-        Run::Working { since, doing, .. } => (words(doing), Some(*since)),
+        Run::Working { since, activity, .. } => (describe(activity), Some(*since)),
         Run::Opening => ("Opening".to_owned(), None),
-        Run::Closed | Run::Rest => return None,
+        Run::Closed | Run::Idle => return None,
     };
     let mut line =
         vec![Span::styled(format!("{spinner} "), theme.accent), Span::styled(what, theme.text)];
@@ -68,13 +69,13 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     Some(Line::from(line))
 }
 
-fn words(doing: &Doing) -> String {
-    match doing {
-        Doing::Asking => "Waiting for the model".into(),
-        Doing::Thinking => "Thinking".into(),
-        Doing::Writing => "Writing".into(),
-        Doing::Calling => "Preparing a call".into(),
-        Doing::Running(name) => format!("Running {name}"),
-        Doing::SummaryCompaction => "Summarising".into(),
+fn describe(activity: &Activity) -> String {
+    match activity {
+        Activity::Requesting => "Waiting for the model".into(),
+        Activity::Thinking => "Thinking".into(),
+        Activity::Writing => "Writing".into(),
+        Activity::Calling => "Preparing a call".into(),
+        Activity::Running(name) => format!("Running {name}"),
+        Activity::Compacting => "Summarising".into(),
     }
 }

@@ -1,31 +1,33 @@
-//! A call that waits for the user's answer, in the place of the prompt.
+//! The dialog for a pending call, which replaces the prompt.
 
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-use super::{View, draw_writing, rule};
+use super::input::{draw_input, draw_rule};
 use crate::print::harmless;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 
-/// How far the dialog is scrolled, and what is in it.
+/// Draws the dialog. Keeps its layout and scroll position.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct DialogView {
     call: Option<CallId>,
-    /// What was laid out: for this width, which revision, with how many languages.
-    laid: (u16, u64, usize),
+    /// What the lines were laid out for: the width, the revision, and the number of languages.
+    laid_out_for: (u16, u64, usize),
     lines: Vec<Line<'static>>,
     top: usize,
-    /// The last line that can be the first one.
-    most: usize,
+    /// The largest value of `top`.
+    max_top: usize,
     rows: usize,
 }
 
-impl Place {
+impl DialogView {
+    /// Scrolls the arguments.
     pub(super) fn scroll(&mut self, how: Scroll) {
         let by = |top: usize, by: i32| match usize::try_from(by) {
             Ok(down) => top + down,
@@ -36,47 +38,46 @@ impl Place {
             Scroll::Lines(lines) => by(self.top, lines),
             Scroll::Pages(pages) => by(self.top, pages.saturating_mul(page)),
             Scroll::Top => 0,
-            Scroll::Bottom => self.most,
+            Scroll::Bottom => self.max_top,
             Scroll::Show(_) => self.top,
         };
-        self.top = to.min(self.most);
+        self.top = to.min(self.max_top);
     }
-}
 
-impl View {
-    /// The lines that it takes: at most two thirds of the screen.
-    pub(super) fn dialog_lines(&mut self, state: &State, area: Rect) -> u16 {
+    /// Returns the lines that the dialog takes: at most two thirds of the screen.
+    pub(super) fn height(&mut self, state: &State, theme: &Theme, area: Rect) -> u16 {
         let Some(action) = state.dialog.current() else {
             return 0;
         };
-        self.lay_out(&state.dialog, action, area.width - 4);
-        let body = self.dialog.lines.len();
-        // A rule, the title, and an empty line below each of title and body.
-        let rest = 4 + Below::new(state, action, area.width - 4, &self.theme).height;
-        let most = (area.height * 2 / 3).max(rest + 1).min(area.height.saturating_sub(1));
-        u16::try_from(body).unwrap_or(u16::MAX).saturating_add(rest).min(most)
+        self.lay_out(&state.dialog, action, area.width - 4, theme);
+        let body = self.lines.len();
+        // A rule, the title, and an empty line below the title and the body.
+        let rest = 4 + Below::new(state, action, area.width - 4, theme).height;
+        let max_height = (area.height * 2 / 3).max(rest + 1).min(area.height.saturating_sub(1));
+        u16::try_from(body).unwrap_or(u16::MAX).saturating_add(rest).min(max_height)
     }
 
-    fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16) {
-        // A diff is in no language.
+    fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) {
+        // A diff is not highlighted by language.
         let languages = if let Some(Ok(_)) = dialog.preview() { 0 } else { paint::languages() };
-        let laid = (width, dialog.revision, languages);
-        let same = self.dialog.call.as_ref() == Some(&action.call);
-        if !same || self.dialog.laid != laid {
-            let lines = body(dialog, action, width, &self.theme);
-            let top = if same { self.dialog.top } else { 0 };
-            self.dialog =
-                Place { call: Some(action.call.clone()), laid, lines, top, most: 0, rows: 0 };
+        let laid_out_for = (width, dialog.revision, languages);
+        let same = self.call.as_ref() == Some(&action.call);
+        if !same || self.laid_out_for != laid_out_for {
+            let lines = body(dialog, action, width, theme);
+            let top = if same { self.top } else { 0 };
+            let call = Some(action.call.clone());
+            *self = DialogView { call, laid_out_for, lines, top, max_top: 0, rows: 0 };
         }
     }
 
-    /// Draws it: what is asked, the arguments as far as they fit, the answers.
-    pub(super) fn draw_dialog(&mut self, state: &State, frame: &mut Frame<'_>, area: Rect) {
-        let (dialog, theme) = (&state.dialog, &self.theme);
+    /// Draws the title, as many lines of the arguments as fit, and the answers.
+    pub(super) fn draw(&mut self, state: &State, theme: &Theme, frame: &mut Frame<'_>, area: Rect) {
+        let dialog = &state.dialog;
+        let mark = Line::from(Span::styled("›", theme.accent));
         let Some(action) = dialog.current() else {
             return;
         };
-        rule(frame, area, theme.accent);
+        draw_rule(frame, area, theme.accent);
         let inner =
             Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height.saturating_sub(1));
         let mut y = inner.y;
@@ -86,13 +87,14 @@ impl View {
             Below::new(state, action, inner.width, theme);
         let below = height + u16::from(area.height > 6);
         let rows = usize::from(inner.bottom().saturating_sub(y + below));
-        let lines = &self.dialog.lines;
+        let lines = &self.lines;
         let hides = lines.len() > rows;
-        let shown = if hides { rows.saturating_sub(1) } else { rows };
-        (self.dialog.most, self.dialog.rows) = (lines.len().saturating_sub(shown), shown);
-        self.dialog.top = self.dialog.top.min(self.dialog.most);
-        let hidden = lines.len().saturating_sub(self.dialog.top + shown);
-        for line in lines.iter().skip(self.dialog.top).take(shown) {
+        let visible = if hides { rows.saturating_sub(1) } else { rows };
+        self.max_top = lines.len().saturating_sub(visible);
+        self.rows = visible;
+        self.top = self.top.min(self.max_top);
+        let hidden = lines.len().saturating_sub(self.top + visible);
+        for line in lines.iter().skip(self.top).take(visible) {
             frame.buffer_mut().set_line(inner.x, y, line, inner.width);
             y += 1;
         }
@@ -100,7 +102,7 @@ impl View {
             let text = if hidden > 0 {
                 format!("↓ {hidden} more lines")
             } else {
-                "↑ Up goes back".to_owned()
+                "↑ Up scrolls back".to_owned()
             };
             frame.buffer_mut().set_line(
                 inner.x,
@@ -117,12 +119,12 @@ impl View {
         }
         if let Some((text, height)) = text {
             let height = height.min(inner.bottom().saturating_sub(y));
-            frame.buffer_mut().set_line(area.x, y, &Line::from(Span::styled("›", theme.accent)), 1);
-            draw_writing(text, frame, Rect::new(inner.x, y, inner.width, height));
+            frame.buffer_mut().set_line(area.x, y, &mark, 1);
+            draw_input(text, frame, Rect::new(inner.x, y, inner.width, height));
             y += height;
         }
         if takes_a_letter(dialog, state.now) && y < area.bottom() {
-            frame.buffer_mut().set_line(area.x, y, &Line::from(Span::styled("›", theme.accent)), 1);
+            frame.buffer_mut().set_line(area.x, y, &mark, 1);
         }
         for (line, y) in answers.iter().zip(y..area.bottom()) {
             frame.buffer_mut().set_line(inner.x, y, line, inner.width);
@@ -133,7 +135,7 @@ impl View {
 /// What stands below the arguments.
 struct Below<'a> {
     problem: Vec<Line<'static>>,
-    /// What is being written, and in how many lines.
+    /// The text input and its height.
     text: Option<(&'a Prompt, u16)>,
     answers: Vec<Line<'static>>,
     height: u16,
@@ -152,9 +154,9 @@ impl<'a> Below<'a> {
     }
 }
 
-/// Whether a letter answers.
+/// Returns whether a single letter answers.
 fn takes_a_letter(dialog: &Dialog, now: u64) -> bool {
-    matches!(dialog.mode, Mode::Choose) && !dialog.sent && !dialog.is_deaf(now)
+    matches!(dialog.mode, Mode::Choose) && !dialog.sent && !dialog.ignores_keys(now)
 }
 
 fn writing(dialog: &Dialog) -> Option<&Prompt> {
@@ -172,16 +174,15 @@ fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'stati
         None => format!("Run {}?", action.name),
         Some(need) => format!("{} needs: {}", action.name, need.kind),
     };
-    let mut spans =
-        vec![Span::styled(what, theme.accent.add_modifier(ratatui::style::Modifier::BOLD))];
-    let (this, all) = dialog.place();
+    let mut spans = vec![Span::styled(what, theme.accent.add_modifier(Modifier::BOLD))];
+    let (this, all) = dialog.position();
     if all > 1 {
         spans.push(Span::styled(format!("  {this} of {all}"), theme.dim));
     }
     Line::from(spans)
 }
 
-/// What is asked about: the diff of an edit, otherwise the arguments by name, texts as they are.
+/// Lays out the diff of an edit, or otherwise the arguments by name.
 fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(need) = &action.request {
@@ -195,14 +196,18 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
     }
     match dialog.preview() {
         Some(Ok(diff)) if diff.is_empty() => {
-            lines.extend(wrap("No change: the file is so already.", width, theme.warning));
+            lines.extend(wrap(
+                "No change: the file already has this content.",
+                width,
+                theme.warning,
+            ));
             lines.extend(arguments(&action.name, &action.arguments, width, theme));
         }
         Some(Ok(diff)) => {
             if let Some(path) = action.arguments.get("path").and_then(Value::as_str) {
                 lines.extend(wrap(path, width, theme.text));
             }
-            // Its name stands above already.
+            // The name of the file stands above already.
             let hunks = &diff[diff.find("@@").unwrap_or(0)..];
             lines.extend(paint::diff(hunks, width, theme));
             lines.extend(arguments("", &beside_the_diff(action), width, theme));
@@ -216,18 +221,18 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
     lines
 }
 
-/// The arguments that a diff does not show.
+/// Returns the arguments that a diff does not show.
 fn beside_the_diff(action: &ExternalAction) -> Value {
-    let shown: &[&str] = match &*action.name {
+    let visible: &[&str] = match &*action.name {
         "edit_file" => &["path", "old_string", "new_string"],
         _ => &["path", "content"],
     };
     let named = action.arguments.as_object().into_iter().flatten();
-    let rest = named.filter(|(name, _)| !shown.contains(&name.as_str()));
+    let rest = named.filter(|(name, _)| !visible.contains(&name.as_str()));
     Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// What a tool needs, as it tells it.
+/// Lays out what a suspended tool asks for.
 fn value(value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     match value {
         Value::Null => Vec::new(),
@@ -236,7 +241,7 @@ fn value(value: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     }
 }
 
-/// The keys that answer, in as many lines as it takes; quiet while they are not taken.
+/// Lays out the keys that answer, dimmed while keys are ignored.
 fn answers(
     dialog: &Dialog,
     action: &ExternalAction,
@@ -254,10 +259,12 @@ fn answers(
         Mode::Edit(_) => &[("Ctrl+S", "done"), ("Esc", "back")],
         Mode::Answer(_) => &[("Enter", "answer"), ("Ctrl+X", "refuse"), ("Esc", "later")],
     };
-    let deaf = matches!(dialog.mode, Mode::Choose | Mode::Answer(_)) && dialog.is_deaf(now);
-    let (mut lines, mut room) = (vec![Line::default()], usize::from(width));
+    let ignores_keys =
+        matches!(dialog.mode, Mode::Choose | Mode::Answer(_)) && dialog.ignores_keys(now);
+    let mut lines = vec![Line::default()];
+    let mut room = usize::from(width);
     for (key, what) in keys {
-        let is_quiet = deaf && *key != "Esc";
+        let is_quiet = ignores_keys && *key != "Esc";
         let spans = [
             Span::styled((*key).to_owned(), if is_quiet { theme.dim } else { theme.accent }),
             Span::styled(format!(" {}   ", harmless(what)), theme.dim),

@@ -1,4 +1,4 @@
-//! Blocks as they were laid out, for as long as they stay as they are.
+//! Cached layouts of blocks.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,54 +8,54 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::telling::time;
-use crate::tui::paint::{Growing, Markdown, Theme, ToolLook, ToolPhase, languages, tool, wrap};
+use crate::tui::paint::{Growing, Markdown, Theme, ToolPhase, ToolView, languages, tool, wrap};
 use crate::tui::state::{
     Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text,
 };
 
-/// The most blocks that are kept. When there are more, those that were not on the screen last go.
-const MOST: usize = 512;
-/// The same of lines.
-const LINES: usize = 20_000;
+/// How many blocks are cached. Beyond that, those that were not in the last frame are dropped.
+const MAX_CACHED_BLOCKS: usize = 512;
+/// How many lines are cached, likewise.
+const MAX_CACHED_LINES: usize = 20_000;
 
-/// Prose is not laid out wider than this: the eye loses its line.
-const COLUMN: u16 = 110;
+/// Prose is not laid out wider than this, for legibility.
+const MAX_PROSE_COLUMNS: u16 = 110;
 
-/// Laid-out blocks by their ids.
+/// Layouts by the ids of their blocks.
 #[derive(Default)]
 pub(super) struct Layouts {
-    laid: HashMap<u64, Laid>,
-    /// Counts frames.
+    cached: HashMap<u64, CachedLayout>,
+    /// The number of the current frame.
     frame: u64,
-    /// The first block of the session that they are of.
+    /// The first block of the session that the layouts belong to.
     first: Option<u64>,
-    /// How many blocks were laid out anew.
+    /// How many blocks were laid out.
     #[cfg(test)]
-    pub(super) made: u64,
+    pub(super) layout_count: u64,
 }
 
-struct Laid {
-    made_for: MadeFor,
+struct CachedLayout {
+    key: LayoutKey,
     frame: u64,
     painted: Painted,
 }
 
-/// What a block was laid out for. While this is the same, so are its lines.
+/// The inputs of a layout. While they are the same, so are its lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct MadeFor {
+struct LayoutKey {
     revision: u32,
     width: u16,
     open: bool,
-    /// For how many seconds the call has been running.
+    /// Seconds since the call started.
     elapsed: Option<u64>,
-    /// How many languages program text can be highlighted in, if there can be any.
+    /// How many languages can be highlighted, or 0 for a block without program text.
     languages: usize,
 }
 
 enum Painted {
     Lines(Vec<Line<'static>>),
     Markdown(Box<Markdown>),
-    /// A thought that goes on, and is open.
+    /// An open thought that is still streaming.
     Thought(Box<Growing>),
 }
 
@@ -70,25 +70,25 @@ impl Painted {
 }
 
 impl Layouts {
-    /// A frame of this transcript begins.
+    /// Begins a frame of this transcript.
     pub(super) fn begin(&mut self, transcript: &Transcript) {
         self.frame += 1;
         let first = transcript.entries().first().map(|entry| entry.id);
         if std::mem::replace(&mut self.first, first) != first {
-            self.laid.clear();
+            self.cached.clear();
         }
-        if self.laid.len() > MOST || self.lines_kept() > LINES {
+        if self.cached.len() > MAX_CACHED_BLOCKS || self.cached_lines() > MAX_CACHED_LINES {
             let last = self.frame - 1;
-            self.laid.retain(|_, laid| laid.frame >= last);
+            self.cached.retain(|_, cached| cached.frame >= last);
         }
     }
 
-    /// How many lines are kept.
-    pub(super) fn lines_kept(&self) -> usize {
-        self.laid.values().map(|laid| laid.painted.lines().len()).sum()
+    /// Returns how many lines are cached.
+    pub(super) fn cached_lines(&self) -> usize {
+        self.cached.values().map(|cached| cached.painted.lines().len()).sum()
     }
 
-    /// The lines of this block.
+    /// Returns the lines of a block.
     pub(super) fn lines(
         &mut self,
         entry: &Entry,
@@ -97,35 +97,35 @@ impl Layouts {
         theme: &Theme,
     ) -> &[Line<'static>] {
         let open = entry.open.unwrap_or(if matches!(entry.kind, Kind::Tool(_)) {
-            state.open.0
+            state.open_results
         } else {
-            state.open.1
+            state.open_thoughts
         });
         let (width, elapsed, languages) = match &entry.kind {
             Kind::Tool(call) => {
-                // Only what it has written is program text; diffs are none.
+                // Only the content of a written file is program text; diffs are not highlighted.
                 let languages = if open && &*call.name == "write_file" { languages() } else { 0 };
-                (width, elapsed(call, state.now).filter(|_| runs(call)), languages)
+                (width, elapsed(call, state.now).filter(|_| is_running(call)), languages)
             }
-            Kind::Text(_) => (width.saturating_sub(2).min(COLUMN), None, languages()),
-            _ => (width.saturating_sub(2).min(COLUMN), None, 0),
+            Kind::Text(_) => (width.saturating_sub(2).min(MAX_PROSE_COLUMNS), None, languages()),
+            _ => (width.saturating_sub(2).min(MAX_PROSE_COLUMNS), None, 0),
         };
-        let made_for = MadeFor { revision: entry.revision, width, open, elapsed, languages };
-        if self.laid.get(&entry.id).is_none_or(|old| old.made_for != made_for) {
-            let old = self.laid.remove(&entry.id);
-            let old = old.filter(|old| (old.made_for.width, old.made_for.open) == (width, open));
+        let key = LayoutKey { revision: entry.revision, width, open, elapsed, languages };
+        if self.cached.get(&entry.id).is_none_or(|old| old.key != key) {
+            let old = self.cached.remove(&entry.id);
+            let old = old.filter(|old| (old.key.width, old.key.open) == (width, open));
             let painted = paint(entry, old.map(|old| old.painted), width, open, state.now, theme);
-            self.laid.insert(entry.id, Laid { made_for, frame: self.frame, painted });
+            self.cached.insert(entry.id, CachedLayout { key, frame: self.frame, painted });
             #[cfg(test)]
             {
-                self.made += 1;
+                self.layout_count += 1;
             }
         }
-        let Some(laid) = self.laid.get_mut(&entry.id) else {
+        let Some(cached) = self.cached.get_mut(&entry.id) else {
             return &[];
         };
-        laid.frame = self.frame;
-        laid.painted.lines()
+        cached.frame = self.frame;
+        cached.painted.lines()
     }
 }
 
@@ -138,16 +138,16 @@ fn paint(
     theme: &Theme,
 ) -> Painted {
     match &entry.kind {
-        Kind::Text(said) => {
+        Kind::Text(reply) => {
             let mut text = match old {
                 Some(Painted::Markdown(text)) => text,
                 _ => Box::new(Markdown::new(width)),
             };
-            // It knows itself what of it is to be laid out anew.
-            text.update(said.text(), said.is_whole(), theme);
+            // It lays out only what has changed.
+            text.update(reply.as_str(), reply.is_complete(), theme);
             Painted::Markdown(text)
         }
-        Kind::Thinking(thought) if open && !thought.said.is_whole() => {
+        Kind::Thinking(thought) if open && !thought.text.is_complete() => {
             let mut text = match old {
                 Some(Painted::Thought(text)) => text,
                 _ => {
@@ -159,7 +159,7 @@ fn paint(
                     ))
                 }
             };
-            text.update(thought.said.text().trim());
+            text.update(thought.text.as_str().trim());
             Painted::Thought(text)
         }
         Kind::User(message) => Painted::Lines(wrap(&user_text(message), width, theme.user)),
@@ -178,23 +178,23 @@ fn paint(
     }
 }
 
-/// On narrower screens what is said of a name stands below it.
-const TWO_COLUMNS: u16 = 56;
+/// On narrower screens notes stand below their names.
+const MIN_TWO_COLUMN_WIDTH: u16 = 56;
 
 fn table(rows: &[Choice], width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let longest = rows.iter().map(|row| row.value.chars().count()).max().unwrap_or(0);
-    let first = if width < TWO_COLUMNS { 2 } else { longest + 2 };
+    let widest = rows.iter().map(|row| row.value.chars().count()).max().unwrap_or(0);
+    let first = if width < MIN_TWO_COLUMN_WIDTH { 2 } else { widest + 2 };
     let mut lines = Vec::new();
     for row in rows {
         let mut name = Some(Span::styled(row.value.clone(), theme.text));
-        if width < TWO_COLUMNS {
+        if width < MIN_TWO_COLUMN_WIDTH {
             lines.extend(name.take().map(Line::from));
         }
         let room = width.saturating_sub(u16::try_from(first).unwrap_or(u16::MAX)).max(1);
-        for said in wrap(&row.note, room, theme.dim) {
+        for text in wrap(&row.note, room, theme.dim) {
             let mut line = Line::from(name.take().unwrap_or_default());
             line.spans.push(Span::raw(" ".repeat(first - line.width().min(first))));
-            line.spans.extend(said.spans);
+            line.spans.extend(text.spans);
             lines.push(line);
         }
         lines.extend(name.map(Line::from));
@@ -202,34 +202,38 @@ fn table(rows: &[Choice], width: u16, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// How a new conversation begins.
+/// Lays out the greeting of a new conversation.
 pub(super) fn welcome(root: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let name = Span::styled("loopwright", theme.accent.add_modifier(Modifier::BOLD));
     let version = Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim);
     let mut lines = vec![Line::default(), Line::from(vec![name, version])];
     lines.extend(wrap(root, width, theme.dim));
     lines.push(Line::default());
-    lines.extend(wrap("@ names a file · / gives a command · /help tells more", width, theme.dim));
+    lines.extend(wrap(
+        "@ completes a file · / a command · /help lists keys and commands",
+        width,
+        theme.dim,
+    ));
     lines
 }
 
-/// The lines of a thought that are seen while it goes on and is folded.
-const THOUGHT: usize = 4;
+/// How many lines are shown of a folded thought while it streams.
+const MAX_FOLDED_THOUGHT_LINES: usize = 4;
 
 fn thought_style(theme: &Theme) -> Style {
     theme.dim.add_modifier(Modifier::ITALIC)
 }
 
-/// A thought that is whole, or of which only the end is seen.
+/// Lays out a complete thought, or the end of a streaming one.
 fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Line<'static>> {
     let quiet = thought_style(theme);
-    let text = thought.said.text().trim();
-    if !thought.said.is_whole() {
-        // The end of it, of which no more can be seen than this.
-        let most = usize::from(width) * (THOUGHT + 1);
-        let from = text.ceil_char_boundary(text.len().saturating_sub(most));
+    let text = thought.text.as_str().trim();
+    if !thought.text.is_complete() {
+        // More than this cannot be visible.
+        let max_bytes = usize::from(width) * (MAX_FOLDED_THOUGHT_LINES + 1);
+        let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
         let lines = wrap(&text[from..], width, quiet);
-        let hidden = lines.len().saturating_sub(THOUGHT);
+        let hidden = lines.len().saturating_sub(MAX_FOLDED_THOUGHT_LINES);
         return lines.into_iter().skip(hidden).collect();
     }
     let seconds = thought.time.map(|(began, last)| last.saturating_sub(began) / 1000);
@@ -244,13 +248,13 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
     lines
 }
 
-fn runs(call: &ToolEntry) -> bool {
+fn is_running(call: &ToolEntry) -> bool {
     call.phase == Phase::Running
 }
 
-/// For how many seconds it has been running, or ran.
+/// Returns for how many seconds the call has been running, or ran.
 fn elapsed(call: &ToolEntry, now: u64) -> Option<u64> {
-    let until = if runs(call) { now } else { call.ended? };
+    let until = if is_running(call) { now } else { call.ended? };
     Some(until.saturating_sub(call.began?) / 1000)
 }
 
@@ -271,7 +275,7 @@ fn tool_lines(
     tail.reverse();
     tail.extend(call.progress.as_ref().map(progress));
     let arguments = call.value();
-    let look = ToolLook {
+    let view = ToolView {
         name: &call.name,
         arguments: arguments.as_deref(),
         raw: call.raw(),
@@ -281,10 +285,10 @@ fn tool_lines(
         result: call.result(),
         open,
     };
-    tool(&look, width, theme)
+    tool(&view, width, theme)
 }
 
-/// `3 of 10: what it does`.
+/// Formats progress as `3 of 10: message`.
 fn progress(progress: &Progress) -> String {
     let done = match progress.total {
         Some(total) => format!("{} of {total}", progress.done),
@@ -293,7 +297,7 @@ fn progress(progress: &Progress) -> String {
     if progress.message.is_empty() { done } else { format!("{done}: {}", progress.message) }
 }
 
-/// The mark before a block; a call has its own.
+/// Returns the mark before a block; calls draw their own.
 pub(super) fn mark(entry: &Entry, theme: &Theme) -> Option<Span<'static>> {
     Some(match &entry.kind {
         Kind::User(_) => Span::styled("›", theme.accent),

@@ -7,14 +7,16 @@ use ratatui::text::{Line, Span};
 use crate::tui::paint::Theme;
 use crate::tui::state::State;
 
-/// From this share of the context window on it is told in colour, in percent.
-const FULL: u64 = 80;
+/// The share of the context window from which on it is shown as a warning.
+const CONTEXT_WARNING_PERCENT: u64 = 80;
+/// The share from which on it is shown as an error.
+const CONTEXT_ERROR_PERCENT: u64 = 95;
 
-/// What fits, most important first to the left, numbers to the right.
+/// Lays out names on the left and numbers on the right, leaving out what does not fit.
 pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     let width = usize::from(width);
-    if state.leaving.is_some() {
-        return Line::from(Span::styled("Ctrl+C again leaves", theme.warning));
+    if state.quit_deadline.is_some() {
+        return Line::from(Span::styled("Press Ctrl+C again to quit", theme.warning));
     }
     let status = &state.status;
     let mut left = Vec::new();
@@ -30,7 +32,7 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
         left.push(format!("thinking {}", level(status.thinking)));
     }
     if let Some(session) = status.session.as_ref().filter(|_| width >= 60) {
-        left.push(if status.kept { session.to_string() } else { "not kept".into() });
+        left.push(if status.is_persistent { session.to_string() } else { "not saved".into() });
     }
     if width >= 100 {
         left.push(status.root.display().to_string());
@@ -44,8 +46,8 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     }
     if let Some(share) = status.share() {
         let style = match share {
-            0..FULL => theme.dim,
-            FULL..95 => theme.warning,
+            0..CONTEXT_WARNING_PERCENT => theme.dim,
+            CONTEXT_WARNING_PERCENT..CONTEXT_ERROR_PERCENT => theme.warning,
             _ => theme.error,
         };
         right.push((format!("{share} % full"), style));
@@ -65,7 +67,7 @@ pub(super) fn line(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Leaves out what does not fit: names from the right, then numbers from the left.
+/// Drops what does not fit: names from the right, then numbers from the left.
 fn fit(left: &mut Vec<String>, right: &mut Vec<(String, Style)>, width: usize) {
     let size = |left: &[String], right: &[(String, Style)]| {
         left.iter().map(|text| text.chars().count() + 3).sum::<usize>()
@@ -93,7 +95,7 @@ fn level(level: ThinkingLevel) -> &'static str {
     }
 }
 
-/// `950`, `12.3k`, `1.05M`.
+/// Formats a number of tokens as `950`, `12.3k` or `1.05M`.
 fn count(tokens: u64) -> String {
     match tokens {
         0..1000 => tokens.to_string(),

@@ -1,47 +1,58 @@
-//! The transcript on the screen. Only what is seen is laid out: upwards from the end, or downwards
-//! from where one has scrolled to.
+//! The transcript on the screen. Only visible blocks are laid out: upwards from the end, or
+//! downwards from the scroll position.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::View;
-use super::layouts::{mark, welcome};
+use super::layouts::{Layouts, mark, welcome};
+use crate::tui::paint::Theme;
 use crate::tui::state::{Entry, Kind, Scroll, State};
 
-/// Where one has scrolled to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Position {
-    /// The end, wherever it is.
+/// The scroll position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Position {
+    /// At the end, following what is added.
+    #[default]
     Bottom,
-    /// This line of this block is the first one that is seen.
+    /// This line of this block is the first visible one.
     At { id: u64, line: usize },
 }
 
-/// A place in the transcript: which block, which line of it; the line above a block is its line 0
-/// if it has one.
+/// Draws the transcript and keeps its scroll position.
+#[derive(Default)]
+pub(super) struct TranscriptView {
+    layouts: Layouts,
+    position: Position,
+    /// The area of the last frame.
+    area: Rect,
+}
+
+/// A line of the transcript: a block and a line of it. The gap above a block is its line 0, if it
+/// has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spot {
     at: usize,
     line: usize,
 }
 
-impl View {
-    /// Draws it, and says below it that there is more where there is.
-    pub(super) fn draw_transcript(&mut self, state: &State, buffer: &mut Buffer, area: Rect) {
+impl TranscriptView {
+    /// Draws the visible lines, and a hint if there are more below.
+    pub(super) fn draw(&mut self, state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect) {
+        self.area = area;
         self.layouts.begin(&state.transcript);
         if area.height == 0 || area.width < 4 {
             return;
         }
         let entries = state.transcript.entries();
         if entries.is_empty() {
-            let lines = welcome(&state.status.root.to_string_lossy(), area.width - 3, &self.theme);
+            let lines = welcome(&state.status.root.to_string_lossy(), area.width - 3, theme);
             for (line, y) in lines.iter().zip(area.y..area.bottom()) {
                 buffer.set_line(area.x + 2, y, line, area.width - 2);
             }
             return;
         }
-        let end = self.spot_at_bottom(state, area);
+        let end = self.spot_at_bottom(state, theme);
         let top = match self.spot(state) {
             Some(top) if (top.at, top.line) < (end.at, end.line) => top,
             _ => {
@@ -51,26 +62,29 @@ impl View {
         };
         let more = top != end;
         let rows = if more { area.height - 1 } else { area.height };
-        let (mut spot, mut y) = (top, area.y);
+        let mut spot = top;
+        let mut y = area.y;
         while y < area.y + rows && spot.at < entries.len() {
             let entry = &entries[spot.at];
             let gap = gap(entries, spot.at);
             let chosen = state.selected == Some(entry.id);
-            let (sign, choice) = (mark(entry, &self.theme), Span::styled("▌", self.theme.accent));
+            let sign = mark(entry, theme);
+            let choice = Span::styled("▌", theme.accent);
             let inset = if matches!(entry.kind, Kind::Tool(_)) { 0 } else { 2 };
-            let lines = self.layouts.lines(entry, area.width - 1, state, &self.theme);
+            let lines = self.layouts.lines(entry, area.width - 1, state, theme);
             while y < area.y + rows && spot.line < lines.len() + gap {
                 if let Some(line) = spot.line.checked_sub(gap).and_then(|at| lines.get(at)) {
                     buffer.set_line(area.x + inset, y, line, area.width - inset);
                     if let Some(sign) = sign.as_ref().filter(|_| spot.line == gap) {
                         buffer.set_span(area.x, y, sign, 1);
                     }
-                    // Between the sign and the text, which both stay.
+                    // Between the sign and the text, neither of which is overwritten.
                     if chosen {
                         buffer.set_span(area.x + 1, y, &choice, 1);
                     }
                 }
-                (y, spot.line) = (y + 1, spot.line + 1);
+                y += 1;
+                spot.line += 1;
             }
             if spot.line >= lines.len() + gap {
                 spot = Spot { at: spot.at + 1, line: 0 };
@@ -78,13 +92,13 @@ impl View {
         }
         if more {
             let text = "↓ more below · End";
-            let line = Line::from(Span::styled(text, self.theme.accent));
+            let line = Line::from(Span::styled(text, theme.accent));
             buffer.set_line(area.x + 2, area.bottom() - 1, &line, area.width - 2);
         }
     }
 
-    /// Moves what is seen.
-    pub(super) fn scroll_transcript(&mut self, state: &State, how: Scroll) {
+    /// Scrolls by lines, pages, or to a block.
+    pub(super) fn scroll(&mut self, state: &State, theme: &Theme, how: Scroll) {
         let area = self.area;
         let entries = state.transcript.entries();
         if area.height == 0 || area.width < 4 || entries.is_empty() {
@@ -102,11 +116,11 @@ impl View {
                 self.position = Position::At { id: entries[0].id, line: 0 };
                 return;
             }
-            Scroll::Show(id) => return self.show(state, id, area),
+            Scroll::Show(id) => return self.show(state, theme, id),
         };
-        let end = self.spot_at_bottom(state, area);
+        let end = self.spot_at_bottom(state, theme);
         let from = self.spot(state).unwrap_or(end);
-        let to = self.moved(state, from, by, area.width - 1);
+        let to = self.moved(state, theme, from, by);
         self.position = match entries.get(to.at) {
             Some(entry) if (to.at, to.line) < (end.at, end.line) => {
                 Position::At { id: entry.id, line: to.line }
@@ -115,22 +129,23 @@ impl View {
         };
     }
 
-    /// Scrolls if this block is not seen.
-    fn show(&mut self, state: &State, id: u64, area: Rect) {
+    /// Scrolls to a block unless it is visible.
+    fn show(&mut self, state: &State, theme: &Theme, id: u64) {
         let Some(at) = state.transcript.position(id) else {
             return;
         };
-        let end = self.spot_at_bottom(state, area);
+        let end = self.spot_at_bottom(state, theme);
         let top = self.spot(state).unwrap_or(end);
-        let last = self.moved(state, top, i32::from(area.height).saturating_sub(3), area.width - 1);
+        let page = i32::from(self.area.height).saturating_sub(3);
+        let last = self.moved(state, theme, top, page);
         if at < top.at || at > last.at || (at == top.at && top.line > 1) {
-            let to = self.moved(state, Spot { at, line: 0 }, -2, area.width - 1);
+            let to = self.moved(state, theme, Spot { at, line: 0 }, -2);
             let id = state.transcript.entries()[to.at].id;
             self.position = Position::At { id, line: to.line };
         }
     }
 
-    /// The place that is scrolled to, if it is not the end.
+    /// Returns the first visible line, or `None` at the end.
     fn spot(&self, state: &State) -> Option<Spot> {
         let Position::At { id, line } = self.position else {
             return None;
@@ -138,19 +153,19 @@ impl View {
         Some(Spot { at: state.transcript.position(id)?, line })
     }
 
-    /// The first line that is seen where the last one is at the bottom.
-    fn spot_at_bottom(&mut self, state: &State, area: Rect) -> Spot {
+    /// Returns the first visible line of the last page.
+    fn spot_at_bottom(&mut self, state: &State, theme: &Theme) -> Spot {
         let end = Spot { at: state.transcript.entries().len(), line: 0 };
-        self.moved(state, end, -i32::from(area.height), area.width - 1)
+        self.moved(state, theme, end, -i32::from(self.area.height))
     }
 
-    /// So many lines on from there, or back; not further than the beginning and the last line.
-    fn moved(&mut self, state: &State, from: Spot, by: i32, width: u16) -> Spot {
+    /// Moves by a number of lines, stopping at the first and the last line.
+    fn moved(&mut self, state: &State, theme: &Theme, from: Spot, by: i32) -> Spot {
+        let width = self.area.width - 1;
         let entries = state.transcript.entries();
         let mut height = |at: usize| {
-            let lines = entries
-                .get(at)
-                .map(|entry| self.layouts.lines(entry, width, state, &self.theme).len());
+            let lines =
+                entries.get(at).map(|entry| self.layouts.lines(entry, width, state, theme).len());
             lines.map_or(0, |lines| lines + gap(entries, at))
         };
         let Spot { mut at, mut line } = from;
@@ -164,7 +179,8 @@ impl View {
                 let Some(before) = at.checked_sub(1) else {
                     return Spot { at: 0, line: 0 };
                 };
-                (at, line) = (before, height(before));
+                at = before;
+                line = height(before);
             }
         }
         let mut left = by.unsigned_abs() as usize;
@@ -174,13 +190,27 @@ impl View {
                 return Spot { at, line: line + left };
             }
             left -= rest;
-            (at, line) = (at + 1, 0);
+            at += 1;
+            line = 0;
         }
         Spot { at: entries.len(), line: 0 }
     }
 }
 
-/// The empty lines above a block: calls that follow each other stand together.
+#[cfg(test)]
+impl TranscriptView {
+    /// Returns how many blocks were laid out so far.
+    pub(super) fn layout_count(&self) -> u64 {
+        self.layouts.layout_count
+    }
+
+    /// Returns how many lines of blocks are cached.
+    pub(super) fn cached_lines(&self) -> usize {
+        self.layouts.cached_lines()
+    }
+}
+
+/// Returns the empty lines above a block: consecutive calls stand together.
 fn gap(entries: &[Entry], at: usize) -> usize {
     let is_tool =
         |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));

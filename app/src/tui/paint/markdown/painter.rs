@@ -5,41 +5,29 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::super::code::Code;
-use super::super::flow::{Break, Flow, Piece, add, columns, shorten, wrap};
+use super::super::flow::{Break, Flow, Fragment, add, columns};
 use super::super::{highlight::Highlighter, theme::Theme};
+use super::page::{Inset, Page};
 use super::table::Table;
-use super::units::{blank_before, parse};
+use super::units::parse;
 
-/// What a paragraph of an item or a quote is set in by.
-struct Inset {
-    /// The item's mark, until its first line is put.
-    mark: Option<Piece>,
-    /// What comes before each other line.
-    margin: Piece,
-    width: usize,
-}
-
-/// A link or an image, as far as it is read.
+/// A link or an image whose text is being read.
 struct Link {
-    /// Where it leads.
+    /// Its target.
     to: String,
-    /// What it says.
+    /// Its text.
     text: String,
 }
 
-/// Follows the events of a parser, and makes lines.
+/// Lays out the events of a parser as lines.
 pub(super) struct Painter<'a> {
     source: &'a str,
-    width: usize,
     theme: &'a Theme,
-    lines: Vec<Line<'static>>,
-    insets: Vec<Inset>,
+    page: Page<'a>,
     flow: Option<Flow>,
     styles: Vec<Style>,
-    /// The number of the next item, of each list that is open.
+    /// The number of the next item of each open list.
     lists: Vec<Option<u64>>,
-    /// Nothing has been put yet into the innermost item or quote, so no empty line comes before.
-    fresh: bool,
     link: Option<Link>,
     image: Option<Link>,
     code: Option<(String, String)>,
@@ -47,17 +35,15 @@ pub(super) struct Painter<'a> {
 }
 
 impl<'a> Painter<'a> {
+    /// Creates a painter for one unit.
     pub(super) fn new(source: &'a str, width: usize, theme: &'a Theme) -> Self {
         Painter {
             source,
-            width,
             theme,
-            lines: Vec::new(),
-            insets: Vec::new(),
+            page: Page::new(source, width),
             flow: None,
             styles: vec![theme.text],
             lists: Vec::new(),
-            fresh: true,
             link: None,
             image: None,
             code: None,
@@ -65,23 +51,24 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// Goes on with a paragraph of which the beginning is laid out.
-    pub(super) fn going_on(mut self, flow: Option<Flow>) -> Self {
+    /// Continues a paragraph whose beginning is laid out.
+    pub(super) fn continuing(mut self, flow: Option<Flow>) -> Self {
         self.flow = flow;
         self
     }
 
-    /// Lays all out; what is left is the paragraph at the end, if it is to be gone on with. A list
-    /// begins with `number`.
+    /// Lays out the whole unit. With `leave_open`, also returns the unfinished paragraph at its
+    /// end. A list begins with `number`.
     pub(super) fn paint(
         mut self,
         number: Option<u64>,
         leave_open: bool,
     ) -> (Vec<Line<'static>>, Option<Flow>) {
-        let (mut depth, mut told) = (0, 0);
+        let mut depth = 0;
+        let mut covered = 0;
         for (event, range) in parse(self.source) {
-            if depth == 0 && told < range.start {
-                self.definitions(told, range.start);
+            if depth == 0 && covered < range.start {
+                self.definitions(covered, range.start);
             }
             match event {
                 Event::Start(tag) => {
@@ -98,36 +85,34 @@ impl<'a> Painter<'a> {
                 other => self.inline(other, range.start),
             }
             if depth == 0 {
-                told = range.end.max(told);
+                covered = range.end.max(covered);
             }
         }
-        if told < self.source.len() {
-            self.definitions(told, self.source.len());
+        if covered < self.source.len() {
+            self.definitions(covered, self.source.len());
         }
         let mut flow = self.flow.take();
         if leave_open {
-            self.lines.extend(flow.iter_mut().flat_map(Flow::full_rows).map(Line::from));
+            self.page.lines.extend(flow.iter_mut().flat_map(Flow::full_rows).map(Line::from));
         } else if let Some(flow) = flow.take() {
-            self.put(flow.finish());
+            self.page.put(flow.finish());
         }
-        (self.lines, flow)
+        (self.page.lines, flow)
     }
 
-    /// What is between blocks is empty, or tells where references lead: that is shown, since it may
-    /// say it of references above, which have long been laid out.
+    /// Text between blocks is empty or defines references; definitions are shown, since they may
+    /// belong to references that are already laid out.
     fn definitions(&mut self, from: usize, to: usize) {
         let text = self.source[from..to].trim();
         if !text.is_empty() {
             self.close();
-            let place = from + self.source[from..to].find(text).unwrap_or(0);
-            self.separate(place);
-            let width = u16::try_from(self.width).unwrap_or(u16::MAX);
-            self.lines.extend(wrap(text, width, self.theme.dim));
-            self.fresh = false;
+            let offset = from + self.source[from..to].find(text).unwrap_or(0);
+            self.page.separate(offset);
+            self.page.put_unindented(text, self.theme.dim);
         }
     }
 
-    fn start(&mut self, tag: Tag<'_>, place: usize, first: Option<u64>) {
+    fn start(&mut self, tag: Tag<'_>, offset: usize, first: Option<u64>) {
         let style = match &tag {
             Tag::Strong => self.theme.strong,
             Tag::Emphasis => self.theme.emphasis,
@@ -141,29 +126,29 @@ impl<'a> Painter<'a> {
                 return;
             }
             Tag::TableRow | Tag::TableHead | Tag::TableCell => return self.table_part(&tag),
-            Tag::Paragraph if self.flow.is_some() && self.insets.is_empty() => return,
+            Tag::Paragraph if self.flow.is_some() && !self.page.is_inset() => return,
             _ => {
                 self.close();
-                return self.start_block(tag, place, first);
+                return self.start_block(tag, offset, first);
             }
         };
         self.styles.push(self.style().patch(style));
     }
 
-    fn start_block(&mut self, tag: Tag<'_>, place: usize, first: Option<u64>) {
+    fn start_block(&mut self, tag: Tag<'_>, offset: usize, first: Option<u64>) {
         match tag {
-            Tag::Paragraph | Tag::HtmlBlock => self.open(place),
+            Tag::Paragraph | Tag::HtmlBlock => self.open(offset),
             Tag::Heading { level, .. } => {
                 let mut style = self.theme.heading;
                 if level == HeadingLevel::H1 {
                     style = style.add_modifier(Modifier::UNDERLINED);
                 }
                 self.styles.push(self.style().patch(style));
-                self.open(place);
+                self.open(offset);
             }
             Tag::List(start) => self.lists.push(start.map(|start| first.unwrap_or(start))),
             Tag::Item => {
-                self.separate(place);
+                self.page.separate(offset);
                 let mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         let mark = format!("{number}. ");
@@ -173,24 +158,24 @@ impl<'a> Painter<'a> {
                     _ => "• ".to_owned(),
                 };
                 let width = columns(&mark);
-                let margin = Piece::raw(" ".repeat(width));
-                self.inset(Inset {
-                    mark: Some(Piece::styled(mark, self.theme.accent)),
+                let margin = Fragment::raw(" ".repeat(width));
+                self.page.inset(Inset {
+                    mark: Some(Fragment::styled(mark, self.theme.accent)),
                     margin,
                     width,
                 });
             }
             Tag::BlockQuote(_) => {
-                self.separate(place);
+                self.page.separate(offset);
                 self.styles.push(self.style().patch(self.theme.quote));
-                self.inset(Inset {
+                self.page.inset(Inset {
                     mark: None,
-                    margin: Piece::styled("│ ", self.theme.dim),
+                    margin: Fragment::styled("│ ", self.theme.dim),
                     width: 2,
                 });
             }
             Tag::CodeBlock(kind) => {
-                self.separate(place);
+                self.page.separate(offset);
                 let language = match kind {
                     CodeBlockKind::Fenced(info) => info.to_string(),
                     CodeBlockKind::Indented => String::new(),
@@ -198,7 +183,7 @@ impl<'a> Painter<'a> {
                 self.code = Some((language, String::new()));
             }
             Tag::Table(columns) => {
-                self.separate(place);
+                self.page.separate(offset);
                 self.table = Some(Table::new(columns));
             }
             _ => {}
@@ -219,7 +204,7 @@ impl<'a> Painter<'a> {
             TagEnd::Link => {
                 self.end_style();
                 if let Some(link) = self.link.take()
-                    && shown_too(&link)
+                    && needs_target(&link)
                 {
                     self.text(&format!(" ({})", link.to), self.style().patch(self.theme.dim));
                 }
@@ -239,23 +224,27 @@ impl<'a> Painter<'a> {
                 self.close();
                 self.lists.pop();
             }
-            TagEnd::Item => self.end_inset(),
+            TagEnd::Item => {
+                self.close();
+                self.page.end_inset();
+            }
             TagEnd::BlockQuote(_) => {
-                self.end_inset();
+                self.close();
+                self.page.end_inset();
                 self.end_style();
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::Table => {
                 if let Some(table) = self.table.take() {
-                    let rows = table.rows(self.inner(), self.theme);
-                    self.put(rows);
+                    let rows = table.rows(self.page.inner(), self.theme);
+                    self.page.put(rows);
                 }
             }
             _ => {}
         }
     }
 
-    fn inline(&mut self, event: Event<'_>, place: usize) {
+    fn inline(&mut self, event: Event<'_>, offset: usize) {
         let style = self.style();
         if let Some((_, code)) = &mut self.code {
             if let Event::Text(text) = event {
@@ -267,7 +256,7 @@ impl<'a> Painter<'a> {
             && self.table.is_none()
             && !matches!(event, Event::Rule | Event::TaskListMarker(_))
         {
-            self.open(place);
+            self.open(offset);
         }
         match event {
             Event::Code(text) => self.text(&text, style.patch(self.theme.code)),
@@ -279,15 +268,16 @@ impl<'a> Painter<'a> {
             }
             Event::Rule => {
                 self.close();
-                self.separate(place);
-                self.put(vec![vec![Piece::styled("─".repeat(self.inner()), self.theme.dim)]]);
+                self.page.separate(offset);
+                let rule = "─".repeat(self.page.inner());
+                self.page.put(vec![vec![Fragment::styled(rule, self.theme.dim)]]);
             }
             Event::TaskListMarker(done) => self.task(done),
             _ => {}
         }
     }
 
-    /// Text, wherever text goes at this place.
+    /// Adds text to the current image, table cell or paragraph.
     fn text(&mut self, text: &str, style: Style) {
         if let Some(image) = &mut self.image {
             return image.text.push_str(text);
@@ -302,19 +292,13 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// A box in place of the item's mark.
+    /// Replaces the item's mark with a box.
     fn task(&mut self, done: bool) {
-        let (mark, style) =
+        let (text, style) =
             if done { ("☑ ", self.theme.ok) } else { ("☐ ", self.theme.accent) };
-        match self.insets.last_mut() {
-            Some(Inset { mark: Some(old), width: 2, .. }) => *old = Piece::styled(mark, style),
-            _ => {
-                let flow = self.flow.take();
-                let inner = self.inner();
-                self.flow
-                    .insert(flow.unwrap_or_else(|| Flow::new(inner, Break::Words)))
-                    .push(mark, style);
-            }
+        if !self.page.replace_mark(Fragment::styled(text, style)) {
+            let inner = self.page.inner();
+            self.flow.get_or_insert_with(|| Flow::new(inner, Break::Words)).push(text, style);
         }
     }
 
@@ -329,15 +313,15 @@ impl<'a> Painter<'a> {
     }
 
     /// Begins a paragraph.
-    fn open(&mut self, place: usize) {
-        self.separate(place);
-        self.flow = Some(Flow::new(self.inner(), Break::Words));
+    fn open(&mut self, offset: usize) {
+        self.page.separate(offset);
+        self.flow = Some(Flow::new(self.page.inner(), Break::Words));
     }
 
-    /// Ends the paragraph that is open, if any.
+    /// Ends the open paragraph, if any.
     fn close(&mut self) {
         if let Some(flow) = self.flow.take() {
-            self.put(flow.finish());
+            self.page.put(flow.finish());
         }
     }
 
@@ -345,73 +329,15 @@ impl<'a> Painter<'a> {
         let Some((language, text)) = self.code.take() else {
             return;
         };
-        let (mut code, mut lines) =
-            (Code::new(self.inner(), Highlighter::new(&language)), Vec::new());
+        let mut code = Code::new(self.page.inner(), Highlighter::new(&language));
+        let mut lines = Vec::new();
         text.lines().for_each(|line| code.line(line, self.theme, &mut lines));
-        self.put(lines.into_iter().map(|line| line.spans).collect());
-    }
-
-    /// Puts an empty line where the source has one.
-    fn separate(&mut self, place: usize) {
-        if !self.fresh && blank_before(self.source, place) {
-            let mut margin: Vec<Piece> =
-                self.insets.iter().map(|inset| inset.margin.clone()).collect();
-            while margin.last().is_some_and(|piece| piece.content.trim().is_empty()) {
-                margin.pop();
-            }
-            self.lines.push(Line::from(margin));
-        }
-    }
-
-    /// Sets in what follows, unless that would leave less than half of the width.
-    fn inset(&mut self, mut inset: Inset) {
-        if self.width - self.inner() + inset.width > self.width / 2 {
-            inset = Inset { mark: inset.mark, margin: Piece::raw(""), width: 0 };
-        }
-        self.insets.push(inset);
-        self.fresh = true;
-    }
-
-    fn end_inset(&mut self) {
-        self.close();
-        if self.insets.last().is_some_and(|inset| inset.mark.is_some()) {
-            self.put(vec![Vec::new()]);
-        }
-        self.insets.pop();
-        self.fresh = false;
-    }
-
-    fn inner(&self) -> usize {
-        self.width.saturating_sub(self.insets.iter().map(|inset| inset.width).sum()).max(1)
-    }
-
-    /// Puts rows behind the margins.
-    fn put(&mut self, rows: Vec<Vec<Piece>>) {
-        for mut row in rows {
-            let mut line = Vec::new();
-            for inset in &mut self.insets {
-                match inset.mark.take() {
-                    Some(mark) if inset.width > 0 => line.push(mark),
-                    // There is no room beside the text, so it stands above.
-                    Some(mark) => {
-                        let text = shorten(mark.content.trim_end(), self.width);
-                        self.lines.push(Line::from(vec![Piece::styled(text, mark.style)]));
-                    }
-                    None => line.push(inset.margin.clone()),
-                }
-            }
-            line.append(&mut row);
-            while line.last().is_some_and(|piece| piece.content.is_empty()) {
-                line.pop();
-            }
-            self.lines.push(Line::from(line));
-            self.fresh = false;
-        }
+        self.page.put(lines.into_iter().map(|line| line.spans).collect());
     }
 }
 
-/// Whether it must be told where a link leads, because its text does not say so.
-fn shown_too(link: &Link) -> bool {
+/// Returns whether the target must be shown, because the text does not contain it.
+fn needs_target(link: &Link) -> bool {
     let bare = |url: &str| {
         let url = url.strip_prefix("mailto:").unwrap_or(url);
         let url = url.strip_prefix("https://").or(url.strip_prefix("http://")).unwrap_or(url);

@@ -1,19 +1,19 @@
-//! [`Table`]: rows in columns, or as a list where there is no room for columns.
+//! [`Table`]: cells in columns, or as a list where there is no room for columns.
 
 use pulldown_cmark::Alignment;
 use ratatui::style::Style;
 
-use super::super::flow::{Break, Flow, Piece, columns};
+use super::super::flow::{Break, Flow, Fragment, columns};
 use super::super::theme::Theme;
 
-/// A column is not made narrower than this, unless its cells are.
-const NARROWEST: usize = 8;
-const BETWEEN: &str = " │ ";
-const BETWEEN_WIDTH: usize = 3;
+/// Columns are not made narrower than this, unless their cells are.
+const MIN_COLUMN_WIDTH: usize = 8;
+const SEPARATOR: &str = " │ ";
+const SEPARATOR_WIDTH: usize = 3;
 
-type Cell = Vec<Piece>;
+type Cell = Vec<Fragment>;
 
-/// Gathers cells, the first row's first.
+/// Collects cells, the first row's first.
 pub(super) struct Table {
     alignments: Vec<Alignment>,
     cells: Vec<Vec<Cell>>,
@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// The cell that was begun last.
+    /// Returns the cell that was begun last.
     pub(super) fn cell(&mut self) -> &mut Cell {
         if self.cells.is_empty() {
             self.begin_row();
@@ -47,34 +47,35 @@ impl Table {
         &mut self.cells[row][cell]
     }
 
-    /// Lays it out.
-    pub(super) fn rows(&self, width: usize, theme: &Theme) -> Vec<Vec<Piece>> {
+    /// Lays out the table.
+    pub(super) fn rows(&self, width: usize, theme: &Theme) -> Vec<Vec<Fragment>> {
         match self.widths(width) {
             Some(widths) => self.as_columns(&widths, theme),
             None => self.as_list(width, theme),
         }
     }
 
-    /// How wide each column is, if there is room for columns: as wide as its cells, but the widest
-    /// are cut down to one width.
+    /// Returns the width of each column, or `None` if there is no room for columns: as wide as its
+    /// cells, with the widest ones cut to one width.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let count = self.alignments.len();
-        let room = width.checked_sub(BETWEEN_WIDTH * count.checked_sub(1)?)?;
+        let room = width.checked_sub(SEPARATOR_WIDTH * count.checked_sub(1)?)?;
         let natural = |column: usize| {
             self.cells.iter().filter_map(|row| row.get(column)).map(cell_width).max()
         };
         let mut widths: Vec<usize> =
             (0..count).map(|column| natural(column).unwrap_or(0).max(1)).collect();
-        let most = widths.iter().copied().max()?;
-        let taken = |most: usize| widths.iter().map(|width| (*width).min(most)).sum::<usize>();
-        if taken(most) > room {
-            // The largest `most` for which there is room; `taken` grows with it.
-            let (mut fits, mut too_wide) = (0, most);
+        let max_width = widths.iter().copied().max()?;
+        let taken =
+            |max_width: usize| widths.iter().map(|width| (*width).min(max_width)).sum::<usize>();
+        if taken(max_width) > room {
+            // The largest width for which there is room; `taken` grows with it.
+            let (mut fits, mut too_wide) = (0, max_width);
             while too_wide - fits > 1 {
                 let middle = fits.midpoint(too_wide);
                 if taken(middle) <= room { fits = middle } else { too_wide = middle }
             }
-            if fits < NARROWEST {
+            if fits < MIN_COLUMN_WIDTH {
                 return None;
             }
             let mut left = room - taken(fits);
@@ -86,7 +87,7 @@ impl Table {
         Some(widths)
     }
 
-    fn as_columns(&self, widths: &[usize], theme: &Theme) -> Vec<Vec<Piece>> {
+    fn as_columns(&self, widths: &[usize], theme: &Theme) -> Vec<Vec<Fragment>> {
         let mut rows = Vec::new();
         for (n, row) in self.cells.iter().enumerate() {
             let style = if n == 0 { theme.heading } else { Style::new() };
@@ -99,36 +100,36 @@ impl Table {
                 let mut out = Vec::new();
                 for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
                     if column > 0 {
-                        out.push(Piece::styled(BETWEEN, theme.dim));
+                        out.push(Fragment::styled(SEPARATOR, theme.dim));
                     }
-                    let pieces = cell.get(line).cloned().unwrap_or_default();
-                    let free = width.saturating_sub(pieces_width(&pieces));
+                    let fragments = cell.get(line).cloned().unwrap_or_default();
+                    let free = width.saturating_sub(fragments_width(&fragments));
                     let before = match self.alignments.get(column) {
                         Some(Alignment::Right) => free,
                         Some(Alignment::Center) => free / 2,
                         _ => 0,
                     };
                     let last = column + 1 == widths.len();
-                    out.push(Piece::raw(" ".repeat(before)));
-                    out.extend(pieces);
-                    out.push(Piece::raw(" ".repeat(if last { 0 } else { free - before })));
+                    out.push(Fragment::raw(" ".repeat(before)));
+                    out.extend(fragments);
+                    out.push(Fragment::raw(" ".repeat(if last { 0 } else { free - before })));
                 }
-                out.retain(|piece| !piece.content.is_empty());
+                out.retain(|fragment| !fragment.content.is_empty());
                 rows.push(out);
             }
             if n == 0 {
                 let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-                rows.push(vec![Piece::styled(rules.join("─┼─"), theme.dim)]);
+                rows.push(vec![Fragment::styled(rules.join("─┼─"), theme.dim)]);
             }
         }
         rows
     }
 
-    /// Each row as a few lines `heading: cell`.
-    fn as_list(&self, width: usize, theme: &Theme) -> Vec<Vec<Piece>> {
+    /// Lays out each row as lines of the form `heading: cell`.
+    fn as_list(&self, width: usize, theme: &Theme) -> Vec<Vec<Fragment>> {
         let (head, body) =
             self.cells.split_first().map_or((&[][..], &[][..]), |(head, body)| (&head[..], body));
-        let hanging = if width < NARROWEST { 0 } else { 2 };
+        let hanging = if width < MIN_COLUMN_WIDTH { 0 } else { 2 };
         let mut rows = Vec::new();
         let mut put = |key: Option<&Cell>, cell: Option<&Cell>| {
             let mut flow = Flow::new(width - hanging, Break::Words);
@@ -139,7 +140,7 @@ impl Table {
             push(&mut flow, cell, Style::new());
             for (n, mut row) in flow.finish().into_iter().enumerate() {
                 if n > 0 && hanging > 0 {
-                    row.insert(0, Piece::raw(" ".repeat(hanging)));
+                    row.insert(0, Fragment::raw(" ".repeat(hanging)));
                 }
                 rows.push(row);
             }
@@ -151,7 +152,7 @@ impl Table {
             if n > 0 {
                 put(
                     None,
-                    Some(&vec![Piece::styled("─".repeat((width - hanging).min(3)), theme.dim)]),
+                    Some(&vec![Fragment::styled("─".repeat((width - hanging).min(3)), theme.dim)]),
                 );
             }
             row.iter().enumerate().for_each(|(column, cell)| put(head.get(column), Some(cell)));
@@ -163,10 +164,10 @@ impl Table {
 fn push(flow: &mut Flow, cell: Option<&Cell>, style: Style) {
     cell.into_iter()
         .flatten()
-        .for_each(|piece| flow.push(&piece.content, piece.style.patch(style)));
+        .for_each(|fragment| flow.push(&fragment.content, fragment.style.patch(style)));
 }
 
-fn lay_out(cell: Option<&Cell>, width: usize, style: Style) -> Vec<Vec<Piece>> {
+fn lay_out(cell: Option<&Cell>, width: usize, style: Style) -> Vec<Vec<Fragment>> {
     let mut flow = Flow::new(width, Break::Words);
     push(&mut flow, cell, style);
     flow.finish()
@@ -175,11 +176,11 @@ fn lay_out(cell: Option<&Cell>, width: usize, style: Style) -> Vec<Vec<Piece>> {
 fn cell_width(cell: &Cell) -> usize {
     lay_out(Some(cell), usize::MAX, Style::new())
         .iter()
-        .map(|row| pieces_width(row))
+        .map(|row| fragments_width(row))
         .max()
         .unwrap_or(0)
 }
 
-fn pieces_width(pieces: &[Piece]) -> usize {
-    pieces.iter().map(|piece| columns(&piece.content)).sum()
+fn fragments_width(fragments: &[Fragment]) -> usize {
+    fragments.iter().map(|fragment| columns(&fragment.content)).sum()
 }

@@ -1,4 +1,4 @@
-//! What Markdown looks like, that it is the same however it comes, and what it costs.
+//! The layout of Markdown, that it does not depend on how the text is split, and its cost.
 
 use super::super::highlight::load;
 use super::*;
@@ -7,22 +7,28 @@ fn whole(text: &str, width: u16) -> Vec<Line<'static>> {
     Markdown::new(width).update(text, true, &Theme::ansi()).to_vec()
 }
 
-fn shown(text: &str, width: u16) -> String {
+fn rendered(text: &str, width: u16) -> String {
     whole(text, width).iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
 }
 
-/// Markdown of every kind, some of it bad.
+/// Markdown of every kind, some of it malformed.
 const NASTY: &[&str] = &[
     "# One\ntext\n## Two\n\nSetext\n===\n\nother\n---\nrest *em **strong** em* ~~gone~~ `code`\n",
-    "- a\n- b\n  - c\n    - d\n\n      para\n- e\n\n* other list\n1. one\n1. two\n\n7) seven\n8) eight\n",
+    "- a\n- b\n  - c\n    - d\n\n      para\n- e\n\n* other list\n1. one\n1. two\n\n7) seven\n8) \
+     eight\n",
     "1. a\n   ```rust\n   fn f() {}\n   ```\n2. b\n\n   > quote\n   > - in quote\n",
     "> quote\n> more\nlazy\n>\n> > deeper\n> ```\n> code\n> ```\nafter\n",
-    "```rust\nfn main() { println!(\"x\"); }\n/* open\nstill */\n```\n\n~~~\n```\n~~~\n``` js\nunclosed\n",
+    "```rust\nfn main() { println!(\"x\"); }\n/* open\nstill */\n```\n\n~~~\n```\n~~~\n``` js\n\
+     unclosed\n",
     "| a | b |\n|---|:-:|\n| 1 | 2 |\n| `x|y` | long cell with words |\nafter\n\n| not a table\n",
-    "<div>\n<b>x</b>\n\ntext <br> more <i>html</i>\n<!-- open\n\nstill -->\n<script>\n\n</script>\n",
-    "*unclosed **emphasis `and code\n\n[link](javascript:alert(1)) [b](http://b.example) <http://c.example> [d]()\n",
-    "[ref] and [text][ref]\n\n[ref]: http://ref.example 'title'\n\n[ref] again\n\n[other]: http://other.example\n",
-    "![alt](pic.png) ![](nothing.png) [![in](x.png)](http://y.example)\n\n- [ ] task\n- [x] done\n1. [ ] three\n",
+    "<div>\n<b>x</b>\n\ntext <br> more <i>html</i>\n<!-- open\n\nstill -->\n<script>\n\n\
+     </script>\n",
+    "*unclosed **emphasis `and code\n\n[link](javascript:alert(1)) [b](http://b.example) \
+     <http://c.example> [d]()\n",
+    "[ref] and [text][ref]\n\n[ref]: http://ref.example 'title'\n\n[ref] again\n\n[other]: \
+     http://other.example\n",
+    "![alt](pic.png) ![](nothing.png) [![in](x.png)](http://y.example)\n\n- [ ] task\n- [x] done\n\
+     1. [ ] three\n",
     "a  \nhard\\\nbreak\n\n***\n\n    indented\n\n    code\n\n-\n- \n-\n\n  x\n",
     "漢字漢字漢字 👩‍👩‍👧‍👦 e\u{301}\u{202e}rtl\u{202c} \x1b[31mred\0\r\nnext\r\n\r\nlast\r",
     "- a\n-\n  b\n\n\n\n- c\n\ttab\n+ d\n\n  ***\n  text\n10. x\n2. y\n",
@@ -31,34 +37,39 @@ const NASTY: &[&str] = &[
 ];
 
 #[test]
-fn looks() {
+fn all_constructs_are_laid_out() {
     load();
-    let text = "# A heading\nSome *emphasised* and **strong** text with `code`, a [link](https://example.com/a) and an \
-        <https://example.org>.\n\n## Lists\n- one\n- two, which is long enough that it must go on in the next line\n  \
-        1. nested\n  2. twice\n- [x] done\n- [ ] to do\n\n9. nine\n9. ten\n\n> A quote that is long enough for two lines \
-        of this width\n> - with a list\n\n```rust\nfn main() {\n    println!(\"this line is far too long for the width that \
-        there is\");\n}\n```\n\n| Name | Count | What it is |\n|:--|--:|---|\n| a | 1 | short |\n| bcd | 20 | a long cell \
-        that must be wrapped in its column |\n\n---\n\n![a picture](x.png) <b>raw</b>\n\n[1]: https://example.com\n";
-    insta::assert_snapshot!("wide", shown(text, 60));
-    insta::assert_snapshot!("narrow", shown(text, 24));
+    let text = "# A heading\nSome *emphasised* and **strong** text with `code`, a \
+        [link](https://example.com/a) and an <https://example.org>.\n\n## Lists\n- one\n- two, \
+        which is long enough that it must go on in the next line\n  1. nested\n  2. twice\n- [x] \
+        done\n- [ ] to do\n\n9. nine\n9. ten\n\n> A quote that is long enough for two lines of \
+        this width\n> - with a list\n\n```rust\nfn main() {\n    println!(\"this line is far too \
+        long for the width that there is\");\n}\n```\n\n| Name | Count | What it is |\n\
+        |:--|--:|---|\n| a | 1 | short |\n| bcd | 20 | a long cell that must be wrapped in its \
+        column |\n\n---\n\n![a picture](x.png) <b>raw</b>\n\n[1]: https://example.com\n";
+    insta::assert_snapshot!("wide", rendered(text, 60));
+    insta::assert_snapshot!("narrow", rendered(text, 24));
 }
 
 #[test]
-fn nasty_looks() {
+fn malformed_markdown_is_laid_out() {
     for (n, text) in NASTY.iter().enumerate() {
-        insta::assert_snapshot!(format!("nasty_{n:02}"), format!("{text}\n⇒\n{}", shown(text, 40)));
+        insta::assert_snapshot!(
+            format!("nasty_{n:02}"),
+            format!("{text}\n⇒\n{}", rendered(text, 40))
+        );
     }
 }
 
-/// Numbers that look random, and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, most: usize) -> usize {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).unwrap() % most
+        usize::try_from(self.0 >> 11).unwrap() % bound
     }
 }
 
@@ -66,8 +77,7 @@ fn limited(width: u16, limit: usize) -> Markdown {
     Markdown { limit, ..Markdown::new(width) }
 }
 
-/// Hands the text over in pieces; in between and at the end the lines are those of a text that came
-/// at once.
+/// Adds the text in parts; after each, the lines equal those of a text that came at once.
 fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
     let theme = Theme::ansi();
     let mut parts = limited(width, limit);
@@ -98,20 +108,22 @@ fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
 }
 
 #[test]
-fn however_a_text_comes_its_lines_are_the_same() {
+fn the_lines_do_not_depend_on_how_the_text_is_split() {
     load();
     let dice = &mut Dice(7);
     let all = NASTY.concat();
     for text in NASTY.iter().copied().chain([all.as_str()]) {
-        for (width, limit) in [(1, 64), (3, 16), (7, LIMIT), (20, 128), (40, 48), (80, LIMIT)] {
+        for (width, limit) in
+            [(1, 64), (3, 16), (7, MAX_UNIT_BYTES), (20, 128), (40, 48), (80, MAX_UNIT_BYTES)]
+        {
             check_splits(text, width, limit, dice);
         }
     }
 }
 
-/// Marks of all kinds thrown together, at all widths.
+/// Random sequences of markup, at all widths.
 #[test]
-fn no_text_is_too_nasty() {
+fn random_markup_is_laid_out() {
     const WORDS: &[&str] = &[
         "word",
         "a longer run of words",
@@ -185,12 +197,12 @@ fn no_text_is_too_nasty() {
     let dice = &mut Dice(42);
     for round in 0..200 {
         let text: String = (0..dice.below(60)).map(|_| WORDS[dice.below(WORDS.len())]).collect();
-        let limit = [8, 33, 100, LIMIT][dice.below(4)];
+        let limit = [8, 33, 100, MAX_UNIT_BYTES][dice.below(4)];
         check_splits(&text, 1 + round % 120, limit, dice);
     }
 }
 
-/// What streams in is parsed a few times over in all, not once for each frame.
+/// A streamed text is parsed a few times in all, not once per frame.
 #[test]
 fn a_long_answer_is_parsed_a_few_times_in_all() {
     load();
@@ -216,7 +228,7 @@ fn a_long_answer_is_parsed_a_few_times_in_all() {
         for frame in 1..=frames {
             markdown.update(&text[..text.len() * frame / frames], frame == frames, &theme);
         }
-        let bound = 4 * text.len() + frames * 4 * LIMIT;
+        let bound = 4 * text.len() + frames * 4 * MAX_UNIT_BYTES;
         let work = markdown.work.bytes();
         assert!(work < bound, "{name}: {work} of {} bytes", text.len());
         assert!(markdown.lines.len() > 2_000, "{name}: {} lines", markdown.lines.len());

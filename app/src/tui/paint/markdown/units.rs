@@ -1,19 +1,19 @@
-//! Where a text in Markdown can be cut without any part of it changing: between units, which are
-//! the blocks of the document, and of a list each item.
+//! Cuts a Markdown text where no part of it changes: between units, which are the blocks of the
+//! document and the items of its lists.
 
 use pulldown_cmark::{CodeBlockKind, Event, OffsetIter, Options, Parser, Tag};
 
-/// The Markdown that models write.
+/// Parses the Markdown that models write.
 pub(super) fn parse(source: &str) -> OffsetIter<'_> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     Parser::new_ext(source, options).into_offset_iter()
 }
 
-/// A block, or an item of a list that is none of another.
+/// A block, or an item of a top-level list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// Where its first line begins.
+    /// The position of its first line.
     pub(super) start: usize,
     pub(super) kind: Kind,
 }
@@ -21,23 +21,23 @@ pub(super) struct Unit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Paragraph,
-    /// Program text after a fence, with what stands behind the fence.
+    /// Program text after a fence, with the info string.
     Fence(String),
     Table,
-    /// The first item of a list is none that goes on with one.
-    LogEntry {
-        goes_on: bool,
+    /// The first item of a list does not continue one.
+    Item {
+        continues: bool,
         number: Option<u64>,
     },
     Other,
 }
 
-/// The units of a text, in order. If it goes on with a numbered list, `number` is the one of the
-/// next item.
+/// Returns the units of a text, in order. If the text begins within a numbered list, `number` is
+/// that of the next item.
 pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
-    // The list that the events are in, if it is a block of the document: whether it has items, the
-    // next one's number.
+    // The top-level list that the events are in: whether it has items, and the number of the next
+    // one.
     let mut list = (false, None);
     let mut depth = 0;
     for (event, range) in parse(source) {
@@ -50,7 +50,7 @@ pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
             (Event::Start(Tag::Item), 1) => {
                 let number = list.1;
                 list.1 = number.map(|number| number.saturating_add(1));
-                Some(Kind::LogEntry { goes_on: std::mem::replace(&mut list.0, true), number })
+                Some(Kind::Item { continues: std::mem::replace(&mut list.0, true), number })
             }
             (Event::Start(Tag::Paragraph), 0) => Some(Kind::Paragraph),
             (Event::Start(Tag::Table(_)), 0) => Some(Kind::Table),
@@ -67,7 +67,7 @@ pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
             _ => {}
         }
         let start = line_start(source, range.start);
-        // An item in an item begins on the line of the outer one, which alone is a unit.
+        // A nested item begins on the line of the outer one, which alone is a unit.
         if let Some(kind) = kind
             && units.last().is_none_or(|last| last.start < start)
         {
@@ -77,14 +77,14 @@ pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
     units
 }
 
-/// Where the line begins that this place is in.
-pub(super) fn line_start(source: &str, place: usize) -> usize {
-    source[..place].rfind(['\n', '\r']).map_or(0, |end| end + 1)
+/// Returns the start of the line at an offset.
+pub(super) fn line_start(source: &str, offset: usize) -> usize {
+    source[..offset].rfind(['\n', '\r']).map_or(0, |end| end + 1)
 }
 
-/// Whether the line before the one with this place has nothing but the marks of quotes.
-pub(super) fn blank_before(source: &str, place: usize) -> bool {
-    let before = &source[..line_start(source, place)];
+/// Returns whether the line before an offset is empty except for quote marks.
+pub(super) fn blank_before(source: &str, offset: usize) -> bool {
+    let before = &source[..line_start(source, offset)];
     let Some(before) = before.strip_suffix('\n') else {
         return false;
     };
@@ -92,9 +92,8 @@ pub(super) fn blank_before(source: &str, place: usize) -> bool {
     line.chars().all(|c| c == '>' || c.is_ascii_whitespace())
 }
 
-/// Where to cut a paragraph that is longer than what is to be laid out at a time: after a space
-/// that is in no emphasis, link or code, and before a word that cannot be taken for the mark of
-/// another block; within its last half.
+/// Returns where to cut a long paragraph: in its last half, after a space that is in no emphasis,
+/// link or code, and before a word that cannot be taken for the mark of another block.
 pub(super) fn cut_paragraph(source: &str) -> usize {
     let (mut depth, mut cut) = (0, 0);
     for (event, range) in parse(source) {
@@ -113,13 +112,14 @@ pub(super) fn cut_paragraph(source: &str) -> usize {
     if cut > source.len() / 2 { cut } else { cut_anywhere(source) }
 }
 
-/// Where to cut a text that has no good place: before its last character that is no space.
+/// Returns where to cut a text that has no good position: before its last character that is not a
+/// space.
 pub(super) fn cut_anywhere(source: &str) -> usize {
     let last = source.trim_end().char_indices().next_back().map_or(0, |(at, _)| at);
     if last > 0 { last } else { source.len() }
 }
 
-/// A line that opened a block of program text, as far as what closes it must be alike.
+/// The fence of program text, as far as the closing one must match it.
 #[derive(Clone, Debug)]
 pub(super) struct Fence {
     mark: char,
@@ -128,6 +128,7 @@ pub(super) struct Fence {
 }
 
 impl Fence {
+    /// Parses the opening line.
     pub(super) fn new(line: &str) -> Self {
         let text = line.trim_start_matches(' ');
         let mark = if text.starts_with('~') { '~' } else { '`' };
@@ -138,7 +139,7 @@ impl Fence {
         }
     }
 
-    /// Whether this line closes the block.
+    /// Returns whether this line closes the block.
     pub(super) fn closes(&self, line: &str) -> bool {
         let text = line.trim_start_matches(' ');
         let rest = text.trim_start_matches(self.mark);
@@ -147,13 +148,13 @@ impl Fence {
             && rest.trim().is_empty()
     }
 
-    /// Whether a line that begins so could still become one that closes the block.
+    /// Returns whether a line that begins like this could become a closing fence.
     pub(super) fn could_close(&self, line: &str) -> bool {
         let text = line.trim_start_matches(' ');
         line.len() - text.len() < 4 && text.trim_start_matches(self.mark).trim().is_empty()
     }
 
-    /// A line of the block without the spaces that its fence has too.
+    /// Returns a line of the block without the indentation of its fence.
     pub(super) fn within<'a>(&self, line: &'a str) -> &'a str {
         let spaces = line.len() - line.trim_start_matches(' ').len();
         &line[spaces.min(self.indent)..]

@@ -1,4 +1,4 @@
-//! Arguments as the one reads them who is to allow the call: all of them, and nothing shortened.
+//! The complete arguments of a call, for the user who decides about it.
 
 use ratatui::text::Line;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use super::super::flow::{Break, Flow};
 use super::super::highlight::Highlighter;
 use super::super::theme::Theme;
 
-/// Each argument by its name: text of several lines as a block, highlighted if it is known what it
-/// is; the texts of an edit as the change that they make; all else as JSON.
+/// Lays out each argument by name: text of several lines as a block, highlighted if its language is
+/// known; the texts of an edit as a diff; everything else as JSON.
 pub(crate) fn arguments(
     name: &str,
     arguments: &Value,
@@ -23,7 +23,7 @@ pub(crate) fn arguments(
     let text = |name: &str| named.get(name).and_then(Value::as_str);
     let edit = if name == "edit_file" { text("old_string").zip(text("new_string")) } else { None };
     let mut lines = Vec::new();
-    // The file first, whatever the order.
+    // The path first, whatever the order.
     let path = named.get_key_value("path");
     for (key, value) in path.into_iter().chain(named.iter().filter(|(key, _)| *key != "path")) {
         match (key.as_str(), value) {
@@ -43,7 +43,7 @@ pub(crate) fn arguments(
     lines
 }
 
-/// The content that a call writes into a file.
+/// Lays out the content that a call writes into a file.
 pub(super) fn content(arguments: &Value, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
     block(content, highlighter("content", arguments.get("path")), width, theme)
@@ -58,8 +58,9 @@ fn highlighter(key: &str, path: Option<&Value>) -> Highlighter {
 }
 
 fn block(text: &str, highlighter: Highlighter, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let (mut code, mut lines) = (Code::new(width.max(1).into(), highlighter), Vec::new());
-    // A carriage return is shown: it would be written too.
+    let mut code = Code::new(width.max(1).into(), highlighter);
+    let mut lines = Vec::new();
+    // Carriage returns are shown: they would be written too.
     text.split_terminator('\n').for_each(|line| code.line(line, theme, &mut lines));
     lines
 }

@@ -1,10 +1,9 @@
-//! What programs print for a terminal, as text: without colours, and of lines that overwrite
-//! themselves the last state.
+//! Output for a terminal as plain text: without colours, and with overwritten lines in their last
+//! state.
 
 use std::borrow::Cow;
 
-/// Without escape sequences, and of what comes before a carriage return in a line only what comes
-/// last.
+/// Removes escape sequences, and in each line what a carriage return overwrites.
 pub(super) fn without_escapes(text: &str) -> Cow<'_, str> {
     if !text.contains(['\x1b', '\r']) {
         return text.into();
@@ -25,7 +24,7 @@ pub(super) fn without_escapes(text: &str) -> Cow<'_, str> {
     lines.into()
 }
 
-/// What comes after a sequence, of which the escape character is already gone.
+/// Returns what follows a sequence whose escape character is removed already.
 fn after_escape(text: &str) -> &str {
     let mut letters = text.char_indices();
     let Some((_, first)) = letters.next() else {
@@ -62,7 +61,7 @@ mod tests {
     use super::without_escapes;
 
     #[test]
-    fn colours_titles_and_what_was_overwritten_are_gone() {
+    fn colours_titles_and_overwritten_text_are_removed() {
         for (printed, text) in [
             ("\x1b[1;31mred\x1b[0m \x1b[38;2;1;2;3mmore\x1b[m", "red more"),
             ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "alink"),

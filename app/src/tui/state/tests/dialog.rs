@@ -1,13 +1,13 @@
-//! Which keys answer a call, and what is shown of it when.
+//! Which keys decide about a call, and what is shown of it when.
 
 use crossterm::event::KeyEventKind;
+use loopwright_core::AgentEvent;
 use loopwright_core::event::Envelope;
 use loopwright_core::message::{ResultStatus, RunId};
-use loopwright_core::tool::ActionRequest;
 
 use super::*;
 
-/// After so many milliseconds.
+/// Presses a key after a delay in milliseconds.
 fn after(state: &mut State, wait: u64, code: KeyCode) -> Vec<Effect> {
     state.now += wait;
     state.key(KeyEvent::from(code))
@@ -17,10 +17,12 @@ fn edit(call: &str) -> ExternalAction {
     ExternalAction { arguments: Arc::new(json!({ "path": "a" })), ..action(call, "edit_file") }
 }
 
-/// This call has run.
+/// Reports that a call has run.
 fn ran(state: &mut State, call: &str) -> Vec<Effect> {
     let result = serde_json::from_value(json!({
-        "id": "m9", "role": "tool_result", "call": call, "name": "edit_file", "status": "ok", "content": [] }));
+        "id": "m9", "role": "tool_result", "call": call, "name": "edit_file", "status": "ok",
+        "content": [],
+    }));
     let (status, result) = (ResultStatus::Ok, Arc::new(result.unwrap()));
     let event = AgentEvent::ToolExecutionEnd {
         call: call.into(),
@@ -35,10 +37,10 @@ fn ran(state: &mut State, call: &str) -> Vec<Effect> {
 
 const Y: KeyCode = KeyCode::Char('y');
 
-/// C130: a draft that is begun half a second after Enter answers nothing, however long it goes on,
-/// and is not lost.
+/// C130: a draft started half a second after Enter decides nothing, however long it continues, and
+/// is not lost.
 #[test]
-fn a_draft_that_is_begun_while_a_call_is_put_goes_into_the_prompt() {
+fn a_draft_started_while_a_call_is_presented_goes_into_the_prompt() {
     let mut state = working();
     types(&mut state, "go on");
     key(&mut state, KeyCode::Enter);
@@ -50,11 +52,11 @@ fn a_draft_that_is_begun_while_a_call_is_put_goes_into_the_prompt() {
     assert_eq!(state.prompt.text(), "half a draft, yes");
     assert!(!state.dialog.is_open() && state.dialog.waiting() == 1);
     key(&mut state, KeyCode::Tab);
-    assert_eq!(after(&mut state, 699, Y), [], "it has just come back");
+    assert_eq!(after(&mut state, 699, Y), [], "it has just been presented");
     assert_eq!(decided(&after(&mut state, 700, Y)[0]), &Decision::Approve);
 }
 
-/// C130: a key that is held answers one call, also where the terminal repeats it late; so does a
+/// C130: a held key decides about one call, also where the terminal repeats it late; so does a
 /// double tap.
 #[test]
 fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
@@ -74,11 +76,11 @@ fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
     asked(&mut state, &[action("c1", "diff")]);
     let held = KeyEvent::new_with_kind(Y, KeyModifiers::NONE, KeyEventKind::Repeat);
     state.now += 5_000;
-    assert_eq!(state.key(held), [], "the terminal tells that it is held");
+    assert_eq!(state.key(held), [], "the terminal reports a held key");
 }
 
 #[test]
-fn what_a_tool_needs_is_not_answered_by_an_early_enter() {
+fn an_early_enter_does_not_submit_the_input_of_a_tool() {
     let mut state = working();
     let need = ActionRequest { kind: "login".into(), data: json!(null) };
     asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
@@ -92,42 +94,42 @@ fn what_a_tool_needs_is_not_answered_by_an_early_enter() {
 }
 
 #[test]
-fn that_answers_are_taken_again_is_shown_in_time() {
-    let mut state = at_rest();
+fn the_end_of_ignoring_keys_is_shown_in_time() {
+    let mut state = idle();
     asked(&mut state, &[action("c1", "diff")]);
-    assert!(state.moves() && state.dialog.is_deaf(state.now));
+    assert!(state.needs_ticks() && state.dialog.ignores_keys(state.now));
     assert!(!state.tick(state.now + 650));
     assert!(state.tick(state.now + 60));
-    assert!(!state.moves() && !state.dialog.is_deaf(state.now));
+    assert!(!state.needs_ticks() && !state.dialog.ignores_keys(state.now));
 }
 
-/// C133: the diff of a call is made when its turn comes, when a call before it has run, and when
-/// the user turns to it.
+/// C133: the diff of a call is computed when it is presented, when a previous call has run, and
+/// when the user returns to it.
 #[test]
-fn what_an_edit_would_do_is_looked_at_when_its_turn_comes() {
+fn the_diff_of_an_edit_is_computed_when_its_turn_comes() {
     let mut state = working();
     let (first, second) = (edit("c1"), edit("c2"));
-    let look = |action: &ExternalAction| [Effect::Preview(Box::new(action.clone()))];
-    assert_eq!(asked(&mut state, &[first.clone(), second.clone()]), look(&first));
-    state.told(Told::Preview(first.clone(), Ok("one".into())));
+    let preview = |action: &ExternalAction| [Effect::Preview(Box::new(action.clone()))];
+    assert_eq!(asked(&mut state, &[first.clone(), second.clone()]), preview(&first));
+    state.outcome(Outcome::Preview(first.clone(), Ok("one".into())));
     key(&mut state, Y);
-    assert_eq!(state.dialog.close(&"c1".into(), state.now), look(&second));
+    assert_eq!(state.dialog.close(&"c1".into(), state.now), preview(&second));
     assert_eq!(state.dialog.preview(), None);
-    state.told(Told::Preview(first, Ok("one".into())));
-    assert_eq!(state.dialog.preview(), None, "that was the other's");
-    state.told(Told::Preview(second.clone(), Ok("old".into())));
-    assert_eq!(ran(&mut state, "c1"), look(&second));
+    state.outcome(Outcome::Preview(first, Ok("one".into())));
+    assert_eq!(state.dialog.preview(), None, "it belongs to the other call");
+    state.outcome(Outcome::Preview(second.clone(), Ok("old".into())));
+    assert_eq!(ran(&mut state, "c1"), preview(&second));
     state.now += 1_000;
-    state.told(Told::Preview(second.clone(), Ok("new".into())));
-    assert_eq!(after(&mut state, 100, Y), [], "it was meant for the diff that was there");
+    state.outcome(Outcome::Preview(second.clone(), Ok("new".into())));
+    assert_eq!(after(&mut state, 100, Y), [], "it was meant for the previous diff");
     key(&mut state, KeyCode::Esc);
-    assert_eq!(key(&mut state, KeyCode::Tab), look(&second));
+    assert_eq!(key(&mut state, KeyCode::Tab), preview(&second));
 }
 
-/// C129: Ctrl-C clears what is written in the dialog, not the draft that is aside; what it clears
-/// of the prompt comes back by Up.
+/// C129: Ctrl-C clears the input of the dialog, not the draft in the prompt; Up restores what it
+/// clears from the prompt.
 #[test]
-fn control_c_clears_what_is_seen() {
+fn control_c_clears_the_visible_input() {
     let mut state = working();
     types(&mut state, "draft");
     asked(&mut state, &[action("c1", "diff")]);
@@ -136,7 +138,7 @@ fn control_c_clears_what_is_seen() {
     types(&mut state, "because");
     assert_eq!(control(&mut state, 'c'), []);
     assert_eq!(
-        (state.dialog.writing().unwrap().text(), state.prompt.text()),
+        (state.dialog.input_mut().unwrap().text(), state.prompt.text()),
         (String::new(), "draft".into())
     );
     key(&mut state, KeyCode::Esc);
@@ -151,7 +153,7 @@ fn control_c_clears_what_is_seen() {
 }
 
 #[test]
-fn a_dialog_whose_answer_is_on_its_way_can_be_left() {
+fn a_dialog_can_be_closed_after_a_decision_was_sent() {
     let mut state = working();
     asked(&mut state, &[action("c1", "diff")]);
     key(&mut state, Y);
@@ -159,42 +161,42 @@ fn a_dialog_whose_answer_is_on_its_way_can_be_left() {
     key(&mut state, KeyCode::Esc);
     assert!(!state.dialog.is_open());
     types(&mut state, "and");
-    state.told(Told::Refused { call: "c1".into(), why: "no".into() });
+    state.outcome(Outcome::Refused { call: "c1".into(), why: "no".into() });
     assert!(!state.dialog.is_open(), "the user writes something else");
     let mut state = working();
     asked(&mut state, &[action("c1", "diff")]);
     key(&mut state, Y);
-    state.told(Told::NotOpened { why: "The session has ended.".into(), closed: true });
+    state.outcome(Outcome::NotOpened { why: "The session has ended.".into(), closed: true });
     assert_eq!(state.dialog.waiting(), 0);
     types(&mut state, "x");
     assert_eq!(state.prompt.text(), "x");
 }
 
 #[test]
-fn escape_closes_a_popup_that_has_nothing_to_offer() {
+fn escape_closes_a_popup_without_choices() {
     let mut state = working();
     types(&mut state, "@");
-    assert!(state.popup.as_ref().unwrap().waits);
+    assert!(state.popup.as_ref().unwrap().is_loading);
     assert_eq!(key(&mut state, KeyCode::Esc), []);
     assert!(state.popup.is_none());
     types(&mut state, "zzz");
-    state.told(Told::Listed(Source::Files, vec![Choice::new("a", "")]));
-    assert!(state.popup.as_ref().unwrap().is_shown());
+    state.outcome(Outcome::Listed(Source::Files, vec![Choice::new("a", "")]));
+    assert!(state.popup.as_ref().unwrap().is_visible());
     assert_eq!(key(&mut state, KeyCode::Esc), []);
     assert!(state.popup.is_none());
     assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort]);
 }
 
 #[test]
-fn a_line_that_looks_like_a_command_is_kept() {
-    let mut state = at_rest();
+fn an_unknown_command_stays_in_the_prompt() {
+    let mut state = idle();
     types(&mut state, "/tmp is full, clean it");
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)]);
     assert_eq!(state.prompt.text(), "/tmp is full, clean it");
-    let said = state.transcript.entries().last().unwrap();
+    let entry = state.transcript.entries().last().unwrap();
     assert!(
-        matches!(&said.kind, Kind::Notice(_, text) if text.contains("`/tmp` is no command")),
-        "{said:?}"
+        matches!(&entry.kind, Kind::Notice(_, text) if text.contains("`/tmp` is not a command")),
+        "{entry:?}"
     );
     state.prompt.set(" /tmp is full, clean it");
     assert_eq!(

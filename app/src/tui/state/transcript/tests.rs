@@ -1,4 +1,4 @@
-//! Events and the blocks that come of them.
+//! Events and the resulting blocks.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use serde_json::json;
 use super::*;
 use crate::tui::state::user_text;
 
-/// The blocks in words.
+/// Describes the blocks.
 fn words(all: &Transcript) -> Vec<String> {
     let one = |entry: &Entry| match &entry.kind {
         Kind::User(message) => format!("user: {}", user_text(message)),
-        Kind::Text(said) => format!("text: {}", said.text()),
-        Kind::Thinking(thought) => format!("thinking: {}", thought.said.text()),
+        Kind::Text(text) => format!("text: {}", text.as_str()),
+        Kind::Thinking(thought) => format!("thinking: {}", thought.text.as_str()),
         Kind::Tool(tool) => {
             format!(
                 "{}: {:?} {}",
@@ -47,7 +47,7 @@ async fn harness() -> Harness {
 }
 
 #[tokio::test]
-async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
+async fn streamed_blocks_equal_those_read_from_the_log() {
     let mut harness = harness().await;
     harness.handle.prompt("Go").await.unwrap();
     let events = harness.told();
@@ -59,21 +59,21 @@ async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
             ids.push(entry.id);
         }
     }
-    let told = [
+    let expected = [
         "user: Go",
         "thinking: Look first.",
         "text: I look.",
         "look: Done look done",
         "text: Seen.",
     ];
-    assert_eq!(words(&live), told);
+    assert_eq!(words(&live), expected);
     ids.dedup();
-    assert_eq!(ids.len(), 1, "a block that streamed is the same one when it is whole");
+    assert_eq!(ids.len(), 1, "a streamed block keeps its id when it is complete");
     let state = harness.handle.state().await.unwrap();
     let mut read = Transcript::default();
     read.merge(&state.messages);
-    assert_eq!(words(&read), told);
-    // A session that was opened tells events that its state had already.
+    assert_eq!(words(&read), expected);
+    // An opened session emits events that its state already contains.
     let revisions =
         |all: &Transcript| all.entries().iter().map(|entry| entry.revision).collect::<Vec<_>>();
     let before = revisions(&read);
@@ -81,9 +81,9 @@ async fn what_streamed_and_what_is_read_from_the_log_are_the_same_blocks() {
     assert_eq!((words(&read), revisions(&read)), (words(&live), before));
 }
 
-/// Arguments are kept once: in their message.
+/// Arguments are stored once: in their message.
 #[tokio::test]
-async fn what_a_call_was_made_of_is_not_kept_twice() {
+async fn arguments_of_a_call_are_stored_once() {
     let mut harness = harness().await;
     harness.handle.prompt("Go").await.unwrap();
     let mut all = Transcript::default();
@@ -102,9 +102,9 @@ async fn what_a_call_was_made_of_is_not_kept_twice() {
 }
 
 #[test]
-fn the_call_that_runs_is_the_last_one_that_began() {
+fn the_running_call_is_the_last_one_started() {
     let mut all = Transcript::default();
-    let mut tell = |event: AgentEvent| {
+    let mut apply = |event: AgentEvent| {
         all.event(&Envelope { event, ..update(Update::Withdrawn) });
         all.running().map(|name| name.to_string())
     };
@@ -114,7 +114,10 @@ fn the_call_that_runs_is_the_last_one_that_began() {
         arguments: Arc::new(json!({})),
     };
     let ends = |id: &str, call: &str, name: &str| {
-        let result = json!({ "id": id, "role": "tool_result", "call": call, "name": name, "status": "ok", "content": [] });
+        let result = json!({
+            "id": id, "role": "tool_result", "call": call, "name": name, "status": "ok",
+            "content": [],
+        });
         let result = Arc::new(serde_json::from_value::<Message>(result).unwrap());
         let status = loopwright_core::message::ResultStatus::Ok;
         AgentEvent::ToolExecutionEnd {
@@ -126,16 +129,16 @@ fn the_call_that_runs_is_the_last_one_that_began() {
         }
     };
     let name = |name: &str| Some(name.to_owned());
-    assert_eq!(tell(starts("c1", "look")), name("look"));
-    assert_eq!(tell(starts("c2", "write")), name("write"));
-    assert_eq!(tell(starts("c2", "write")), name("write"), "it goes on after a restart");
-    assert_eq!(tell(ends("m1", "c2", "write")), name("look"));
-    assert_eq!(tell(starts("c2", "write")), name("look"), "it has its result already");
-    assert_eq!(tell(ends("m2", "c1", "look")), None);
+    assert_eq!(apply(starts("c1", "look")), name("look"));
+    assert_eq!(apply(starts("c2", "write")), name("write"));
+    assert_eq!(apply(starts("c2", "write")), name("write"), "it continues after a restart");
+    assert_eq!(apply(ends("m1", "c2", "write")), name("look"));
+    assert_eq!(apply(starts("c2", "write")), name("look"), "it already has a result");
+    assert_eq!(apply(ends("m2", "c1", "look")), None);
 }
 
 #[tokio::test]
-async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
+async fn withdrawn_text_is_removed_and_notices_stay() {
     let mut all = Transcript::default();
     all.notice(Tone::Quiet, "before");
     all.event(&update(Update::Text { block: 0, delta: "No".into() }));
@@ -155,7 +158,7 @@ async fn what_is_withdrawn_vanishes_and_what_was_noted_meanwhile_stays() {
 }
 
 #[tokio::test]
-async fn calls_tell_how_far_they_are() {
+async fn calls_show_their_phase() {
     let gate = Gate::new();
     let asks =
         TestTool::new("write").effect(loopwright_core::tool::Effect::AtMostOnce).waits(&gate);
@@ -197,9 +200,10 @@ async fn calls_tell_how_far_they_are() {
     assert_eq!((words(&all)[2].as_str(), all.running()), ("write: Done write done", None));
 }
 
-/// Who has read too slowly joins again, and is told what streams from its beginning.
+/// After the event stream lagged and was joined again, streamed blocks are sent from their
+/// beginning.
 #[test]
-fn what_streams_comes_again_to_one_who_joins_again() {
+fn streamed_blocks_are_replaced_after_rejoining() {
     let text = |delta: &str| update(Update::Text { block: 0, delta: delta.into() });
     let mut all = Transcript::default();
     all.event(&text("One sh"));

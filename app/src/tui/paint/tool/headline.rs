@@ -1,9 +1,9 @@
-//! The one argument that tells what a call is about.
+//! The most informative argument of a call, for its header.
 
 use serde_json::Value;
 
-/// The names of arguments that tell most, the best first.
-const TELLING: &[&str] = &[
+/// Names of arguments, most informative first.
+const HEADLINE_ARGUMENTS: &[&str] = &[
     "command",
     "file_a",
     "pattern",
@@ -17,52 +17,55 @@ const TELLING: &[&str] = &[
     "prompt",
     "task",
 ];
-/// It is looked for only at the beginning of JSON that is being written, in bytes.
-const BEGINNING: usize = 2_000;
+/// How much of the JSON being written is searched.
+const MAX_SCANNED_BYTES: usize = 2_000;
 
-/// On one line: the path of a file, the command, the pattern; or else all arguments.
-pub(super) fn argument(tool: &str, arguments: &Value) -> String {
+/// Returns the argument on one line: the path of a file, the command, the pattern; otherwise all
+/// arguments.
+pub(super) fn complete(tool: &str, arguments: &Value) -> String {
     let text =
         |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     if let (Some(a), Some(b)) = (text("file_a"), text("file_b")) {
         return format!("{a} → {b}");
     }
-    let Some((name, telling)) = TELLING.iter().find_map(|name| Some((*name, text(name)?))) else {
+    let Some((name, headline)) =
+        HEADLINE_ARGUMENTS.iter().find_map(|name| Some((*name, text(name)?)))
+    else {
         return match arguments {
             Value::Object(none) if none.is_empty() => String::new(),
             Value::Null => String::new(),
             other => other.to_string(),
         };
     };
-    let place = text("path").or(text("include")).filter(|_| name == "pattern");
-    match place {
-        Some(place) => format!("{telling} in {place}"),
-        None if name == "command" => first_line(telling),
+    let scope = text("path").or(text("include")).filter(|_| name == "pattern");
+    match scope {
+        Some(scope) => format!("{headline} in {scope}"),
+        None if name == "command" => first_line(headline),
         None if tool == "read_file" => {
             match (arguments["offset"].as_i64(), arguments["limit"].as_i64()) {
-                (Some(from), Some(count)) => format!("{telling}:{from}+{count}"),
-                (Some(from), None) => format!("{telling}:{from}"),
-                _ => telling.to_owned(),
+                (Some(from), Some(count)) => format!("{headline}:{from}+{count}"),
+                (Some(from), None) => format!("{headline}:{from}"),
+                _ => headline.to_owned(),
             }
         }
-        None => telling.to_owned(),
+        None => headline.to_owned(),
     }
 }
 
-/// The same from JSON that is not yet whole: as much as there is of it.
-pub(super) fn written(raw: &str) -> String {
-    let raw = &raw[..raw.floor_char_boundary(BEGINNING)];
-    TELLING
+/// Returns as much of the argument as incomplete JSON contains.
+pub(super) fn partial(raw: &str) -> String {
+    let raw = &raw[..raw.floor_char_boundary(MAX_SCANNED_BYTES)];
+    HEADLINE_ARGUMENTS
         .iter()
         .find_map(|name| string(raw, name))
         .map_or_else(String::new, |text| first_line(&text))
 }
 
-/// As much as there is of the string with this name.
+/// Returns as much as there is of the string with this name.
 fn string(raw: &str, name: &str) -> Option<String> {
     let quoted = format!("\"{name}\"");
     let rest = raw.match_indices(&quoted).find_map(|(at, _)| {
-        // Within a string the quotes would be escaped; a value has no colon after it.
+        // Within a string the quotes would be escaped; a value is not followed by a colon.
         let before = raw[..at].trim_end();
         let rest = raw[at + quoted.len()..].trim_start().strip_prefix(':')?.trim_start();
         before.ends_with(['{', ',']).then_some(rest)
@@ -75,7 +78,7 @@ fn string(raw: &str, name: &str) -> Option<String> {
         ends
     });
     let text = &rest[..end.unwrap_or(rest.len())];
-    // An escape that is cut off is at most five letters long.
+    // A truncated escape is at most five characters long.
     let whole =
         |cut: usize| text.get(..text.len().checked_sub(cut)?).map(|text| format!("\"{text}\""));
     (0..6).find_map(|cut| serde_json::from_str(&whole(cut)?).ok())
@@ -94,8 +97,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_telling_argument_is_found() {
-        for (tool, arguments, telling) in [
+    fn the_most_informative_argument_is_selected() {
+        for (tool, arguments, headline) in [
             ("edit_file", json!({"path": "src/a.rs", "old_string": "x"}), "src/a.rs"),
             ("execute_command", json!({"command": "cargo test\necho"}), "cargo test …"),
             ("search_files", json!({"pattern": "x+", "path": "src"}), "x+ in src"),
@@ -104,13 +107,13 @@ mod tests {
             ("other", json!({"n": 1, "list": [true]}), r#"{"list":[true],"n":1}"#),
             ("other", json!({}), ""),
         ] {
-            assert_eq!(argument(tool, &arguments), telling);
+            assert_eq!(complete(tool, &arguments), headline);
         }
     }
 
     #[test]
-    fn what_is_being_written_tells_as_much_as_there_is() {
-        for (raw, telling) in [
+    fn incomplete_json_yields_as_much_as_it_contains() {
+        for (raw, headline) in [
             ("", ""),
             (r#"{"pa"#, ""),
             (r#"{"path": "src/m"#, "src/m"),
@@ -121,7 +124,7 @@ mod tests {
             (r#"{"path": 3}"#, ""),
             (r#"{"command":"a\nb"}"#, "a …"),
         ] {
-            assert_eq!(written(raw), telling, "{raw}");
+            assert_eq!(partial(raw), headline, "{raw}");
         }
     }
 }

@@ -1,51 +1,51 @@
-//! Whatever ends it, the shell has its terminal back, and the conversation can be gone on with.
+//! However the app exits, the shell has its terminal back and the conversation can be resumed.
 
 use serde_json::json;
 
+use crate::conversation::{Conversation, reply_with_call};
 use crate::process::project;
-use crate::talk::{Talk, say_and_call};
 
 #[test]
 fn sigterm_in_the_middle_of_a_reply() {
-    let talk = Talk::begin(80, 24, &[]);
-    let terminal = &talk.terminal;
-    let mut reply = talk.say("Count the sheep");
+    let chat = Conversation::begin(80, 24, &[]);
+    let terminal = &chat.terminal;
+    let mut reply = chat.prompt("Count the sheep");
     reply.begin();
     reply.text("One sheep, two");
     terminal.until("One sheep, two");
     terminal.signal("-TERM");
     reply.until_hung_up();
-    let command = terminal.left();
-    terminal.line("echo it ended with $?");
-    terminal.until("it ended with 143");
+    let command = terminal.resume_command();
+    terminal.line("echo it exited with $?");
+    terminal.until("it exited with 143");
     terminal.assert_usable();
 
     terminal.line(&format!("clear; {command}"));
-    terminal.until("/continue goes on");
-    talk.terminal.line("/continue");
-    talk.model.request().say("One sheep, two sheep, three.");
+    terminal.until("`/continue` resumes");
+    chat.terminal.line("/continue");
+    chat.model.request().say("One sheep, two sheep, three.");
     terminal.until("two sheep, three.");
-    talk.leave();
+    chat.quit();
     terminal.assert_usable();
 }
 
 #[test]
 fn ctrl_c_twice_in_the_middle_of_a_reply() {
-    let talk = Talk::begin(80, 24, &[]);
-    let mut reply = talk.say("Count the sheep");
+    let chat = Conversation::begin(80, 24, &[]);
+    let mut reply = chat.prompt("Count the sheep");
     reply.begin();
     reply.text("One sheep");
-    talk.terminal.until("One sheep");
-    talk.terminal.keys(&["C-c", "C-c"]);
+    chat.terminal.until("One sheep");
+    chat.terminal.keys(&["C-c", "C-c"]);
     reply.until_hung_up();
-    talk.terminal.left();
-    talk.terminal.assert_usable();
+    chat.terminal.resume_command();
+    chat.terminal.assert_usable();
 }
 
 #[test]
 fn ctrl_z_and_back() {
-    let talk = Talk::begin(80, 24, &[]);
-    let terminal = &talk.terminal;
+    let chat = Conversation::begin(80, 24, &[]);
+    let terminal = &chat.terminal;
     terminal.text("half a");
     terminal.until("half a");
     terminal.keys(&["C-z"]);
@@ -53,19 +53,19 @@ fn ctrl_z_and_back() {
     terminal.assert_usable();
     terminal.line("fg");
     terminal.until("› half a");
-    let reply = talk.say(" request");
+    let reply = chat.prompt(" request");
     assert!(reply.last().contains("half a request"), "{}", reply.body);
     reply.say("Heard.");
     terminal.until("Heard.");
-    talk.leave();
+    chat.quit();
 }
 
-/// A `kill -9` cannot be answered; what was said is there all the same.
+/// `kill -9` cannot be handled; the conversation is stored all the same.
 #[test]
 fn killed_and_resumed() {
-    let talk = Talk::begin(80, 24, &[]);
-    let terminal = &talk.terminal;
-    talk.say("Remember the goats").say("I do.");
+    let chat = Conversation::begin(80, 24, &[]);
+    let terminal = &chat.terminal;
+    chat.prompt("Remember the goats").say("I do.");
     terminal.until("I do.");
     terminal.signal("-KILL");
     terminal.line("");
@@ -73,21 +73,21 @@ fn killed_and_resumed() {
     terminal.line("reset; loopwright -c");
     terminal.until("Remember the goats");
     terminal.until("I do.");
-    talk.leave();
+    chat.quit();
     terminal.assert_usable();
 }
 
-/// While an editor has the terminal its size is changed, and the editor leaves it without echo:
-/// that is mended.
+/// While an editor owns the terminal, the size changes and the editor disables echo: both are
+/// corrected.
 #[test]
-fn an_editor_may_leave_the_terminal_as_it_likes() {
+fn a_terminal_that_an_editor_left_in_raw_mode_is_restored() {
     let dir = project();
     let editor = dir.path().join("editor");
     std::fs::write(&editor, "#!/bin/sh\necho editing; read line; stty raw -echo\n").unwrap();
     assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
-    let talk = Talk::begin(80, 24, &[("EDITOR", editor.to_str().unwrap())]);
-    let terminal = &talk.terminal;
-    edit(&talk);
+    let chat = Conversation::begin(80, 24, &[("EDITOR", editor.to_str().unwrap())]);
+    let terminal = &chat.terminal;
+    edit(&chat);
     terminal.until("editing");
     terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]);
     terminal.line("");
@@ -95,36 +95,37 @@ fn an_editor_may_leave_the_terminal_as_it_likes() {
         screen.shows("› y yes") && screen.lines.iter().any(|line| line.chars().count() == 100)
     });
     terminal.keys(&["y"]);
-    talk.model.request().say("Done.");
+    chat.model.request().say("Done.");
     terminal.until("Done.");
-    talk.leave();
+    chat.quit();
     terminal.assert_usable();
 }
 
-/// An editor that has the terminal is ended, with all that it has started; nothing of what was
-/// edited stays.
+/// SIGTERM terminates a running editor and its descendants and removes the edited file.
 #[test]
 fn sigterm_while_an_editor_is_open() {
     let dir = project();
-    let (editor, temporary, pids) =
-        (dir.path().join("editor"), dir.path().join("tmp"), dir.path().join("pids"));
+    let editor = dir.path().join("editor");
+    let temporary = dir.path().join("tmp");
+    let pids = dir.path().join("pids");
     std::fs::create_dir(&temporary).unwrap();
     let script = format!(
-        "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\nsh -c 'trap \"\" TERM; echo $$ >> {0}; echo editing; exec cat'\n",
+        "#!/bin/sh\nstty raw -echo\necho $$ >> {0}\n\
+         sh -c 'trap \"\" TERM; echo $$ >> {0}; echo editing; exec cat'\n",
         pids.display()
     );
     std::fs::write(&editor, script).unwrap();
     assert!(std::process::Command::new("chmod").arg("+x").arg(&editor).status().unwrap().success());
     let vars = [("EDITOR", editor.to_str().unwrap()), ("TMPDIR", temporary.to_str().unwrap())];
-    let talk = Talk::begin(80, 24, &vars);
-    let terminal = &talk.terminal;
-    edit(&talk);
+    let chat = Conversation::begin(80, 24, &vars);
+    let terminal = &chat.terminal;
+    edit(&chat);
     terminal.until("editing");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
     terminal.signal("-TERM");
-    terminal.left();
-    terminal.line("echo it ended with $?");
-    terminal.until("it ended with 143");
+    terminal.resume_command();
+    terminal.line("echo it exited with $?");
+    terminal.until("it exited with 143");
     terminal.assert_usable();
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
     let pids = std::fs::read_to_string(&pids).unwrap();
@@ -135,10 +136,10 @@ fn sigterm_while_an_editor_is_open() {
     }
 }
 
-/// Has an edit asked about, and its arguments edited.
-fn edit(talk: &Talk) {
+/// Lets the model ask for an edit, and opens its arguments in the editor.
+fn edit(chat: &Conversation) {
     let arguments = json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": "cows" });
-    say_and_call(talk.say("Mend it"), "I mend it.", "edit_file", &arguments);
-    talk.terminal.until("› y yes");
-    talk.terminal.keys(&["e"]);
+    reply_with_call(chat.prompt("Mend it"), "I mend it.", "edit_file", &arguments);
+    chat.terminal.until("› y yes");
+    chat.terminal.keys(&["e"]);
 }

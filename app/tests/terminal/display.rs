@@ -1,14 +1,17 @@
-//! What depends on the terminal: its size, its colours, whether it is one.
+//! What depends on the terminal: its size, its colours, and whether there is one.
 
-use crate::talk::Talk;
+use crate::conversation::Conversation;
 
 #[test]
 fn forty_columns_and_a_change_of_size() {
-    let talk = Talk::begin(40, 20, &[]);
-    let terminal = &talk.terminal;
-    let mut reply = talk.say("Tell me all about it");
+    let chat = Conversation::begin(40, 20, &[]);
+    let terminal = &chat.terminal;
+    let mut reply = chat.prompt("Tell me all about it");
     reply.begin();
-    reply.text("A first paragraph that is longer than forty columns.\n\n- a list of things\n- and **another**");
+    reply.text(
+        "A first paragraph that is longer than forty columns.\n\n\
+         - a list of things\n- and **another**",
+    );
     let screen = terminal.until("• and another");
     assert!(screen.lines.iter().all(|line| line.chars().count() <= 40), "{screen}");
     assert!(!screen.shows("A first paragraph that is longer than forty columns."), "{screen}");
@@ -20,7 +23,7 @@ fn forty_columns_and_a_change_of_size() {
     terminal.tmux(&["resize-window", "-x", "80", "-y", "24"]);
     reply.end("stop");
     terminal.until("• a last one");
-    talk.leave();
+    chat.quit();
     terminal.assert_usable();
 }
 
@@ -37,24 +40,24 @@ fn no_color_is_respected() {
             .any(|code| matches!(code, 30..=38 | 40..=48 | 90..=107))
     };
     for (vars, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
-        let talk = Talk::begin(80, 24, vars);
-        talk.say("Show me")
+        let chat = Conversation::begin(80, 24, vars);
+        chat.prompt("Show me")
             .say("# Heading\n\nSome `code`:\n\n```rust\nfn main() {}\n```\n\nThe end.");
-        talk.terminal.until("The end.");
+        chat.terminal.until("The end.");
         assert_eq!(
-            is_coloured(&talk.terminal.coloured()),
+            is_coloured(&chat.terminal.coloured()),
             coloured,
             "{:?}",
-            talk.terminal.coloured()
+            chat.terminal.coloured()
         );
     }
 }
 
 #[test]
 fn scrolling_back_stays_where_it_is_read() {
-    let talk = Talk::begin(80, 24, &[]);
-    let terminal = &talk.terminal;
-    let mut reply = talk.say("Count");
+    let chat = Conversation::begin(80, 24, &[]);
+    let terminal = &chat.terminal;
+    let mut reply = chat.prompt("Count");
     reply.begin();
     (1..=100).for_each(|number| reply.text(&format!("line {number} of it\n\n")));
     terminal.until("line 100 of it");
@@ -67,18 +70,18 @@ fn scrolling_back_stays_where_it_is_read() {
     assert!(after.shows(&seen) && !after.shows("line 120"), "{after}");
     terminal.keys(&["End"]);
     terminal.until("line 120 of it");
-    talk.leave();
+    chat.quit();
 }
 
-/// Seed 4's principle from the other side: without a terminal it is a line chat.
+/// Without a terminal the chat is line based.
 #[test]
-fn without_a_terminal_it_talks_in_lines() {
-    let talk = Talk::begin(80, 24, &[]);
-    talk.terminal.keys(&["C-d"]);
-    talk.terminal.until("shell$");
-    talk.terminal.line(
+fn without_a_terminal_the_chat_is_line_based() {
+    let chat = Conversation::begin(80, 24, &[]);
+    chat.terminal.keys(&["C-d"]);
+    chat.terminal.until("shell$");
+    chat.terminal.line(
         "clear; echo 'Call list_directory with path=.' | loopwright --model offline 2>&1 | cat",
     );
-    talk.terminal.until("Cargo.toml");
-    talk.terminal.assert_usable();
+    chat.terminal.until("Cargo.toml");
+    chat.terminal.assert_usable();
 }

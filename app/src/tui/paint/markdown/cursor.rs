@@ -1,4 +1,4 @@
-//! [`Place`]: how far a text is laid out for good, and what it goes on with there.
+//! [`Cursor`]: how far a text is laid out for good, and in which construct the rest begins.
 
 use std::borrow::Cow;
 
@@ -11,38 +11,38 @@ use super::super::theme::Theme;
 use super::painter::Painter;
 use super::units::{Fence, Kind, Unit, blank_before, cut_anywhere, cut_paragraph, units};
 
-/// How far the text is settled.
+/// The position up to which the text is settled.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     /// In bytes.
     pub(super) at: usize,
     pub(super) open: Open,
     /// The last unit ended with an empty line.
     blank: bool,
-    /// Another unit comes before, so an empty line is put between.
+    /// A unit precedes, so an empty line comes between.
     spaced: bool,
 }
 
-/// What the rest of the text goes on with.
+/// The construct in which the rest of the text begins.
 #[derive(Clone)]
 pub(super) enum Open {
-    Nothing,
-    /// A list, whose next item may have a number.
+    None,
+    /// A list, with the number of the next item if it is numbered.
     List(Option<u64>),
     /// Program text after a fence.
     Code(Fence, Code),
-    /// A long paragraph.
+    /// A long paragraph that was cut.
     Paragraph(Flow),
-    /// A long table, with these two lines at its head.
+    /// A long table that was cut, with the two lines of its head.
     Table(String),
 }
 
-impl Place {
+impl Cursor {
     pub(super) fn start() -> Self {
-        Place { at: 0, open: Open::Nothing, blank: false, spaced: false }
+        Cursor { at: 0, open: Open::None, blank: false, spaced: false }
     }
 
-    /// What is to be parsed of the text from here on.
+    /// Returns what to parse of the rest of the text.
     pub(super) fn source<'a>(&self, rest: &'a str) -> Cow<'a, str> {
         match &self.open {
             Open::Table(head) => [head, rest].concat().into(),
@@ -50,13 +50,13 @@ impl Place {
         }
     }
 
-    /// The number of the next item, if a numbered list is open.
+    /// Returns the number of the next item, if a numbered list is open.
     pub(super) fn number(&self) -> Option<u64> {
         if let Open::List(number) = self.open { number } else { None }
     }
 
-    /// Lays out the first `count` units of the source, up to one of program text that is behind a
-    /// fence, and goes on behind them. If the next one is such program text, goes on in it.
+    /// Lays out the first `count` units of the source, stopping behind the fence of program text,
+    /// and advances behind them. If the next unit is program text, its fence is consumed too.
     pub(super) fn put(
         &mut self,
         source: &str,
@@ -67,7 +67,8 @@ impl Place {
         lines: &mut Vec<Line<'static>>,
     ) {
         let head = if let Open::Table(head) = &self.open { head.len() } else { 0 };
-        let (base, mut from) = (self.at, 0);
+        let base = self.at;
+        let mut from = 0;
         for (n, unit) in units.iter().enumerate() {
             if n > 0 {
                 from = unit.start;
@@ -91,18 +92,18 @@ impl Place {
             let end = next.map_or(source.len(), |next| next.start);
             self.put_unit(&source[from..end], &unit.kind, width, theme, lines);
             self.at = base + end - head;
-            if let Some(Unit { kind: Kind::LogEntry { goes_on: true, number }, .. }) = next {
+            if let Some(Unit { kind: Kind::Item { continues: true, number }, .. }) = next {
                 self.open = Open::List(*number);
             }
         }
-        // Nothing but the definitions of references, or nothing at all.
+        // Only definitions of references, or nothing.
         if units.is_empty() && count == 0 && !source.trim().is_empty() {
             self.put_unit(source, &Kind::Other, width, theme, lines);
             self.at = base + source.len() - head;
         }
     }
 
-    /// Lays out one unit; nothing is open after it.
+    /// Lays out one unit. No construct is open after it.
     fn put_unit(
         &mut self,
         source: &str,
@@ -111,17 +112,18 @@ impl Place {
         theme: &Theme,
         lines: &mut Vec<Line<'static>>,
     ) {
-        let open = std::mem::replace(&mut self.open, Open::Nothing);
-        let (mut number, mut flow) = (None, None);
+        let open = std::mem::replace(&mut self.open, Open::None);
+        let mut number = None;
+        let mut flow = None;
         match (kind, open) {
-            (Kind::LogEntry { number: its, .. }, Open::List(_)) => {
+            (Kind::Item { number: its, .. }, Open::List(_)) => {
                 number = *its;
                 if self.blank {
                     lines.push(Line::default());
                 }
             }
             (Kind::Paragraph, Open::Paragraph(open)) => flow = Some(open),
-            // Its head alone is what was put before the rest of the text.
+            // Only the head was repeated before the rest of the text.
             (Kind::Table, Open::Table(head))
                 if source.trim_end().len() <= head.trim_end().len() =>
             {
@@ -132,19 +134,19 @@ impl Place {
                 lines.extend(open.finish().into_iter().map(Line::from));
                 self.space(lines);
             }
-            (Kind::LogEntry { number: its, .. }, _) => {
+            (Kind::Item { number: its, .. }, _) => {
                 number = *its;
                 self.space(lines);
             }
             _ => self.space(lines),
         }
-        lines.extend(Painter::new(source, width, theme).going_on(flow).paint(number, false).0);
+        lines.extend(Painter::new(source, width, theme).continuing(flow).paint(number, false).0);
         self.spaced = true;
         self.blank = blank_before(source, source.len());
     }
 
-    /// Lays out the beginning of a unit that is longer than what is laid out together: the window
-    /// is full of it. Says whether it did; if asked to, only what is a paragraph.
+    /// Lays out the beginning of a unit that fills the window. Returns whether it did; with
+    /// `paragraphs_only`, only for a paragraph.
     pub(super) fn cut(
         &mut self,
         window: &str,
@@ -155,25 +157,25 @@ impl Place {
         lines: &mut Vec<Line<'static>>,
     ) -> bool {
         let source = self.source(window).into_owned();
-        let found = units(&source, self.number());
-        let first = found.first().map(|unit| &unit.kind);
+        let found_units = units(&source, self.number());
+        let first = found_units.first().map(|unit| &unit.kind);
         if first == Some(&Kind::Paragraph) {
-            let source = &source[..found.get(1).map_or(source.len(), |next| next.start)];
+            let source = &source[..found_units.get(1).map_or(source.len(), |next| next.start)];
             self.cut_paragraph(&source[..cut_paragraph(source)], width, theme, lines);
             return true;
         }
         if paragraphs_only {
             return false;
         }
-        if found.len() > 1 {
-            self.put(&source, &found, 1, width, theme, lines);
+        if found_units.len() > 1 {
+            self.put(&source, &found_units, 1, width, theme, lines);
             return true;
         }
         let cut = if whole_lines > 0 { whole_lines } else { cut_anywhere(window) };
         let head = match (first, &self.open) {
             (Some(Kind::Table), Open::Table(head)) => Some(head.clone()),
             (Some(Kind::Table), _) => {
-                let start = found.first().map_or(0, |table| table.start);
+                let start = found_units.first().map_or(0, |table| table.start);
                 let lines =
                     || window.get(start..whole_lines).unwrap_or_default().split_inclusive('\n');
                 (lines().count() > 1).then(|| lines().take(2).collect())
@@ -197,14 +199,15 @@ impl Place {
         theme: &Theme,
         lines: &mut Vec<Line<'static>>,
     ) {
-        let flow = match std::mem::replace(&mut self.open, Open::Nothing) {
+        let flow = match std::mem::replace(&mut self.open, Open::None) {
             Open::Paragraph(flow) => Some(flow),
             _ => {
                 self.space(lines);
                 None
             }
         };
-        let (mut full, flow) = Painter::new(source, width, theme).going_on(flow).paint(None, true);
+        let (mut full, flow) =
+            Painter::new(source, width, theme).continuing(flow).paint(None, true);
         lines.append(&mut full);
         if let Some(mut flow) = flow {
             if source.ends_with(char::is_whitespace) {
@@ -212,17 +215,18 @@ impl Place {
             }
             self.open = Open::Paragraph(flow);
         }
-        (self.at, self.spaced) = (self.at + source.len(), true);
+        self.at += source.len();
+        self.spaced = true;
     }
 
-    /// Puts the rest of a paragraph that is open, if there is one.
+    /// Appends the rest of an open paragraph, if there is one.
     pub(super) fn end_paragraph(&mut self, lines: &mut Vec<Line<'static>>) {
-        if let Open::Paragraph(flow) = std::mem::replace(&mut self.open, Open::Nothing) {
+        if let Open::Paragraph(flow) = std::mem::replace(&mut self.open, Open::None) {
             lines.extend(flow.finish().into_iter().map(Line::from));
         }
     }
 
-    /// An empty line between units.
+    /// Appends an empty line between units.
     fn space(&mut self, lines: &mut Vec<Line<'static>>) {
         if self.spaced {
             lines.push(Line::default());

@@ -1,0 +1,13 @@
+//! [`Msg`]: what the task that runs effects sends back to the event loop.
+
+use loopwright_core::EventStream;
+
+use crate::tui::state::{Opened, Outcome};
+
+/// A message from the effect task to the event loop.
+pub(crate) enum Msg {
+    /// A session is open, and this is its event stream.
+    Opened(Box<Opened>, EventStream),
+    /// The outcome of an effect.
+    Outcome(Outcome),
+}

@@ -1,0 +1,160 @@
+//! [`State`]: everything that is shown, and the transitions that several inputs share.
+
+use loopwright_core::event::RunStatus;
+
+use super::dialog::Dialog;
+use super::effect::{Effect, Scroll, Tone};
+use super::popup::{Known, Popup};
+use super::prompt::Prompt;
+use super::status::{Activity, Run, Status};
+use super::transcript::Transcript;
+
+/// Shown when an input needs a session and none is open.
+const NO_SESSION_HELP: &str = "No conversation is open: `/model` selects a model, `/sessions` \
+                               opens a conversation, `/new` starts one.";
+
+/// Everything that is shown.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) transcript: Transcript,
+    pub(crate) prompt: Prompt,
+    pub(crate) dialog: Dialog,
+    pub(crate) popup: Option<Popup>,
+    pub(crate) status: Status,
+    pub(crate) run: Run,
+    pub(crate) queues: Queues,
+    /// Results are open unless the user has closed them individually.
+    pub(crate) open_results: bool,
+    /// Thoughts are open unless the user has closed them individually.
+    pub(crate) open_thoughts: bool,
+    /// The id of the selected block.
+    pub(crate) selected: Option<u64>,
+    /// Until this time a second Ctrl-C quits.
+    pub(crate) quit_deadline: Option<u64>,
+    /// The current time, in milliseconds since 1970.
+    pub(crate) now: u64,
+    /// Columns and lines of the screen.
+    pub(crate) size: (u16, u16),
+    /// Whether this session contains a user message.
+    pub(crate) has_user_message: bool,
+    pub(super) known: Known,
+    /// How the last run ended.
+    pub(super) last_end: Option<RunStatus>,
+    /// The length of the transcript when the session being opened was requested.
+    pub(super) opening_from: usize,
+    /// The text for which the user closed the popup.
+    pub(super) dismissed: Option<String>,
+    /// Why no session is open.
+    pub(super) closed: String,
+    /// The prompt is submitted as soon as a session is open.
+    pub(super) submit_on_open: bool,
+}
+
+/// Texts of the queued messages.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) steering: Vec<String>,
+    pub(crate) follow_up: Vec<String>,
+}
+
+impl Queues {
+    /// Returns whether no message is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steering.is_empty() && self.follow_up.is_empty()
+    }
+}
+
+impl State {
+    /// Returns the state before a session is open.
+    pub(crate) fn new(now: u64) -> Self {
+        State { now, run: Run::Opening, ..State::default() }
+    }
+
+    /// Returns whether a run is in progress, as far as events have said.
+    pub(crate) fn is_working(&self) -> bool {
+        matches!(self.run, Run::Working { .. })
+    }
+
+    /// Advances the time. Returns whether that changes what is shown.
+    pub(crate) fn tick(&mut self, now: u64) -> bool {
+        let before = std::mem::replace(&mut self.now, now);
+        if self.quit_deadline.is_some_and(|until| now >= until) {
+            self.quit_deadline = None;
+            return true;
+        }
+        self.dialog.starts_taking_keys(before, now)
+            || (self.is_animating() && before / 100 != now / 100)
+    }
+
+    /// Returns whether something changes as time passes.
+    pub(crate) fn needs_ticks(&self) -> bool {
+        self.is_animating() || self.quit_deadline.is_some() || self.dialog.ignores_keys(self.now)
+    }
+
+    fn is_animating(&self) -> bool {
+        matches!(self.run, Run::Working { .. } | Run::Opening)
+    }
+
+    /// Sets the size of the screen.
+    pub(crate) fn resize(&mut self, columns: u16, lines: u16) {
+        self.size = (columns, lines);
+    }
+
+    /// Returns the columns that text input has.
+    pub(crate) fn input_width(&self) -> u16 {
+        self.size.0.saturating_sub(4).max(1)
+    }
+
+    /// Shows a notice that answers an input.
+    pub(super) fn notice(&mut self, text: &str) -> Vec<Effect> {
+        self.transcript.notice(Tone::Loud, text);
+        vec![Effect::Scroll(Scroll::Bottom)]
+    }
+
+    /// Shows why no session is open and what the user can do, each time an input needs one.
+    pub(super) fn notice_closed(&mut self) -> Vec<Effect> {
+        self.transcript.push_notice(Tone::Error, self.closed.clone());
+        self.transcript.push_notice(Tone::Loud, NO_SESSION_HELP);
+        vec![Effect::Scroll(Scroll::Bottom)]
+    }
+
+    /// Requests a session, or the current one with other options.
+    pub(super) fn request_session(&mut self, effect: Effect) -> Vec<Effect> {
+        self.opening_from = self.transcript.entries().len();
+        self.run = Run::Opening;
+        vec![effect]
+    }
+
+    /// Marks a run as in progress after sending an input that starts one.
+    pub(super) fn start_working(&mut self) {
+        if !self.is_working() {
+            self.run =
+                Run::Working { since: self.now, activity: Activity::Requesting, stopping: false };
+        }
+    }
+
+    /// Starts a run with a request.
+    pub(super) fn request(&mut self, text: String) -> Vec<Effect> {
+        self.start_working();
+        self.has_user_message = true;
+        vec![Effect::Prompt(text)]
+    }
+
+    /// Requests to continue if messages were queued too late for a run that ended well.
+    pub(super) fn continue_queued(&mut self) -> Vec<Effect> {
+        let ended = self.last_end == Some(RunStatus::Done) && matches!(self.run, Run::Idle);
+        if !self.queues.is_empty() && ended && self.dialog.waiting() == 0 {
+            self.start_working();
+            return vec![Effect::Continue];
+        }
+        Vec::new()
+    }
+
+    /// Puts texts that were not delivered back into the prompt, before what is written there.
+    pub(super) fn restore_to_prompt(&mut self, texts: &[String]) {
+        let written = self.prompt.take();
+        let all = texts.iter().map(String::as_str).chain([written.as_str()]);
+        let all: Vec<&str> = all.filter(|text| !text.trim().is_empty()).collect();
+        self.prompt.set(&all.join("\n"));
+    }
+}

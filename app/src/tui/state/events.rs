@@ -1,0 +1,101 @@
+//! Folds the agent's events into the state.
+
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{Envelope, RunCause, RunOutcome, Update};
+use loopwright_core::message::MessageKind;
+
+use super::core::{Queues, State};
+use super::effect::{Effect, Tone};
+use super::entry::user_text;
+use super::status::{Activity, Run};
+use crate::telling::{self, Failure, sentence};
+
+impl State {
+    /// Handles an event. Events of sub-agents are ignored: the parent's call shows their result.
+    pub(crate) fn event(&mut self, envelope: &Envelope) -> Vec<Effect> {
+        if envelope.parent.is_some() {
+            return Vec::new();
+        }
+        self.transcript.event(envelope);
+        self.status.event(&envelope.event);
+        match &envelope.event {
+            AgentEvent::AgentStart { cause } => self.run_started(cause, envelope.time),
+            AgentEvent::TurnStart { .. } => self.set_activity(Activity::Requesting),
+            AgentEvent::MessageUpdate { update, .. } => self.set_activity(match update {
+                Update::Thinking { .. } => Activity::Thinking,
+                Update::ToolCallStart { .. } | Update::ToolCall { .. } => Activity::Calling,
+                Update::Withdrawn => Activity::Requesting,
+                _ => Activity::Writing,
+            }),
+            AgentEvent::MessageEnd { message } => match &message.body {
+                MessageKind::User(_) => {
+                    self.has_user_message = true;
+                    self.prompt.remember(user_text(message));
+                }
+                MessageKind::Assistant(_) => self.set_activity(Activity::Requesting),
+                _ => {}
+            },
+            AgentEvent::ToolExecutionStart { name, .. } => {
+                self.set_activity(Activity::Running(name.clone()));
+            }
+            AgentEvent::ToolExecutionEnd { call, .. } => {
+                let running = self.transcript.running().cloned();
+                self.set_activity(running.map_or(Activity::Requesting, Activity::Running));
+                let effects = self.dialog.close(call, self.now);
+                return if effects.is_empty() { self.dialog.refresh_preview() } else { effects };
+            }
+            AgentEvent::ExternalAction(action) => {
+                return self.dialog.open(action, self.now, !self.prompt.is_empty());
+            }
+            AgentEvent::ExternalActionEnd { call, .. } => return self.dialog.close(call, self.now),
+            AgentEvent::QueueUpdate { steering, follow_up } => {
+                self.queues = Queues { steering: steering.clone(), follow_up: follow_up.clone() };
+                return self.continue_queued();
+            }
+            AgentEvent::AgentEnd(outcome) => return self.run_ended(outcome),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn run_started(&mut self, cause: &RunCause, time: u64) {
+        let (since, stopping) = match self.run {
+            Run::Working { since, stopping, .. } => (since, stopping),
+            _ => (time, false),
+        };
+        let activity = if matches!(cause, RunCause::Compact { .. }) {
+            Activity::Compacting
+        } else {
+            Activity::Requesting
+        };
+        self.run = Run::Working { since, activity, stopping };
+    }
+
+    fn set_activity(&mut self, new: Activity) {
+        if let Run::Working { activity, .. } = &mut self.run {
+            *activity = new;
+        }
+    }
+
+    fn run_ended(&mut self, outcome: &RunOutcome) -> Vec<Effect> {
+        self.run = Run::Idle;
+        self.last_end = Some(outcome.end);
+        match telling::failure(outcome) {
+            None => {}
+            Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, "Interrupted."),
+            Some(Failure::Turns) => {
+                let text = "The limit of turns is reached. `/continue` resumes the run.";
+                self.transcript.notice(Tone::Error, text);
+            }
+            Some(Failure::Limit(why)) => self.transcript.notice(Tone::Error, sentence(&why)),
+            Some(Failure::Error(why)) => {
+                let text = format!("{} `/continue` retries.", sentence(&why));
+                self.transcript.notice(Tone::Error, text);
+            }
+        }
+        if !outcome.handed_back.is_empty() {
+            self.restore_to_prompt(&outcome.handed_back);
+        }
+        self.continue_queued()
+    }
+}

@@ -1,0 +1,79 @@
+//! Runs commands.
+
+use loopwright_core::message::MessageId;
+use loopwright_core::model::ThinkingLevel;
+
+use super::commands::{COMMANDS, KEYS};
+use super::core::State;
+use super::effect::{Choice, Effect, Scroll};
+use super::status::Run;
+
+impl State {
+    /// Runs a command, or shows why it cannot run.
+    pub(super) fn command(&mut self, name: &str, rest: &str) -> Vec<Effect> {
+        let text = (!rest.is_empty()).then(|| rest.to_owned());
+        match (name, text) {
+            ("help", _) => {
+                self.help();
+                let help = self.transcript.entries().last();
+                help.map(|entry| Effect::Scroll(Scroll::Show(entry.id))).into_iter().collect()
+            }
+            ("quit", _) => vec![Effect::Quit],
+            ("tools", _) => vec![Effect::Tools],
+            ("export", file) => vec![Effect::Export(file.map(Into::into))],
+            ("compact", instructions) => vec![Effect::Compact(instructions)],
+            ("later", Some(text)) if self.is_working() => vec![Effect::FollowUp(text)],
+            ("later", Some(text)) => self.request(text),
+            ("later", None) => self.notice("`/later` needs the text to queue."),
+            ("continue", _) if self.is_working() => self.notice("The agent is already working."),
+            ("continue", _) => vec![Effect::Continue],
+            ("model", None) => {
+                self.notice("`/model` needs a model, such as anthropic/claude-sonnet-4-5.")
+            }
+            ("sessions", None) => self.notice("`/sessions` needs the name of a session."),
+            ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.is_working() => self
+                .notice(
+                    "The agent is working: press Esc to interrupt it, or wait until it is done.",
+                ),
+            ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.run == Run::Opening => {
+                self.notice("A conversation is being opened: wait until it is open.")
+            }
+            ("model", Some(name)) => self.request_session(Effect::SwitchModel(name)),
+            ("thinking", level) => match level.as_deref().and_then(level_of) {
+                Some(level) => self.request_session(Effect::SwitchThinking(level)),
+                None => self
+                    .notice("`/thinking` needs a level: off, minimal, low, medium, high or xhigh."),
+            },
+            ("sessions", name) => self.request_session(Effect::Open(name)),
+            ("new", _) => self.request_session(Effect::Open(None)),
+            ("fork", None) => self.request_session(Effect::Fork(None)),
+            ("fork", Some(id)) => match id.trim_start_matches('m').parse() {
+                Ok(number) => self.request_session(Effect::Fork(Some(MessageId(number)))),
+                Err(_) => self.notice("`/fork` needs the number of a message, such as m7."),
+            },
+            _ => Vec::new(), // `is_command` admits no others
+        }
+    }
+
+    fn help(&mut self) {
+        let keys = KEYS.map(|(key, what)| Choice::new(key, what));
+        let commands = COMMANDS.iter().map(|command| {
+            let name = format!("/{} {}", command.name, command.argument);
+            Choice::new(name.trim_end(), command.help)
+        });
+        let rows = keys.into_iter().chain([Choice::new("", "")]).chain(commands);
+        self.transcript.table(rows.collect());
+    }
+}
+
+fn level_of(name: &str) -> Option<ThinkingLevel> {
+    Some(match name {
+        "off" => ThinkingLevel::Off,
+        "minimal" => ThinkingLevel::Minimal,
+        "low" => ThinkingLevel::Low,
+        "medium" => ThinkingLevel::Medium,
+        "high" => ThinkingLevel::High,
+        "xhigh" => ThinkingLevel::XHigh,
+        _ => return None,
+    })
+}
