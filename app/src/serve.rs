@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use loopwright_server::{Named, Server, ServerBuilder};
+use loopwright_server::{CodingAgents, EnvModels, Server, ServerBuilder};
 use tokio::net::TcpListener;
 
 use crate::agent::StartError;
@@ -18,19 +18,20 @@ pub(crate) const TOKEN: &str = "LOOPWRIGHT_TOKEN";
 /// Serves until it is told to stop, and gives the exit code.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<u8, StartError> {
     log::begin()?;
-    let mut named = Named::default().catalogue(models::catalogue(args.models.as_ref())?);
+    let mut models = EnvModels::default().catalogue(models::catalogue(args.models.as_ref())?);
     if let Some(model) = &args.model {
-        named = named.default_model(model, args.base_url.clone());
+        models = models.default_model(model, args.base_url.clone());
     }
-    let mut builder =
-        Server::builder(named).commands(args.commands.commands()).store(store::open(&args.at)?);
+    let mut agents = CodingAgents::builder(models).commands(args.commands.commands());
+    agents = args.root.iter().fold(agents, |agents, root| agents.root(root));
+    if args.no_agents_md.unwrap_or_default() {
+        agents = agents.no_agents_md();
+    }
+    let agents = agents.build().map_err(|error| StartError(error.to_string()))?;
+    let mut builder = Server::builder(agents).store(store::open(&args.at)?);
     builder = builder.grace(Duration::from_secs(args.grace.into()));
-    builder = args.root.iter().fold(builder, |builder, root| builder.root(root));
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     let told = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-    if args.no_agents_md.unwrap_or_default() {
-        builder = builder.no_agents_md();
-    }
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }

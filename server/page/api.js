@@ -1,79 +1,80 @@
-// The server's routes: requests with the token, and a stream of events that comes back after any break.
+// The server's routes: requests with the token, and a stream of events that reconnects after any break.
 
 const BASE = new URL('api/', document.baseURI);
-const KEY = 'loopwright-token';
-/** Milliseconds: a stream that is silent for so long is dead, since the server speaks every 15 s. */
-const SILENCE = 40_000;
-const FIRST_WAIT = 500, LONGEST_WAIT = 15_000;
+const TOKEN_KEY = 'loopwright-token';
+/** Milliseconds after which a silent stream is dead: the server sends something every 15 s. */
+const SILENCE_TIMEOUT = 40_000;
+/** Milliseconds between attempts to reconnect. */
+const MIN_RETRY_DELAY = 500, MAX_RETRY_DELAY = 15_000;
 
-/** The server said no. */
-export class Refused extends Error {
+/** The server refused a request. */
+export class ApiError extends Error {
   constructor(status, error) {
-    super(error?.message ?? `The server answered with status ${status}.`);
+    super(error?.message ?? `The server responded with status ${status}.`);
     Object.assign(this, { status, kind: error?.kind, path: error?.path });
   }
 }
 
 let asking = null;
-let ask = async () => null;
+let askForToken = async () => null;
 
-/** Who asks the person for a token, told whether the server refused one; gives the token, or null. */
-export const onToken = (asks) => (ask = asks);
+/** Sets the function that asks the user for a token. It receives whether the server refused one, and returns one or null. */
+export const onToken = (ask) => (askForToken = ask);
 
-export function keepToken(token) {
-  sessionStorage.setItem(KEY, token);
+export function storeToken(token) {
+  sessionStorage.setItem(TOKEN_KEY, token);
 }
 
-async function request(method, path, { body, signal } = {}) {
+async function request(method, path, { body: json, signal } = {}) {
   for (;;) {
-    const token = sessionStorage.getItem(KEY);
+    const token = sessionStorage.getItem(TOKEN_KEY);
     const headers = token ? { authorization: `Bearer ${token}` } : {};
-    if (body !== undefined) headers['content-type'] = 'application/json';
-    const init = { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };
+    if (json !== undefined) headers['content-type'] = 'application/json';
+    const init = { method, headers, signal, body: json === undefined ? undefined : JSON.stringify(json) };
     const response = await fetch(new URL(path, BASE), init);
     if (response.ok) return response;
-    const told = await response.json().catch(() => null);
-    const why = new Refused(response.status, told?.error);
-    if (why.kind !== 'token') throw why;
-    // Many requests may be refused at once; the person is asked once.
-    if (token === sessionStorage.getItem(KEY)) {
-      asking ??= ask(Boolean(token)).finally(() => (asking = null));
+    const body = await response.json().catch(() => null);
+    const error = new ApiError(response.status, body?.error);
+    if (error.kind !== 'token') throw error;
+    // Many requests may be refused at once; the user is asked once.
+    if (token === sessionStorage.getItem(TOKEN_KEY)) {
+      asking ??= askForToken(Boolean(token)).finally(() => (asking = null));
       const given = await asking;
-      if (!given) throw why;
-      keepToken(given);
+      if (!given) throw error;
+      storeToken(given);
     }
   }
 }
 
-/** A request with a JSON answer. */
+/** Sends a request and returns the JSON of the response. */
 export async function call(method, path, body) {
   const response = await request(method, path, { body });
   return response.status === 204 ? null : response.json();
 }
 
-/** An id for an input: sent again, it changes nothing. */
+/** Returns an id for an input: repeated input with the same id changes nothing. */
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** A request whose body has such an id: once more where the network failed. */
+/** Sends a request whose body has such an id, and repeats it once if the network failed. */
 export const send = (path, body) =>
-  call('POST', path, body).catch((why) => {
-    if (why instanceof Refused) throw why;
+  call('POST', path, body).catch((error) => {
+    if (error instanceof ApiError) throw error;
     return call('POST', path, body);
   });
 
-/** Whether the same request may do better later: when the server or the network is back, or the session is free. */
-const mayPass = (why) => !(why instanceof Refused) || why.status >= 500 || [409, 429].includes(why.status);
+/** Returns whether a request may succeed later: when the server or the network is back, or the session is free. */
+const isTemporary = (error) => !(error instanceof ApiError) || error.status >= 500 || [409, 429].includes(error.status);
 
 /**
- * All events of a session, from its first, then live. What comes after a break follows on the last numbered event.
- * `on.event(envelope)`; `on.live()`; `on.waiting(why)`: it is tried again; `on.gone(why)`: it is not; `on.anew()`: forget
- * what came. Gives what ends it.
+ * Streams all events of a session, from its first. After a break it continues after the last numbered event.
+ * `on.event(envelope)`; `on.live()`: the stream is open; `on.waiting(error)`: it will reconnect; `on.gone(error)`: it will
+ * not; `on.restart()`: discard all events. Returns a function that ends it.
  */
 export function follow(session, on) {
   const stop = new AbortController();
-  let after = 0, wait = FIRST_WAIT, hurry = () => {};
-  const wake = () => document.visibilityState === 'visible' && hurry();
+  let after = 0, delay = MIN_RETRY_DELAY, retryNow = () => {};
+  const wake = () => document.visibilityState === 'visible' && retryNow();
   const options = { signal: stop.signal };
   addEventListener('online', wake, options);
   document.addEventListener('visibilitychange', wake, options);
@@ -81,22 +82,22 @@ export function follow(session, on) {
   async function once() {
     const silent = new AbortController();
     let timer;
-    const heard = () => (clearTimeout(timer), (timer = setTimeout(() => silent.abort(), SILENCE)));
+    const received = () => (clearTimeout(timer), (timer = setTimeout(() => silent.abort(), SILENCE_TIMEOUT)));
     try {
-      heard();
+      received();
       const signal = AbortSignal.any([stop.signal, silent.signal]);
       const response = await request('GET', `sessions/${encodeURIComponent(session)}/events?after=${after}`, { signal });
       on.live();
-      for await (const { id, data } of frames(response.body, heard)) {
-        wait = FIRST_WAIT;
+      for await (const { id, data } of frames(response.body, received)) {
+        delay = MIN_RETRY_DELAY;
         if (id) {
           if (Number(id) <= after) continue;
           after = Number(id);
         }
         try {
           on.event(JSON.parse(data));
-        } catch (why) {
-          reportError(why); // what cannot be drawn is left out, and the rest goes on
+        } catch (error) {
+          reportError(error); // an event that cannot be drawn is left out
         }
       }
     } finally {
@@ -109,37 +110,37 @@ export function follow(session, on) {
       let failed = null;
       try {
         await once();
-      } catch (why) {
-        failed = why;
+      } catch (error) {
+        failed = error;
       }
       if (stop.signal.aborted) return;
-      if (failed?.kind === 'after_the_end') { // the log is shorter than what we have seen of it
+      if (failed?.kind === 'after_the_end') { // the log has become shorter
         after = 0;
-        on.anew();
+        on.restart();
         continue;
       }
-      if (!mayPass(failed)) return on.gone(failed);
-      const pause = wait * (0.75 + Math.random() / 2);
+      if (!isTemporary(failed)) return on.gone(failed);
+      const pause = delay * (0.75 + Math.random() / 2);
       on.waiting(failed);
       await new Promise((done) => {
         const timer = setTimeout(done, pause);
-        hurry = () => (clearTimeout(timer), done());
-        stop.signal.addEventListener('abort', hurry, { once: true });
+        retryNow = () => (clearTimeout(timer), done());
+        stop.signal.addEventListener('abort', retryNow, { once: true });
       });
-      wait = Math.min(wait * 2, LONGEST_WAIT);
+      delay = Math.min(delay * 2, MAX_RETRY_DELAY);
     }
   })();
   return () => stop.abort();
 }
 
-/** The frames of an event stream, as `{id, data}`; `heard` is called for whatever comes. */
-async function* frames(body, heard) {
+/** Returns the frames of an event stream, as `{id, data}`. `received` is called for each chunk. */
+async function* frames(body, received) {
   let rest = '', id = '', data = [];
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    heard();
+    received();
     const lines = (rest + value).split(/\r?\n/);
     rest = lines.pop();
     for (const line of lines) {

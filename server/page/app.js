@@ -1,37 +1,38 @@
-// The page: sessions on the left, one conversation, and what a person says to it.
+// The page: the list of sessions, one conversation, and the composer of messages.
 
-import { Refused, call, follow, keepToken, newId, onToken, send } from './api.js';
-import { by, el, short, soon } from './dom.js';
+import { ApiError, call, follow, newId, onToken, send, storeToken } from './api.js';
+import { byId, debounced, el, short } from './dom.js';
 import { Conversation } from './view.js';
 
-const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(by);
+const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
 const narrow = matchMedia('(max-width: 760px)');
 
-let session = null; // the id of the open one
+let session = null; // the id of the open session
 let conversation = null;
-let info = null; // what the server says of it
+let info = null; // the server's description of it
 let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
-let stopping = false; // this tab has asked for it
-let stuck = true; // the view follows the end
-let spoken = ''; // the last reply, to be read out
-let asked = null; // the card that had the keyboard last
+let stopping = false; // this tab has asked to abort the run
+let following = true; // the view follows the end
+let announced = ''; // the last reply, for screen readers
+let focusedCard = null; // the card that had the keyboard last
 
 const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
 
-/** Says what went wrong, or just something; nothing takes it back. */
-function say(what) {
-  problem.textContent = what?.message ?? what ?? '';
-  problem.classList.toggle('error', what instanceof Error);
+/** Shows an error or a text below the conversation; an empty text hides it. */
+function report(message) {
+  problem.textContent = message?.message ?? message ?? '';
+  problem.classList.toggle('error', message instanceof Error);
   problem.hidden = !problem.textContent;
 }
 
-const tried = (work) => async (...given) => {
-  say('');
+/** Returns a function that reports the errors of `work`. */
+const reporting = (work) => async (...given) => {
+  report('');
   try {
     return await work(...given);
-  } catch (why) {
-    say(why);
+  } catch (error) {
+    report(error);
   }
 };
 
@@ -39,31 +40,35 @@ const tried = (work) => async (...given) => {
 
 function open(id) {
   unfollow();
-  [session, info, spoken, stuck, stopping] = [id, null, '', true, false];
+  session = id;
+  info = null;
+  announced = '';
+  following = true;
+  stopping = false;
   stream = id ? 'opening' : 'live';
-  say('');
+  report('');
   document.body.classList.remove('nav');
   list();
-  by('empty').hidden = Boolean(id);
+  byId('empty').hidden = Boolean(id);
   conversation = new Conversation(log, {
     changed,
     ended,
-    said: (text) => (spoken = text),
+    replied: (text) => (announced = text),
     decide: (action, body) => call('POST', path(`/actions/${encodeURIComponent(action)}`), body),
-    again: tried(() => call('POST', path('/continue'), {})),
+    continue: reporting(() => call('POST', path('/continue'), {})),
   });
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
     event: (event) => mine.apply(event),
     live: () => {
-      if (stream === 'waiting') say('');
+      if (stream === 'waiting') report('');
       stream = 'live';
-      mine.joins();
+      mine.reconnected();
       changed();
     },
-    waiting: (why) => ((stream = 'waiting'), why instanceof Refused && say(why), show()),
-    gone: (why) => ((stream = 'gone'), say(why), show()),
-    anew: () => mine.clear(),
+    waiting: (error) => ((stream = 'waiting'), error instanceof ApiError && report(error), show()),
+    gone: (error) => ((stream = 'gone'), report(error), show()),
+    restart: () => mine.clear(),
   });
   show();
   refresh();
@@ -78,8 +83,8 @@ function ended(end) {
   stopping = false;
 }
 
-/** What the server says of the sessions, soon, and once for many changes. */
-const refresh = soon(150, async () => {
+/** Reads the sessions from the server, once for many changes. */
+const refresh = debounced(150, async () => {
   const id = session;
   try {
     const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
@@ -91,39 +96,40 @@ const refresh = soon(150, async () => {
     list();
     show();
   } catch {
-    // The stream of events says that the server is away.
+    // The stream of events shows that the server is not reachable.
   }
 });
 
-const showSoon = soon(0, show); // once for all events that came together
-const changed = () => (showSoon(), refresh());
+const scheduleShow = debounced(0, show); // once for all events that arrive together
+const changed = () => (scheduleShow(), refresh());
 
 let listed = []; // the sessions in the list
-let sure = null; // the session that would be deleted by one more click
+let confirming = null; // the session that one more click deletes
 
 function list() {
   const focused = document.activeElement?.dataset.key;
-  by('list').replaceChildren(...listed.map((one) => {
+  byId('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
-    const run = one.interrupted || (one.id === session && conversation.cut) ? 'interrupted' : 'working';
+    const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
     const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
       el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
-    const remove = el('button', {
-      class: sure === one.id ? 'quiet sure' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
-      'aria-label': sure === one.id ? `Yes, delete ${title}` : `Delete ${title}`,
-      onclick: tried(() => forget(one.id)),
-    }, sure === one.id ? 'Delete?' : '✕');
-    return el('li', {}, link, remove);
+    const button = el('button', {
+      class: confirming === one.id ? 'quiet confirm' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
+      'aria-label': confirming === one.id ? `Yes, delete ${title}` : `Delete ${title}`,
+      onclick: reporting(() => remove(one.id)),
+    }, confirming === one.id ? 'Delete?' : '✕');
+    return el('li', {}, link, button);
   }));
-  if (focused) [...by('list').querySelectorAll('[data-key]')].find((one) => one.dataset.key === focused)?.focus();
+  if (focused) [...byId('list').querySelectorAll('[data-key]')].find((one) => one.dataset.key === focused)?.focus();
 }
 
-async function forget(id) {
-  const asked = sure === id;
-  sure = asked ? null : id;
+/** Deletes a session at the second click. */
+async function remove(id) {
+  const confirmed = confirming === id;
+  confirming = confirmed ? null : id;
   list();
-  if (!asked) return;
+  if (!confirmed) return;
   await call('DELETE', `sessions/${encodeURIComponent(id)}`);
   if (id === session) location.hash = '';
   refresh();
@@ -137,50 +143,50 @@ function ago(time) {
   return new Date(time).toLocaleDateString();
 }
 
-/** How the session stands, as `[kind, words]`. */
-function standing() {
-  const { running, cut, compacts, waiting } = conversation;
+/** Returns the status of the session, as `[kind, words]`. */
+function status() {
+  const { running, interruption, compacting, actions } = conversation;
   if (stream !== 'live') return ['away', { opening: 'Opening…', waiting: 'Reconnecting…', gone: 'Not there' }[stream]];
-  if (cut) return ['away', 'Interrupted'];
-  if (waiting.size) return ['waiting', 'Waits for you'];
-  if (running) return ['working', compacts ? 'Compacting…' : 'Working…'];
+  if (interruption) return ['away', 'Interrupted'];
+  if (actions.size) return ['waiting', 'Waits for you'];
+  if (running) return ['working', compacting ? 'Compacting…' : 'Working…'];
   return ['ready', session ? 'Ready' : ''];
 }
 
-/** Draws what stands around the conversation. */
+/** Draws the state around the conversation. */
 function show() {
-  const { running, waiting, queue, pending } = conversation;
-  const [kind, words] = standing();
-  if (by('status').textContent !== words) by('status').textContent = words;
-  by('status').dataset.state = kind;
+  const { running, actions, queue, requests } = conversation;
+  const [kind, words] = status();
+  if (byId('status').textContent !== words) byId('status').textContent = words;
+  byId('status').dataset.state = kind;
   const title = info?.title || (session ? 'Session' : 'New session');
-  by('title').textContent = title;
-  document.title = `${waiting.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
-  by('spent').textContent = spent();
-  by('compact').hidden = !session || kind !== 'ready';
-  by('stop').hidden = !running;
-  by('stop').disabled = stopping;
-  by('send').textContent = running ? 'Steer' : 'Send';
-  by('hint').textContent = running
-    ? 'Enter steers · Alt+Enter when it is done · Esc stops'
-    : waiting.size ? 'A message instead of an answer denies what waits' : 'Enter sends · Shift+Enter for a new line';
+  byId('title').textContent = title;
+  document.title = `${actions.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
+  byId('spent').textContent = spent();
+  byId('compact').hidden = !session || kind !== 'ready';
+  byId('stop').hidden = !running;
+  byId('stop').disabled = stopping;
+  byId('send').textContent = running ? 'Steer' : 'Send';
+  byId('hint').textContent = running
+    ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
+    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line';
   const lines = [
     ...queue.steering.map((text) => ['Steers', text]),
-    ...[...pending.values(), ...queue.followUp].map((text) => ['Next', text]),
+    ...[...requests.values(), ...queue.followUp].map((text) => ['Next', text]),
   ];
-  by('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
-  if (by('spoken').textContent !== spoken) by('spoken').textContent = spoken;
-  attend();
+  byId('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
+  if (byId('announced').textContent !== announced) byId('announced').textContent = announced;
+  moveFocus();
 }
 
-/** The keyboard goes to a card that asks, unless somebody types, and back to the message when the card is gone. */
-function attend() {
-  const card = conversation.waiting.size ? log.querySelector('.card h3') : null;
+/** Moves the focus to a card that asks, unless the user types, and back to the message when the card is gone. */
+function moveFocus() {
+  const card = conversation.actions.size ? log.querySelector('.card h3') : null;
   const lost = document.activeElement === document.body;
   const free = lost || (document.activeElement === prompt && !prompt.value);
-  if (card && card !== asked && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
-  else if (asked && !card && lost) prompt.focus({ preventScroll: true });
-  asked = card;
+  if (card && card !== focusedCard && free) card.focus({ preventScroll: true }); // not its buttons: Enter may be on its way
+  else if (focusedCard && !card && lost) prompt.focus({ preventScroll: true });
+  focusedCard = card;
 }
 
 function spent() {
@@ -193,7 +199,7 @@ function spent() {
 
 /* The message */
 
-const submit = tried(async (later) => {
+const submit = reporting(async (later) => {
   const message = prompt.value.trim();
   if (!message) return;
   const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
@@ -203,56 +209,56 @@ const submit = tried(async (later) => {
     return compact(command[1]);
   }
   if (!session) {
-    const [workDir, model] = [by('dir').value.trim(), by('model').value.trim()];
-    const made = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
-    history.pushState(null, '', `#s=${encodeURIComponent(made.id)}`);
-    open(made.id);
+    const [workDir, model] = [byId('dir').value.trim(), byId('model').value.trim()];
+    const created = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
+    history.pushState(null, '', `#s=${encodeURIComponent(created.id)}`);
+    open(created.id);
   }
   const [mine, at] = [conversation, path()];
-  const lane = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
+  const route = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
   grow();
-  stuck = true;
-  if (lane === '/prompt') mine.pending.set(id, message);
+  following = true;
+  if (route === '/prompt') mine.requests.set(id, message);
   show();
   try {
-    await send(at + lane, { id, message });
-  } catch (why) {
-    mine.pending.delete(id);
+    await send(at + route, { id, message });
+  } catch (error) {
+    mine.requests.delete(id);
     if (!prompt.value) prompt.value = message;
     grow();
     show();
-    throw why;
+    throw error;
   }
-  if (lane !== '/prompt') await deliver(at);
+  if (route !== '/prompt') await deliver(at);
 });
 
-/** What was said to a run that had just ended would wait for the next one: then there is one. */
+/** Starts a run for a message to a run that had just ended, which would otherwise wait for the next one. */
 async function deliver(at) {
   const { running, interrupted, queue, session: { pending } } = await call('GET', at);
-  const waits = queue.steering.length + queue.follow_up.length > 0;
-  if (!waits || running || interrupted || pending?.length) return;
-  await call('POST', `${at}/continue`, {}).catch((why) => {
-    if (why.kind !== 'conflict') throw why; // somebody else was quicker
+  const queued = queue.steering.length + queue.follow_up.length > 0;
+  if (!queued || running || interrupted || pending?.length) return;
+  await call('POST', `${at}/continue`, {}).catch((error) => {
+    if (error.kind !== 'conflict') throw error; // another client has started one
   });
 }
 
-const compact = tried(async (instructions) => {
+const compact = reporting(async (instructions) => {
   const done = session && (await call('POST', path('/compact'), { instructions }));
-  if (!done?.compactions.length) say('There is nothing to compact yet: the last turns always stay whole.');
+  if (!done?.compactions.length) report('There is nothing to compact yet: the last turns always stay complete.');
 });
 
-const stop = tried(async () => {
+const stop = reporting(async () => {
   if (!conversation.running || stopping) return;
   stopping = true;
   show();
   try {
     await call('POST', path('/abort'), {});
-  } catch (why) {
+  } catch (error) {
     stopping = false;
     show();
-    throw why;
+    throw error;
   }
 });
 
@@ -263,39 +269,39 @@ function grow() {
 
 /* Following the end of the conversation */
 
-function follows() {
-  if (stuck) scroll.scrollTop = scroll.scrollHeight;
-  by('down').hidden = stuck;
+function followEnd() {
+  if (following) scroll.scrollTop = scroll.scrollHeight;
+  byId('down').hidden = following;
 }
 
-// Only a person goes up.
+// Only the user scrolls up.
 let top = 0;
 scroll.addEventListener('scroll', () => {
   const end = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
-  if (end || scroll.scrollTop < top) stuck = end;
+  if (end || scroll.scrollTop < top) following = end;
   top = scroll.scrollTop;
-  by('down').hidden = stuck;
+  byId('down').hidden = following;
 });
-const sizes = new ResizeObserver(follows);
+const sizes = new ResizeObserver(followEnd);
 sizes.observe(log);
 sizes.observe(scroll);
-by('down').addEventListener('click', () => ((stuck = true), follows(), prompt.focus()));
+byId('down').addEventListener('click', () => ((following = true), followEnd(), prompt.focus()));
 
 /* Keys, buttons, addresses */
 
 function nav(shown) {
   document.body.classList.toggle('nav', shown);
-  by('menu').setAttribute('aria-expanded', shown);
-  (shown ? by('new') : prompt).focus();
+  byId('menu').setAttribute('aria-expanded', shown);
+  (shown ? byId('new') : prompt).focus();
 }
 
-by('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
-by('stop').addEventListener('click', stop);
+byId('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
+byId('stop').addEventListener('click', stop);
 document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
-by('compact').addEventListener('click', () => compact());
-by('menu').addEventListener('click', () => nav(true));
-by('hide').addEventListener('click', () => nav(false));
-by('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
+byId('compact').addEventListener('click', () => compact());
+byId('menu').addEventListener('click', () => nav(true));
+byId('hide').addEventListener('click', () => nav(false));
+byId('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
 prompt.addEventListener('input', grow);
 prompt.addEventListener('keydown', (key) => {
   if (key.key !== 'Enter' || key.shiftKey || key.isComposing) return;
@@ -303,7 +309,7 @@ prompt.addEventListener('keydown', (key) => {
   submit(key.altKey);
 });
 addEventListener('keydown', (key) => {
-  if (key.isComposing || by('ask').open) return;
+  if (key.isComposing || byId('ask').open) return;
   if (key.key === 'Escape') return document.body.classList.contains('nav') ? nav(false) : stop();
   if (key.key === '/' && !/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName)) {
     key.preventDefault();
@@ -311,14 +317,14 @@ addEventListener('keydown', (key) => {
   }
 });
 
-onToken((wrong) => new Promise((done) => {
-  const dialog = by('ask');
-  by('ask-why').textContent = wrong
+onToken((refused) => new Promise((done) => {
+  const dialog = byId('ask');
+  byId('ask-why').textContent = refused
     ? 'That is not the server’s token. Try again.'
-    : 'Whoever started it knows the token: it was given with --token or in LOOPWRIGHT_TOKEN.';
-  by('token').value = '';
+    : 'The token was set with --token or in LOOPWRIGHT_TOKEN when the server was started.';
+  byId('token').value = '';
   dialog.returnValue = '';
-  dialog.addEventListener('close', () => done(dialog.returnValue ? by('token').value.trim() : null), { once: true });
+  dialog.addEventListener('close', () => done(dialog.returnValue ? byId('token').value.trim() : null), { once: true });
   dialog.showModal();
 }));
 
@@ -326,7 +332,7 @@ onToken((wrong) => new Promise((done) => {
 function address() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (given.has('token')) {
-    keepToken(given.get('token'));
+    storeToken(given.get('token'));
     given.delete('token');
     history.replaceState(null, '', given.size ? `#${given}` : location.pathname);
   }

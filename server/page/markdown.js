@@ -1,5 +1,5 @@
 // Markdown to DOM nodes while it streams. HTML in it is text like any other, images are links, and a link goes to
-// http, https or mail and nowhere else. A block that is finished is never drawn again.
+// http, https or mail and nowhere else. A finished block is never redrawn.
 
 import { el } from './dom.js';
 
@@ -9,8 +9,8 @@ const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
 const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
-/** A block of more characters is drawn in pieces, and nothing nests deeper. */
-const LONGEST = 20_000, DEEPEST = 6;
+/** A longer block is drawn in parts, and nothing nests deeper. */
+const MAX_BLOCK_CHARS = 20_000, MAX_DEPTH = 6;
 
 function kindOf(line) {
   if (!line.trim()) return 'blank';
@@ -22,23 +22,23 @@ function kindOf(line) {
   return 'text';
 }
 
-/** Draws into `root` what is pushed. */
+/** Draws the pushed text into `root`. */
 export class Markdown {
   constructor(root, depth = 0) {
     Object.assign(this, { root, depth, tail: '', open: null, preview: null });
   }
 
-  /** More text, in pieces of any size. */
+  /** Appends text, in chunks of any size. */
   push(text) {
     const lines = (this.tail + text).split('\n');
     this.tail = lines.pop();
     if (lines.length) this.unpreview();
     for (const line of lines) this.line(line);
-    if (this.tail.length > LONGEST) this.breakLine();
+    if (this.tail.length > MAX_BLOCK_CHARS) this.breakLine();
     this.show();
   }
 
-  /** A line without an end is drawn in pieces. */
+  /** Draws a part of a line that is too long. */
   breakLine() {
     this.unpreview();
     if (this.open?.kind === 'code') this.open.code.append(this.tail);
@@ -46,7 +46,7 @@ export class Markdown {
     this.tail = '';
   }
 
-  /** Nothing more comes. */
+  /** Ends the text. */
   end() {
     this.unpreview();
     if (this.tail) this.line(this.tail);
@@ -62,7 +62,7 @@ export class Markdown {
       if (open.kind === 'text' && open.lines.length === 1 && isTable(open.lines[0], line)) open.kind = 'table';
       open.lines.push(line);
       open.size += line.length;
-      if (open.size > LONGEST) this.close();
+      if (open.size > MAX_BLOCK_CHARS) this.close();
       return;
     }
     this.close();
@@ -76,7 +76,7 @@ export class Markdown {
   openCode(line) {
     const [, fence, words] = FENCE.exec(line);
     const code = el('code');
-    const copy = el('button', { class: 'quiet copy', type: 'button', onclick: () => copyOf(code, copy) }, 'Copy');
+    const copy = el('button', { class: 'quiet copy', type: 'button', onclick: () => copyCode(code, copy) }, 'Copy');
     const head = el('div', { class: 'head' }, el('span', {}, words.trim().split(/\s/, 1)[0]), copy);
     this.root.append(el('div', { class: 'code' }, head, el('pre', { tabindex: 0 }, code)));
     Object.assign(this.open, { fence, code, indent: /^\s*/.exec(line)[0].length });
@@ -89,7 +89,7 @@ export class Markdown {
     code.append(`${line.slice(Math.min(indent, /^\s*/.exec(line)[0].length))}\n`);
   }
 
-  /** Draws the open block, with the line that is not whole yet. */
+  /** Draws the open block, with the line that is not complete yet. */
   show() {
     const { open, tail } = this;
     if (open?.kind === 'code') {
@@ -98,11 +98,11 @@ export class Markdown {
       this.preview.data = shown;
       return;
     }
-    const goes = open && tail && continues(open, tail);
-    if (open) this.draw(open, goes ? [...open.lines, tail] : open.lines, true);
+    const continuing = open && tail && continues(open, tail);
+    if (open) this.draw(open, continuing ? [...open.lines, tail] : open.lines, true);
     this.unpreview();
     const kind = kindOf(tail);
-    if (goes || kind === 'blank' || kind === 'code' || /^\s*([-*+#>|`~]+|\d+[.)]?)\s*$/.test(tail)) return;
+    if (continuing || kind === 'blank' || kind === 'code' || /^\s*([-*+#>|`~]+|\d+[.)]?)\s*$/.test(tail)) return;
     const block = { kind, at: null };
     this.draw(block, [tail], true);
     this.preview = block.at;
@@ -120,10 +120,10 @@ export class Markdown {
   }
 
   draw(block, lines, partial) {
-    const made = this.block(block.kind, lines, partial);
-    if (block.at) block.at.replaceWith(made);
-    else this.root.append(made);
-    block.at = made;
+    const node = this.block(block.kind, lines, partial);
+    if (block.at) block.at.replaceWith(node);
+    else this.root.append(node);
+    block.at = node;
   }
 
   block(kind, lines, partial) {
@@ -138,7 +138,7 @@ export class Markdown {
       case 'quote': {
         const quote = el('blockquote');
         const text = lines.map((line) => QUOTE.exec(line)?.[1] ?? line).join('\n');
-        if (this.depth >= DEEPEST) quote.append(text);
+        if (this.depth >= MAX_DEPTH) quote.append(text);
         else {
           const inner = new Markdown(quote, this.depth + 1);
           inner.push(text);
@@ -151,7 +151,7 @@ export class Markdown {
   }
 }
 
-/** Whether a line belongs to the open block. */
+/** Returns whether a line belongs to the open block. */
 function continues(open, line) {
   const kind = kindOf(line);
   switch (open.kind) {
@@ -185,7 +185,7 @@ function list(lines, partial) {
     const ordered = /\d/.test(found[2]);
     while (levels.length > 1 && indent < levels.at(-1).indent) levels.pop();
     let top = levels.at(-1);
-    const deeper = top && indent >= top.indent + 2 && levels.length < DEEPEST;
+    const deeper = top && indent >= top.indent + 2 && levels.length < MAX_DEPTH;
     if (!top || deeper || top.ordered !== ordered) {
       if (top && !deeper) levels.pop();
       const at = levels.at(-1)?.item ?? root;
@@ -216,7 +216,7 @@ const LINK = /!?\[((?:[^[\]\\]|\\.|\[[^[\]]{0,200}\]){0,1000})\]\(\s*<?((?:[^\s<
 const ANGLE = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const BARE = /https?:\/\/[^\s<>"'`|]{1,2000}/y;
 
-/** The address, if it is one that may be gone to. */
+/** Returns the address, or null if a link may not lead to it. */
 function safe(address) {
   try {
     const url = new URL(address);
@@ -229,7 +229,7 @@ function safe(address) {
 const anchor = (href, ...children) =>
   el('a', { href, title: href, target: '_blank', rel: 'noopener noreferrer nofollow' }, ...children);
 
-/** The nodes of a line's text. With `partial` it may end within what is not closed yet. */
+/** Returns the nodes of a text. With `partial` it may end within markup that is not closed yet. */
 export function inline(text, partial = false, depth = 0, linked = false) {
   const out = [];
   const missing = new Set(); // markers that do not close from here on
@@ -267,7 +267,7 @@ export function inline(text, partial = false, depth = 0, linked = false) {
     const double = text[at + 1] === mark;
     const marker = double ? mark + mark : mark;
     const inside = at + marker.length;
-    const opens = /\S/.test(text[inside] ?? ' ') && depth < DEEPEST && marker !== '~'
+    const opens = /\S/.test(text[inside] ?? ' ') && depth < MAX_DEPTH && marker !== '~'
       && !(mark === '_' && /\w/.test(text[at - 1] ?? ' '));
     const close = opens && !missing.has(marker) ? ending(text, marker, inside, missing) : -1;
     const tag = marker === '~~' ? 'del' : double ? 'strong' : 'em';
@@ -280,7 +280,7 @@ export function inline(text, partial = false, depth = 0, linked = false) {
   return out;
 }
 
-/** Where a run of backticks of this very length is. */
+/** Returns the position of a run of backticks of exactly this length, or -1. */
 function closing(text, run, from) {
   for (let at = text.indexOf(run, from); at >= 0; at = text.indexOf(run, at)) {
     let end = at + run.length;
@@ -291,7 +291,7 @@ function closing(text, run, from) {
   return -1;
 }
 
-/** Where emphasis ends, among the first places that it could. */
+/** Returns the end of an emphasis among the first candidates, or -1. */
 function ending(text, marker, from, missing) {
   let at = from;
   for (let tries = 0; tries < 16; tries += 1) {
@@ -314,7 +314,7 @@ function linkAt(text, at, mark, match, depth) {
     const found = match(LINK, at);
     const href = found && safe(found[2]);
     if (!href) return null;
-    const words = depth < DEEPEST ? inline(found[1] || href, false, depth + 1, true) : [found[1]];
+    const words = depth < MAX_DEPTH ? inline(found[1] || href, false, depth + 1, true) : [found[1]];
     return { end: at + found[0].length, node: anchor(href, ...words) };
   }
   const found = match(mark === '<' ? ANGLE : BARE, at);
@@ -324,7 +324,7 @@ function linkAt(text, at, mark, match, depth) {
   return href && { end: at + (mark === '<' ? found[0].length : address.length), node: anchor(href, address) };
 }
 
-async function copyOf(code, button) {
+async function copyCode(code, button) {
   try {
     await navigator.clipboard.writeText(code.textContent);
     button.textContent = 'Copied';

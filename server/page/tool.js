@@ -1,9 +1,9 @@
-// One call of a tool: its arguments, its output as it comes, its diff, and the card that asks whether it may run.
+// One call of a tool: its arguments, its output while it runs, its diff, and the card that asks for a decision.
 
-import { cut, el } from './dom.js';
+import { el, truncated } from './dom.js';
 
 /** Characters and lines that are drawn of one text. */
-const MOST = 100_000, LINES = 2_000;
+const MAX_CHARS = 100_000, MAX_LINES = 2_000;
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const STATES = {
   writing: 'writing…', ready: 'ready', waiting: 'waits for you', running: 'running…', ok: 'done', error: 'failed',
@@ -19,24 +19,25 @@ const parse = (text) => {
 };
 
 const pre = (text, kind = '') => el('pre', { class: kind, tabindex: 0 }, text);
-const most = (text) => (text.length > MOST ? `${text.slice(0, MOST)}… and ${text.length - MOST} characters more` : text);
-/** Output, without the colours of terminals. */
-const plain = (text) => most(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
-/** What somebody decides on: characters that would hide or turn others are named. */
+const bounded = (text) =>
+  (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}… and ${text.length - MAX_CHARS} characters more` : text);
+/** Returns output without the colours of terminals. */
+const plain = (text) => bounded(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
+/** Returns a text that a person decides on: characters that would hide or reorder others are named. */
 const visible = (text) =>
-  most(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+  bounded(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
     (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
-/** Text as it is, small values in one line, large ones in many. */
-function written(value) {
+/** Returns a value as text: strings as they are, small values in one line, large ones in many. */
+function asText(value) {
   const line = typeof value === 'string' ? value : JSON.stringify(value);
   return visible(typeof value === 'string' || line.length <= 72 ? line : JSON.stringify(value, null, 2));
 }
 
-/** Lines with their colours, as `[kind, text]`. */
+/** Draws lines with their colours, given as `[kind, text]`. */
 function coloured(lines) {
   const box = el('pre', { class: 'diff', tabindex: 0 });
-  for (const [kind, text] of lines.slice(0, LINES)) box.append(el('span', { class: kind }, text));
-  if (lines.length > LINES) box.append(el('span', { class: 'hunk' }, `… and ${lines.length - LINES} lines more`));
+  for (const [kind, text] of lines.slice(0, MAX_LINES)) box.append(el('span', { class: kind }, text));
+  if (lines.length > MAX_LINES) box.append(el('span', { class: 'hunk' }, `… and ${lines.length - MAX_LINES} lines more`));
   return box;
 }
 
@@ -46,29 +47,32 @@ function diff(text) {
   return coloured(text.replace(/\n$/, '').split('\n').map((line) => [kind(line), line]));
 }
 
-/** Arguments as a list of names and values; a replacement as a diff. */
-function shown(value) {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return [pre(written(value))];
-  const { old_string: before, new_string: behind } = value;
-  const edit = typeof before === 'string' && typeof behind === 'string';
+/** Draws arguments as a list of names and values; a replacement as a diff. */
+function drawArguments(value) {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return [pre(asText(value))];
+  const { old_string: before, new_string: after } = value;
+  const edit = typeof before === 'string' && typeof after === 'string';
   const rows = Object.entries(value).filter(([name]) => !edit || !name.endsWith('_string')).map(([name, it]) => {
-    const text = written(it);
+    const text = asText(it);
     return el('div', { class: 'arg' }, el('span', {}, name), text.includes('\n') ? pre(text) : el('code', {}, text));
   });
   if (edit) {
     const lines = (text, kind, sign) => (text ? visible(text).replace(/\n$/, '').split('\n').map((line) => [kind, sign + line]) : []);
-    rows.push(coloured([...lines(before, 'del', '-'), ...lines(behind, 'add', '+')]));
+    rows.push(coloured([...lines(before, 'del', '-'), ...lines(after, 'add', '+')]));
   }
   return rows;
 }
 
-/** What of the arguments stands in the head of a call. */
+/** Returns the argument that is shown in the head of a call. */
 function gist(value) {
   if (value === null || typeof value !== 'object') return '';
   const texts = Object.values(value).filter((it) => typeof it === 'string');
   const first = ['command', 'path', 'pattern', 'query', 'url'].map((name) => value[name]).find((it) => typeof it === 'string');
-  return cut(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
+  return truncated(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
 }
+
+/** Which request a pending action makes beyond an approval: `{kind, data}`, or undefined. */
+const requestOf = (action) => action.request;
 
 /** A call on the page. */
 export class ToolCall {
@@ -84,39 +88,39 @@ export class ToolCall {
     this.card = null;
     this.node = el('div', { class: 'call' }, this.details);
     this.name = name;
-    this.is('writing');
+    this.setStatus('writing');
   }
 
-  is(status, more = '') {
+  setStatus(status, more = '') {
     this.node.dataset.status = status;
     this.state.textContent = (STATES[status] ?? status) + more;
   }
 
-  /** The arguments' raw text as the model writes it. */
+  /** Appends raw text of the arguments while the model writes it. */
   write(delta) {
     this.raw += delta;
     if (!this.args.firstChild) this.args.append(pre(''));
-    if (this.raw.length <= MOST) this.args.firstChild.append(delta);
+    if (this.raw.length <= MAX_CHARS) this.args.firstChild.append(delta);
   }
 
-  /** The arguments are whole. */
-  written(raw) {
+  /** Shows the complete arguments. */
+  setRawArguments(raw) {
     this.raw = raw;
     const value = parse(raw);
-    this.arguments(value === undefined ? raw : value);
-    this.is('ready');
+    this.setArguments(value === undefined ? raw : value);
+    this.setStatus('ready');
   }
 
-  arguments(value) {
+  setArguments(value) {
     this.label.textContent = gist(value);
-    this.args.replaceChildren(...shown(value));
+    this.args.replaceChildren(...drawArguments(value));
   }
 
   start(args, time) {
     this.started = time;
-    this.arguments(args);
-    this.uncard();
-    this.is('running');
+    this.setArguments(args);
+    this.removeCard();
+    this.setStatus('running');
   }
 
   update(update) {
@@ -124,7 +128,7 @@ export class ToolCall {
       this.live ??= this.out.appendChild(pre('', 'live'));
       const down = this.live.scrollHeight - this.live.scrollTop - this.live.clientHeight < 30;
       this.live.append(update.output);
-      while (this.live.childNodes.length > LINES) this.live.firstChild.remove();
+      while (this.live.childNodes.length > MAX_LINES) this.live.firstChild.remove();
       if (down) this.live.scrollTop = this.live.scrollHeight;
     } else if (update.progress) {
       const { done, total, message } = update.progress;
@@ -132,49 +136,51 @@ export class ToolCall {
     }
   }
 
-  /** The message of its result. */
+  /** Shows the message with the result. */
   end(result, time) {
     if (this.ended) return;
     this.ended = true;
-    this.uncard();
+    this.removeCard();
     const took = this.started && time ? (time - this.started) / 1000 : 0;
-    this.is(result.status, took >= 0.1 ? ` · ${took.toFixed(took < 10 ? 1 : 0)} s` : '');
+    this.setStatus(result.status, took >= 0.1 ? ` · ${took.toFixed(took < 10 ? 1 : 0)} s` : '');
     const { details } = result;
     this.out.replaceChildren();
     if (typeof details?.diff === 'string' && details.diff) {
-      this.args.replaceChildren(); // the diff says it all
+      this.args.replaceChildren(); // the diff shows them
       this.out.append(diff(details.diff));
       this.details.open = this.name !== 'diff';
       this.state.textContent += ` · +${Number(details.added)} −${Number(details.removed)}`;
     } else {
-      for (const piece of result.content) this.out.append(piece.type === 'image' ? image(piece) : pre(plain(piece.text ?? '')));
+      for (const part of result.content) this.out.append(part.type === 'image' ? image(part) : pre(plain(part.text ?? '')));
     }
     if (typeof details?.exit_code === 'number' && details.exit_code) this.state.textContent += ` · exit ${details.exit_code}`;
   }
 
-  /** It waits for an answer, which `decide(body)` sends. */
+  /** Asks for a decision, which `decide(body)` sends. */
   ask(action, decide) {
-    this.is('waiting');
-    this.arguments(action.arguments);
-    this.args.hidden = !action.request; // the card shows them
+    this.setStatus('waiting');
+    this.setArguments(action.arguments);
+    this.args.hidden = !requestOf(action); // the card shows them
     this.card = card(this.name, action, decide);
     this.node.append(this.card);
   }
 
-  answered(decision, who) {
-    this.uncard();
+  /** Shows the decision that resolved the action. */
+  resolved(decision, who) {
+    this.removeCard();
     const [kind, more] = typeof decision === 'string' ? [decision] : Object.entries(decision)[0];
     const by = who ? ` by ${who}` : '';
     const words = {
-      approve: `Approved${by}.`, approve_with: `Approved with other arguments${by}.`, deny: `Denied${by}${more ? `: ${more}` : '.'}`,
-      result: `The result was given${by}.`, answer: `Answered${by}.`,
+      approve: `Approved${by}.`, approve_with: `Approved with other arguments${by}.`,
+      deny: `Denied${by}${more ? `: ${more}` : '.'}`,
+      provide: more?.result ? `The result was provided${by}.` : `The input was provided${by}.`,
     };
     this.notes.append(el('p', { class: 'note' }, words[kind] ?? kind));
-    if (kind === 'approve_with') this.arguments(more);
-    this.is(kind === 'deny' ? 'denied' : 'ready');
+    if (kind === 'approve_with') this.setArguments(more);
+    this.setStatus(kind === 'deny' ? 'denied' : 'ready');
   }
 
-  uncard() {
+  removeCard() {
     this.card?.remove();
     this.card = null;
     this.args.hidden = false;
@@ -187,38 +193,39 @@ function image({ media_type: type, data }) {
 }
 
 function card(name, action, decide) {
-  const title = el('h3', { tabindex: -1 }, action.request ? `${name} asks: ${action.request.kind}` : `Run ${name}?`);
+  const request = requestOf(action);
+  const title = el('h3', { tabindex: -1 }, request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
   const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
-  const say = (text) => ((problem.textContent = text), (problem.hidden = !text));
+  const showProblem = (text) => ((problem.textContent = text), (problem.hidden = !text));
   const face = el('div');
   const node = el('section', { class: 'card', 'aria-label': title.textContent, 'data-digest': action.digest }, title, face, problem);
   const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
   const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
-  const back = () => button('Back', () => (say(''), look(), title.focus()));
-  const shows = () => el('div', { class: 'args' }, ...shown(action.request?.data ?? action.arguments));
-  // What may be sent besides yes and no: an answer to a tool that asks, or other arguments.
-  const json = action.request
-    ? { open: 'Answer…', label: 'Answer as JSON', start: '', go: 'Answer', body: (data) => ({ decision: 'answer', data }) }
+  const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
+  const content = () => el('div', { class: 'args' }, ...drawArguments(request?.data ?? action.arguments));
+  // The JSON that may be sent besides yes and no: the input that a tool asks for, or other arguments.
+  const json = request
+    ? { open: 'Provide…', label: 'Input as JSON', start: '', go: 'Provide', body: (data) => ({ decision: 'provide', data }) }
     : {
       open: 'Edit…', label: 'Arguments as JSON', start: JSON.stringify(action.arguments, null, 2), go: 'Approve as edited',
       body: (value) => ({ decision: 'approve_with', arguments: value }),
     };
 
-  async function answer(body) {
-    say('');
+  async function resolve(body) {
+    showProblem('');
     const all = [...node.querySelectorAll('button')];
     all.forEach((one) => (one.disabled = true));
     try {
       await decide({ digest: action.digest, ...body });
-    } catch (why) {
-      say(why.path ? `${why.path}: ${why.message}` : why.message);
+    } catch (error) {
+      showProblem(error.path ? `${error.path}: ${error.message}` : error.message);
       all.forEach((one) => (one.disabled = false));
     }
   }
 
-  function look() {
-    face.replaceChildren(shows(), row(
-      button(action.request ? 'Done' : 'Approve', () => answer({ decision: 'approve' }), 'primary approve'),
+  function showChoices() {
+    face.replaceChildren(content(), row(
+      button(request ? 'Done' : 'Approve', () => resolve({ decision: 'approve' }), 'primary approve'),
       button(json.open, edit, 'edit'),
       button('Deny…', deny, 'deny')));
   }
@@ -227,38 +234,38 @@ function card(name, action, decide) {
     const field = el('textarea', { class: 'json', spellcheck: 'false', 'aria-label': json.label });
     field.value = json.start;
     field.rows = Math.min(20, field.value.split('\n').length + 1);
-    const go = button(json.go, () => answer(json.body(parse(field.value))), 'primary approve');
+    const go = button(json.go, () => resolve(json.body(parse(field.value))), 'primary approve');
     const check = () => {
-      const why = wrong(field.value, !action.request);
+      const why = problemOf(field.value, !request);
       field.setAttribute('aria-invalid', Boolean(why));
       go.disabled = Boolean(why);
-      say(why);
+      showProblem(why);
     };
     field.addEventListener('input', check);
     go.disabled = !json.start;
-    face.replaceChildren(...(action.request ? [shows()] : []), field, row(go, back()));
+    face.replaceChildren(...(request ? [content()] : []), field, row(go, back()));
     field.focus();
   }
 
   function deny() {
-    const reason = el('input', { class: 'reason', placeholder: 'Why not? The model is told.', 'aria-label': 'Reason' });
-    const go = () => answer({ decision: 'deny', reason: reason.value.trim() || 'The user does not want this.' });
+    const reason = el('input', { class: 'reason', placeholder: 'Why not? The model reads this.', 'aria-label': 'Reason' });
+    const go = () => resolve({ decision: 'deny', reason: reason.value.trim() || 'The user does not want this.' });
     reason.addEventListener('keydown', (key) => key.key === 'Enter' && !key.isComposing && go());
-    face.replaceChildren(shows(), reason, row(button('Deny', go, 'danger'), back()));
+    face.replaceChildren(content(), reason, row(button('Deny', go, 'danger'), back()));
     reason.focus();
   }
 
-  look();
+  showChoices();
   return node;
 }
 
-/** Why a text cannot be sent as JSON; empty if it can. */
-function wrong(text, object) {
+/** Returns why a text cannot be sent as JSON, or an empty text if it can. */
+function problemOf(text, object) {
   try {
     const value = JSON.parse(text);
     const fits = !object || (value !== null && typeof value === 'object' && !Array.isArray(value));
     return fits ? '' : 'The arguments must be one JSON object.';
-  } catch (why) {
-    return `This is not JSON yet: ${why.message}`;
+  } catch (error) {
+    return `This is not JSON yet: ${error.message}`;
   }
 }

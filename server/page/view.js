@@ -1,16 +1,16 @@
 // A conversation on the page: a fold of a session's events, the same after a reload, a break and in every tab.
 
-import { el, short, soon } from './dom.js';
+import { debounced, el, short } from './dom.js';
 import { Markdown } from './markdown.js';
 import { ToolCall } from './tool.js';
 
-/** Milliseconds in which deltas are gathered before they are drawn. */
-const GATHER = 30;
+/** Milliseconds for which deltas are gathered before they are drawn. */
+const DRAW_DELAY = 30;
 /** Events that change nothing around the conversation. */
 const STREAMED = ['message_update', 'tool_execution_update'];
 const LIMITS = { turns: 'turns', tokens: 'tokens', cost: 'cost', wall_time: 'time' };
 
-/** Text of a reply, drawn as it comes. */
+/** Text of a reply, drawn while it streams. */
 class Text {
   constructor() {
     this.node = el('div', { class: 'md' });
@@ -28,7 +28,7 @@ class Text {
   }
 }
 
-/** What the model thinks: folded away. */
+/** Thinking of the model, folded. */
 class Thinking {
   constructor() {
     this.label = el('summary', {}, 'Thinking…');
@@ -60,24 +60,24 @@ class Reply {
     this.node.replaceChildren();
   }
 
-  put(number, block) {
+  addBlock(number, block) {
     this.blocks.set(number, block);
     this.node.append(block.node);
     return block;
   }
 
   update({ kind, block, delta, name }) {
-    if (kind === 'tool_call_start') return void this.put(block, new ToolCall(name));
-    const known = this.blocks.get(block);
-    if (kind === 'tool_call') known?.write(delta);
-    else (known ?? this.put(block, kind === 'text' ? new Text() : new Thinking())).add(delta);
+    if (kind === 'tool_call_start') return void this.addBlock(block, new ToolCall(name));
+    const existing = this.blocks.get(block);
+    if (kind === 'tool_call') existing?.write(delta);
+    else (existing ?? this.addBlock(block, kind === 'text' ? new Text() : new Thinking())).add(delta);
   }
 
   draw() {
     for (const block of this.blocks.values()) block.draw?.();
   }
 
-  /** The whole message: what was streamed stays where it is the same. Gives the calls with their ids. */
+  /** Shows the complete message. Blocks that were streamed stay if they are equal. Returns the calls with their ids. */
   end({ parts, stop }) {
     const blocks = [...this.blocks.values()];
     const same = blocks.length === parts.length && parts.every((part, at) =>
@@ -85,15 +85,15 @@ class Reply {
     if (!same) {
       this.clear();
       parts.forEach((part, at) => {
-        if (part.type === 'tool_call') return this.put(at, new ToolCall(part.name));
-        this.put(at, part.type === 'text' ? new Text() : new Thinking()).add(part.text);
+        if (part.type === 'tool_call') return this.addBlock(at, new ToolCall(part.name));
+        this.addBlock(at, part.type === 'text' ? new Text() : new Thinking()).add(part.text);
       });
     }
     this.node.removeAttribute('aria-busy');
     const calls = [];
     [...this.blocks.values()].forEach((block, at) => {
       if (!(block instanceof ToolCall)) return block.end();
-      block.written(parts[at].arguments);
+      block.setRawArguments(parts[at].arguments);
       calls.push([parts[at].id, block]);
     });
     const why = { length: 'The reply was cut off: it reached the limit of its length.', content_filter: 'The provider’s filter cut the reply off.', aborted: 'Stopped.', interrupted: 'Interrupted.' }[stop];
@@ -103,34 +103,34 @@ class Reply {
 }
 
 /**
- * Folds events into `root`. `on.changed()`: what stands around it has changed; `on.said(text)`: the model has said this, just now;
- * `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends an answer; `on.again()` lets a run go on.
+ * Folds events into `root`. `on.changed()`: the state around it has changed; `on.replied(text)`: the model has just completed
+ * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.continue()` continues a run.
  */
 export class Conversation {
   constructor(root, on) {
     Object.assign(this, { root, on });
     this.calls = new Map(); // by id
     this.open = new Map(); // replies that stream, by number
-    this.waiting = new Map(); // actions that wait for an answer, by call
-    this.pending = new Map(); // texts that wait for a run of their own, by input
-    this.goOn = el('button', { type: 'button', class: 'again', onclick: on.again }, 'Continue');
-    this.drawSoon = soon(GATHER, () => this.open.forEach((reply) => reply.draw()));
+    this.actions = new Map(); // pending actions, by call
+    this.requests = new Map(); // texts that wait for their own run, by input
+    this.continueButton = el('button', { type: 'button', class: 'continue', onclick: on.continue }, 'Continue');
+    this.scheduleDraw = debounced(DRAW_DELAY, () => this.open.forEach((reply) => reply.draw()));
     this.clear();
   }
 
   clear() {
     this.root.replaceChildren();
-    for (const map of [this.calls, this.open, this.waiting]) map.clear();
-    this.run = null; // the id of the one that goes on
-    this.cut = null; // the notice that a crash has cut it off
-    this.compacts = false; // and that is all it does
+    for (const map of [this.calls, this.open, this.actions]) map.clear();
+    this.run = null; // the id of the run in progress
+    this.interruption = null; // the notice that a crash has interrupted it
+    this.compacting = false; // whether it only compacts
     this.queue = { steering: [], followUp: [] };
   }
 
-  get running() { return this.run !== null && !this.cut; }
+  get running() { return this.run !== null && !this.interruption; }
 
-  /** What goes on is sent again from here on; a reply begins anew by itself. */
-  joins() {
+  /** Prepares for a new stream, which repeats the output of running tools. A streaming reply restarts on its own. */
+  reconnected() {
     for (const call of this.calls.values()) call.live?.replaceChildren();
   }
 
@@ -143,12 +143,12 @@ export class Conversation {
     return this.add(el('div', { class: `notice ${kind}` }, el('span', {}, text), ...more));
   }
 
-  /** Something failed that can be gone on with: the last such notice has the button. */
+  /** Adds a notice of a failure that the user can continue after. The last such notice has the button. */
   failed(text) {
-    return this.notice(text, 'error', this.goOn);
+    return this.notice(text, 'error', this.continueButton);
   }
 
-  /** The reply with this number, as far as it has come. */
+  /** Returns the reply with this number, adding it if necessary. */
   reply(id) {
     let reply = this.open.get(id);
     if (!reply) {
@@ -167,13 +167,13 @@ export class Conversation {
 
   agent_start({ run_id: run, cause }) {
     this.run = run;
-    this.compacts = Boolean(cause?.compact);
-    this.pending.delete(cause?.user_request ?? cause?.continue);
-    this.goOn.remove();
+    this.compacting = Boolean(cause?.compact);
+    this.requests.delete(cause?.user_request ?? cause?.continue);
+    this.continueButton.remove();
   }
 
   turn_start() {
-    this.compacts = false;
+    this.compacting = false;
   }
 
   message_start({ message_id: id, role }) {
@@ -183,7 +183,7 @@ export class Conversation {
   message_update(event) {
     if (event.kind === 'withdrawn') this.open.get(event.message_id)?.clear();
     else this.reply(event.message_id).update(event);
-    this.drawSoon();
+    this.scheduleDraw();
   }
 
   message_end({ message }) {
@@ -191,17 +191,17 @@ export class Conversation {
     else if (message.role === 'tool_result') this.calls.get(message.call)?.end(message);
     else if (message.role === 'custom') this.notice(message.kind);
     else {
-      const streamed = this.open.has(message.id); // and is not told of the past
+      const streamed = this.open.has(message.id); // false for messages of the past
       const reply = this.reply(message.id);
       this.open.delete(message.id);
       for (const [id, call] of reply.end(message)) this.calls.set(id, call);
-      if (streamed) this.on.said(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
+      if (streamed) this.on.replied(message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n'));
     }
   }
 
   user(message) {
     const article = el('article', { class: 'user', 'aria-label': 'You' });
-    for (const piece of message.content) article.append(el('div', {}, piece.type === 'text' ? piece.text : 'An image.'));
+    for (const part of message.content) article.append(el('div', {}, part.type === 'text' ? part.text : 'An image.'));
     this.add(article);
   }
 
@@ -225,17 +225,17 @@ export class Conversation {
 
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
-    this.waiting.delete(call);
+    this.actions.delete(call);
   }
 
   external_action(action) {
-    this.waiting.set(action.call, action);
+    this.actions.set(action.call, action);
     this.call(action.call, action.name).ask(action, (body) => this.on.decide(action.call, body));
   }
 
   external_action_end({ call, decision, by }) {
-    this.waiting.delete(call);
-    this.calls.get(call)?.answered(decision, by);
+    this.actions.delete(call);
+    this.calls.get(call)?.resolved(decision, by);
   }
 
   queue_update({ steering, follow_up: followUp }) {
@@ -245,7 +245,7 @@ export class Conversation {
   compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {
     const count = messages === 1 ? '1 message' : `${messages} messages`;
     const what = summarised ? `${count} became a summary` : `${count} left out${error ? `: ${error}` : ''}`;
-    const text = message.content.map((piece) => piece.text ?? '').join('\n');
+    const text = message.content.map((part) => part.text ?? '').join('\n');
     this.add(el('details', { class: 'compaction' },
       el('summary', {}, `${what} · about ${short(before)} → ${short(after)} tokens`), el('div', { class: 'thought' }, text)));
   }
@@ -254,15 +254,15 @@ export class Conversation {
     const { run } = this;
     this.clear();
     this.run = run;
-    this.notice('The conversation began anew.');
+    this.notice('The conversation was reset.');
   }
 
   agent_end(end) {
     this.run = null;
-    // A reply of which nothing was said leaves no message.
+    // A reply without content leaves no message.
     for (const reply of this.open.values()) reply.node.remove();
     this.open.clear();
-    if (end.end === 'error' && this.compacts) this.notice(end.error, 'error');
+    if (end.end === 'error' && this.compacting) this.notice(end.error, 'error');
     else if (end.end === 'error') this.failed(end.error ?? 'The run failed.');
     if (end.end === 'limit') this.failed(end.error ?? `The limit of ${LIMITS[end.limit] ?? end.limit} is used up.`);
     if (end.end === 'aborted') this.notice('Stopped.');
@@ -270,11 +270,11 @@ export class Conversation {
     this.on.ended(end);
   }
 
-  /** The run that a crash has left open, or null. The server tells of it, and no event: once it goes on the notice goes. */
+  /** Shows or removes the notice that a crash has interrupted this run (or null). No event contains this; the server reports it. */
   interrupted(run) {
     if (run === null || run !== this.run) {
-      this.cut?.remove();
-      this.cut = null;
-    } else this.cut ??= this.failed('The server stopped in the middle of this run.');
+      this.interruption?.remove();
+      this.interruption = null;
+    } else this.interruption ??= this.failed('The server stopped in the middle of this run.');
   }
 }

@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::observe::word;
+use crate::observer::enum_name;
 
-/// What a client reads, a line of JSON each.
+/// An event of a run, as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum Frame {
-    /// The run began.
+    /// The run was started.
     AgentStart,
     /// A reply begins.
     ThinkingStart,
@@ -25,9 +25,9 @@ pub(crate) enum Frame {
     Thinking { content: String },
     /// More text of the reply.
     Content { content: String },
-    /// What came of this reply no longer counts: the model's server failed, and is asked again.
+    /// This reply no longer counts: the model's server failed, and the request is repeated.
     Withdrawn,
-    /// The reply is whole.
+    /// The reply is complete.
     ThinkingEnd,
     /// A tool begins.
     ToolUse { tool_name: Arc<str>, tool_input: Arc<Value>, tool_id: CallId },
@@ -44,12 +44,12 @@ pub(crate) enum Frame {
     ToolResult { tool_id: CallId, content: String, is_error: bool },
     /// The run failed.
     Error { kind: String, message: String },
-    /// The run has ended; nothing comes after it.
+    /// The run has ended. This is the last frame.
     Complete,
 }
 
 impl Frame {
-    /// In one line.
+    /// Returns the frame in one line.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -59,32 +59,32 @@ impl Frame {
     }
 }
 
-/// Why nothing more is told of a run that goes on.
+/// Why the frames of a run end before the run does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CutOff {
-    /// The client has not read what was told.
+    /// The client reads too slowly.
     Lagged,
-    /// The server ends, and the run has had its time.
+    /// The server shuts down, and the grace period is over.
     Draining,
-    /// The session is gone.
+    /// The session has ended.
     Gone,
 }
 
-/// Makes frames of a run's events.
+/// Converts a run's events to frames.
 #[derive(Default)]
 pub(crate) struct Frames {
-    /// Something of the reply that streams was told.
-    told: bool,
+    /// Whether a part of the current reply was sent.
+    reply_started: bool,
     ended: bool,
 }
 
 impl Frames {
-    /// The frames that tell of this event.
-    pub(crate) fn tell(&mut self, event: &AgentEvent, to: &mut VecDeque<Frame>) {
+    /// Appends the frames of this event.
+    pub(crate) fn convert(&mut self, event: &AgentEvent, to: &mut VecDeque<Frame>) {
         match event {
             AgentEvent::AgentStart { .. } => to.push_back(Frame::AgentStart),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
-                self.told = false;
+                self.reply_started = false;
                 to.push_back(Frame::ThinkingStart);
             }
             AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
@@ -127,12 +127,12 @@ impl Frames {
         }
     }
 
-    /// Whether the run's end was told.
+    /// Returns whether the run's end was converted.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// What is told where the frames end before the run does.
+    /// Returns the last frames if the frames end before the run does.
     pub(crate) fn cut_off(why: CutOff) -> [Frame; 2] {
         let error = match why {
             CutOff::Lagged => {
@@ -140,7 +140,7 @@ impl Frames {
             }
             CutOff::Draining => Frame::error(
                 "draining",
-                "The server ends, and the run was stopped: ask again when it is back.",
+                "The server shuts down, and the run was stopped: try again when it is back.",
             ),
             CutOff::Gone => Frame::error("internal", "The session ended before the run did."),
         };
@@ -151,30 +151,30 @@ impl Frames {
         let frame = match update {
             Update::Text { delta, .. } => Frame::Content { content: delta.clone() },
             Update::Thinking { delta, .. } => Frame::Thinking { content: delta.clone() },
-            Update::Withdrawn if self.told => Frame::Withdrawn,
+            Update::Withdrawn if self.reply_started => Frame::Withdrawn,
             _ => return,
         };
-        self.told = !matches!(frame, Frame::Withdrawn);
+        self.reply_started = !matches!(frame, Frame::Withdrawn);
         to.push_back(frame);
     }
 }
 
-/// Why a run ended before it was done.
+/// Returns the error of a run that has failed.
 fn failure(outcome: &RunOutcome) -> Option<Frame> {
     let kind = match (outcome.end, outcome.model_error) {
         (RunStatus::Done, _) => return None,
-        (RunStatus::Error, Some(kind)) => word(&kind),
+        (RunStatus::Error, Some(kind)) => enum_name(&kind),
         (RunStatus::Error, None) => "internal".to_owned(),
-        (end, _) => word(&end),
+        (end, _) => enum_name(&end),
     };
     let message = match (&outcome.error, outcome.end) {
         (Some(error), _) => error.to_string(),
         (None, RunStatus::Limit) => {
-            "A limit of the run is reached; what was done so far holds.".to_owned()
+            "A limit of the run is reached; what was done so far remains.".to_owned()
         }
         (None, RunStatus::Aborted) => "The run was aborted.".to_owned(),
         (None, RunStatus::AwaitingAction) => {
-            "The run waits for a confirmation, which cannot be given here.".to_owned()
+            "The run waits for an approval, which cannot be given here.".to_owned()
         }
         (None, _) => "The run failed.".to_owned(),
     };

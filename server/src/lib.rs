@@ -1,64 +1,67 @@
-//! An agent over HTTP.
+//! Agents over HTTP.
 //!
-//! `POST /api/agent-chat` answers one request with the events of its run and keeps nothing. Live
-//! sessions (`/api/sessions`) are kept in a [`SessionStore`](loopwright_core::MemoryStore); a
-//! connection that closes does not end them. [`serve`] is all of it with the checks that a server
-//! that runs commands needs; [`router`] is the routes alone, for an app of one's own with its own
-//! authentication, and [`sse`] sends any session's events.
+//! `POST /api/agent-chat` answers one request with the events of its run and stores nothing. Live
+//! sessions (`/api/sessions`) are kept in a [`SessionStore`](loopwright_core::SessionStore) and
+//! continue when a connection closes. [`serve`] serves all of it, with the checks that a server
+//! needs that runs commands; [`router`] returns the routes alone, for an axum app with its own
+//! authentication; [`sse`] streams the events of any session.
 //!
-//! ```no_run
-//! use loopwright_server::{Named, Server, serve};
+//! A [`Server`] runs the agents that an implementation of [`Agents`] builds, such as one
+//! [`GenericAgent`](loopwright_core::GenericAgent):
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let server = Server::builder(Named::default()).root("/home/me/project").build()?;
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:7777").await?;
-//! serve(listener, server, std::future::pending()).await?;
+//! ```
+//! use loopwright_core::GenericAgent;
+//! use loopwright_core::testing::{Script, ScriptedModel};
+//! use loopwright_patterns::PiPattern;
+//! use loopwright_server::{Server, serve};
+//! use tokio::net::TcpListener;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::new([Script::text("Nine.")]);
+//! let agent = GenericAgent::builder(model, PiPattern).build()?;
+//! let server = Server::builder(agent).build()?;
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let shutdown = async { /* until Ctrl-C, for example */ };
+//! serve(listener, server, shutdown).await?;
 //! # Ok(()) }
 //! ```
+//!
+//! # Features
+//!
+//! - `coding-agent` (on by default): `CodingAgents`, which work on files below the server's roots
+//!   with the coding tools and the model that each client names. Without it the crate needs neither
+//!   providers nor tools, patterns and memory.
 
-mod agent_chat;
-mod body;
-mod config;
+mod agents;
+mod body_limit;
+#[cfg(feature = "coding-agent")]
+mod coding_agent;
 mod drain;
 mod error;
-mod events;
 mod frames;
 mod guard;
-mod health;
+mod json;
 mod live;
 mod metrics;
-mod models;
-mod observe;
-mod openapi;
-mod page;
+mod observer;
 mod public;
-mod roots;
+mod quota;
+mod routes;
+mod run_quota;
 mod serve;
-mod sessions;
-mod shares;
+mod server;
+mod settings;
 mod sse;
+mod token;
 
-use axum::Router;
-
-pub use config::{ConfigError, Server, ServerBuilder};
-pub use models::{LlmConfig, Models, Named};
+pub use agents::{AgentRejection, Agents};
+#[cfg(feature = "coding-agent")]
+pub use coding_agent::{CodingAgents, CodingAgentsBuilder, EnvModels, Models};
+pub use error::ConfigError;
 pub use public::{PublicEvents, ToPublic};
+pub use routes::router;
 pub use serve::serve;
+pub use server::{Server, ServerBuilder};
+pub use settings::{ChatSettings, LlmConfig, SessionSettings};
 pub use sse::sse;
-
-/// All routes, without authentication and without a look at `Host` and `Origin`: those are the
-/// app's that mounts them. Bodies are bounded, and must be JSON.
-pub fn router(server: Server) -> Router {
-    Router::new()
-        .merge(agent_chat::routes())
-        .merge(sessions::routes())
-        .merge(events::routes())
-        .merge(health::routes())
-        .merge(metrics::routes())
-        .merge(openapi::routes())
-        .merge(page::routes())
-        .fallback(error::no_route)
-        .method_not_allowed_fallback(error::no_method)
-        .layer(axum::middleware::from_fn_with_state(server.clone(), body::bounded))
-        .with_state(server)
-}

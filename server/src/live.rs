@@ -1,152 +1,177 @@
-//! The sessions that are open in this process: opened at first use, once; closed when nobody has
-//! used them for a while.
+//! The sessions that are open in this process: each is opened once, at its first use, and closed
+//! when it has been unused for a while.
 //!
-//! A session that is open is this process's alone. It stays open while a run goes on, while
-//! somebody listens, and for [`IDLE`] after that; then it is free for others.
+//! An open session belongs to this process alone. It stays open during runs, while a stream of its
+//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::join_all;
-use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
 use loopwright_core::log::MemoryError;
-use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext};
-use serde_json::Value;
+use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::config::Server;
-use crate::error::{ApiError, Kind};
+use crate::agents::Agents;
+use crate::drain::Drain;
+use crate::error::{ApiError, ErrorKind};
 use crate::metrics::Metrics;
-use crate::observe::Observer;
-use crate::sessions::agent;
-use crate::shares::{Begun, Client, Run};
+use crate::observer::Observer;
+use crate::quota::Client;
+use crate::run_quota::{Run, RunPermit, RunQuota};
+use crate::settings::SessionSettings;
 
-/// A session that nobody has used for this long is closed, at most twice as long after its last
-/// use.
-pub(crate) const IDLE: Duration = Duration::from_secs(60);
+/// A session that has been unused for this long is closed, at the latest when it has been unused
+/// for twice as long.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The sessions that are open. Clones are the same.
+/// The sessions that are open. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Live(Arc<Sessions>);
+pub(crate) struct LiveSessions(Arc<Inner>);
 
-struct Sessions {
-    slots: Mutex<HashMap<Arc<str>, Slot>>,
-    /// For so many open sessions there is room.
-    places: Arc<Semaphore>,
-    metrics: Arc<Metrics>,
+/// What sessions are made of and counted by.
+pub(crate) struct Parts {
+    pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) runs: RunQuota,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) drain: Drain,
 }
 
-/// Whoever opens, closes or deletes a session holds its lock meanwhile, so that all others wait.
-type Slot = Arc<tokio::sync::Mutex<Option<Open>>>;
+struct Inner {
+    parts: Parts,
+    slots: Mutex<HashMap<Arc<str>, Slot>>,
+    /// One permit for each session that may be open.
+    capacity: Arc<Semaphore>,
+}
 
-/// The lock of a session. A slot that nobody needs goes with it, also when a request is given up
-/// half-way.
-struct Held {
-    sessions: Arc<Sessions>,
+/// A session, if it is open. Locked while the session is opened, closed or deleted.
+type Slot = Arc<tokio::sync::Mutex<Option<OpenSession>>>;
+
+/// Holds the lock of a slot. When it is dropped, an unused slot is removed, also when a request is
+/// dropped halfway.
+struct SlotGuard {
+    sessions: Arc<Inner>,
     id: Arc<str>,
-    slot: Option<OwnedMutexGuard<Option<Open>>>,
+    slot: Option<OwnedMutexGuard<Option<OpenSession>>>,
 }
 
 /// A session that is open.
-struct Open {
+struct OpenSession {
     handle: AgentHandle,
-    /// Cloned by everybody who uses the session.
-    users: Arc<()>,
-    /// The last use.
-    used: Instant,
-    run: Running,
-    /// Ends when the session is free again.
+    /// Cloned by each [`Lease`].
+    leases: Arc<()>,
+    last_used: Instant,
+    run: CurrentRun,
+    /// Ends when the session is closed.
     watcher: JoinHandle<()>,
-    _place: OwnedSemaphorePermit,
+    _capacity: OwnedSemaphorePermit,
 }
 
-/// A session's run, which has its place among all; none at rest.
-type Running = Arc<tokio::sync::Mutex<Weak<Run>>>;
+/// A session's run that holds a permit, if there is one.
+type CurrentRun = Arc<tokio::sync::Mutex<Weak<Run>>>;
 
-/// A session that somebody uses: it stays open while this lives.
-pub(crate) struct Used {
+/// Keeps a session open.
+pub(crate) struct Lease {
     pub(crate) handle: AgentHandle,
-    pub(crate) user: User,
-    run: Running,
+    pub(crate) guard: LeaseGuard,
+    run: CurrentRun,
 }
 
-/// Says that somebody uses a session, but holds no handle that would keep it from being deleted.
-pub(crate) struct User(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+/// Keeps a session open, without a handle that would keep it from being deleted.
+pub(crate) struct LeaseGuard(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
-impl Used {
-    /// Takes one of the client's runs, unless a run goes on in this session: then whatever comes is
-    /// a part of that one, or waits for it.
-    pub(crate) async fn begin(&self, server: &Server, client: Client) -> Result<Begun, ApiError> {
-        let mut run = self.run.lock().await;
-        if let Some(begun) = Begun::of(&run) {
-            return Ok(begun);
-        }
-        let shared = server.shared();
-        shared.drain.check()?;
-        let begun =
-            Begun::new(self.handle.clone(), shared.runs.begin(client, &shared.limits).await?);
-        *run = begun.run();
-        Ok(begun)
-    }
-}
-
-impl Live {
-    /// With room for so many open sessions.
-    pub(crate) fn new(metrics: Arc<Metrics>, places: usize) -> Self {
-        let places = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-        Live(Arc::new(Sessions { slots: Mutex::default(), places, metrics }))
+impl LiveSessions {
+    /// Creates an empty set that may have `max_open` sessions open at a time.
+    pub(crate) fn new(parts: Parts, max_open: usize) -> Self {
+        let capacity = Arc::new(Semaphore::new(max_open.min(Semaphore::MAX_PERMITS)));
+        LiveSessions(Arc::new(Inner { parts, slots: Mutex::default(), capacity }))
     }
 
-    /// Begins a session with these settings and gives its id.
-    pub(crate) async fn create(
-        &self,
-        server: &Server,
-        settings: Value,
-    ) -> Result<Arc<str>, ApiError> {
-        let agent = agent::build(server, Some(&settings)).await?;
+    /// Creates a session with these settings and returns its id.
+    pub(crate) async fn create(&self, settings: SessionSettings) -> Result<Arc<str>, ApiError> {
+        let Parts { agents, store, .. } = &self.0.parts;
+        let agent = agents.for_session(&settings).await?;
         let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
-        let mut held = self.0.hold(&id).await;
-        let place = self.0.place().await?;
-        let cx = RunContext::new().stored(&*server.shared().store, id.clone()).await?;
-        held.put(self.start(id.clone(), &agent, cx.settings(settings), place).await?);
+        let mut slot = self.0.lock(&id).await;
+        let capacity = self.0.acquire_capacity().await?;
+        let settings = serde_json::to_value(settings).unwrap_or_default();
+        let cx = RunContext::new().stored(&**store, id.clone()).await?;
+        slot.put(self.start(id.clone(), &agent, cx.settings(settings), capacity).await?);
         Ok(id)
     }
 
-    /// A session of the store, opened if it is not open.
-    pub(crate) async fn open(&self, server: &Server, id: &str) -> Result<Used, ApiError> {
-        let mut held = self.0.hold(id).await;
-        if held.open().is_none_or(|open| open.watcher.is_finished()) {
-            drop(held.take());
-            let session = self.open_stored(server, id).await?;
-            held.put(session);
+    /// Leases a session of the store, opening it if it is not open.
+    pub(crate) async fn lease(&self, id: &str) -> Result<Lease, ApiError> {
+        let mut slot = self.0.lock(id).await;
+        if slot.session().is_none_or(|session| session.watcher.is_finished()) {
+            drop(slot.take());
+            let session = self.open(id).await?;
+            slot.put(session);
         }
-        let Some(open) = held.open() else {
+        let Some(session) = slot.session() else {
             return Err(MemoryError::NoSession(id.into()).into());
         };
-        open.used = Instant::now();
-        Ok(Used {
-            handle: open.handle.clone(),
-            user: User(open.users.clone()),
-            run: open.run.clone(),
+        session.last_used = Instant::now();
+        Ok(Lease {
+            handle: session.handle.clone(),
+            guard: LeaseGuard(session.leases.clone()),
+            run: session.run.clone(),
         })
     }
 
-    async fn open_stored(&self, server: &Server, id: &str) -> Result<Open, ApiError> {
-        let store = &*server.shared().store;
-        let info = store.session(id).await?;
-        let place = self.0.place().await?;
-        let agent = agent::build(server, info.settings.as_deref()).await?;
-        let cx = RunContext::new().stored(store, info.id.clone()).await?;
-        let mut open = self.start(info.id, &agent, cx, place).await?;
-        if open.is_running().await {
-            // What had waited began by itself.
-            let begun = Begun::new(open.handle.clone(), server.shared().runs.begun_by_itself());
-            open.run = Running::new(begun.run().into());
+    /// Calls `work` with a session. With a client, its run quota must allow a run, as `work` may
+    /// start one. A session that turns out to belong to another process is closed.
+    pub(crate) async fn with<T>(
+        &self,
+        id: &str,
+        client: Option<Client>,
+        work: impl AsyncFnOnce(&AgentHandle) -> Result<T, InputError>,
+    ) -> Result<T, ApiError> {
+        let lease = self.lease(id).await?;
+        let _permit = match client {
+            Some(client) => Some(self.run_permit(&lease, client).await?),
+            None => None,
+        };
+        let result = work(&lease.handle).await;
+        if let Err(InputError::Gone | InputError::Memory(MemoryError::Conflict { .. })) = &result {
+            self.close_now(id).await;
         }
-        Ok(open)
+        Ok(result?)
+    }
+
+    /// Takes a permit for a run of this client, or the permit of the run in progress: input that
+    /// arrives during a run is a part of it, or waits for its end.
+    async fn run_permit(&self, lease: &Lease, client: Client) -> Result<RunPermit, ApiError> {
+        let mut run = lease.run.lock().await;
+        if let Some(permit) = RunPermit::upgrade(&run) {
+            return Ok(permit);
+        }
+        let Parts { drain, runs, .. } = &self.0.parts;
+        drain.check()?;
+        let permit = RunPermit::new(lease.handle.clone(), runs.acquire(client).await?);
+        *run = permit.downgrade();
+        Ok(permit)
+    }
+
+    async fn open(&self, id: &str) -> Result<OpenSession, ApiError> {
+        let Parts { agents, store, runs, .. } = &self.0.parts;
+        let info = store.session(id).await?;
+        let capacity = self.0.acquire_capacity().await?;
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let agent = agents.for_session(&settings).await?;
+        let cx = RunContext::new().stored(&**store, info.id.clone()).await?;
+        let mut session = self.start(info.id, &agent, cx, capacity).await?;
+        if session.is_running().await {
+            // Opening it has started a run, for input that was queued.
+            let permit = RunPermit::new(session.handle.clone(), runs.acquire_unchecked());
+            session.run = CurrentRun::new(permit.downgrade().into());
+        }
+        Ok(session)
     }
 
     async fn start(
@@ -154,21 +179,28 @@ impl Live {
         id: Arc<str>,
         agent: &GenericAgent,
         cx: RunContext,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Open, ApiError> {
+        capacity: OwnedSemaphorePermit,
+    ) -> Result<OpenSession, ApiError> {
         let (handle, events) = agent.run(cx).await?;
-        let observer = Observer::new(self.0.metrics.clone(), handle.state().await?.model);
+        let metrics = self.0.parts.metrics.clone();
+        let observer = Observer::new(metrics, handle.state().await?.model);
         let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer));
-        let (users, run) = (Arc::new(()), Running::default());
-        Ok(Open { handle, users, used: Instant::now(), run, watcher, _place: place })
+        Ok(OpenSession {
+            handle,
+            leases: Arc::new(()),
+            last_used: Instant::now(),
+            run: CurrentRun::default(),
+            watcher,
+            _capacity: capacity,
+        })
     }
 
-    /// A session as it is, if it is open.
+    /// Returns the handle of a session if it is open, without opening or leasing it.
     pub(crate) async fn peek(&self, id: &str) -> Option<AgentHandle> {
-        self.0.hold(id).await.open().map(|open| open.handle.clone())
+        self.0.lock(id).await.session().map(|session| session.handle.clone())
     }
 
-    /// Whether it is open and a run goes on in it.
+    /// Returns whether the session is open and a run is in progress.
     pub(crate) async fn is_running(&self, id: &str) -> bool {
         match self.peek(id).await {
             Some(handle) => handle.state().await.is_ok_and(|state| state.is_running),
@@ -176,74 +208,80 @@ impl Live {
         }
     }
 
-    /// Closes a session whose log another process has gone on with. The next use opens it anew.
-    pub(crate) async fn let_go(&self, id: &str) {
-        drop(self.0.hold(id).await.take()); // not waited for: whoever calls this may hold a handle
+    /// Closes a session whose log another process has appended to. The next use opens it again.
+    async fn close_now(&self, id: &str) {
+        drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
     }
 
-    /// Closes a session, so that nobody opens it meanwhile, and removes it for good; refused while
-    /// a run goes on.
-    pub(crate) async fn delete(&self, server: &Server, id: &str) -> Result<(), ApiError> {
-        let mut held = self.0.hold(id).await;
-        if let Some(open) = held.open()
-            && open.is_running().await
+    /// Closes a session, keeping others from opening it meanwhile, and deletes it. Fails during a
+    /// run.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
+        let mut slot = self.0.lock(id).await;
+        if let Some(session) = slot.session()
+            && session.is_running().await
         {
-            return Err(crate::sessions::refused::running());
+            return Err(ApiError::new(
+                ErrorKind::Conflict,
+                "A run is in progress in this session: abort it, and then delete the session.",
+            ));
         }
-        if let Some(open) = held.take() {
-            open.close().await;
+        if let Some(session) = slot.take() {
+            session.close().await;
         }
-        Ok(server.shared().store.delete(id).await?)
+        Ok(self.0.parts.store.delete(id).await?)
     }
 
-    /// Resolves when no session has a run that goes on.
-    pub(crate) async fn at_rest(&self) {
+    /// Resolves when no open session has a run in progress.
+    pub(crate) async fn wait_for_idle(&self) {
         let slots: Vec<Slot> = self.0.slots().values().cloned().collect();
         let mut handles = Vec::new();
         for slot in slots {
-            handles.extend(slot.lock().await.as_ref().map(|open| open.handle.clone()));
+            handles.extend(slot.lock().await.as_ref().map(|session| session.handle.clone()));
         }
         join_all(handles.iter().map(AgentHandle::wait_for_idle)).await;
     }
 
-    /// How many are open.
+    /// Returns the number of open sessions.
     pub(crate) fn count(&self) -> usize {
         self.0.slots().len()
     }
 }
 
-impl Sessions {
+impl Inner {
     fn slots(&self) -> MutexGuard<'_, HashMap<Arc<str>, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the session's lock.
-    async fn hold(self: &Arc<Self>, id: &str) -> Held {
-        let mut held = Held { sessions: self.clone(), id: id.into(), slot: None };
-        let slot = self.slots().entry(held.id.clone()).or_default().clone();
-        held.slot = Some(slot.lock_owned().await);
-        held
+    /// Waits for the lock of a session.
+    async fn lock(self: &Arc<Self>, id: &str) -> SlotGuard {
+        let mut guard = SlotGuard { sessions: self.clone(), id: id.into(), slot: None };
+        let slot = self.slots().entry(guard.id.clone()).or_default().clone();
+        guard.slot = Some(slot.lock_owned().await);
+        guard
     }
 
-    /// Room for one more open session; one that nobody uses makes it.
-    async fn place(self: &Arc<Self>) -> Result<OwnedSemaphorePermit, ApiError> {
+    /// Reserves capacity for one more open session, closing an unused one if necessary.
+    async fn acquire_capacity(self: &Arc<Self>) -> Result<OwnedSemaphorePermit, ApiError> {
         loop {
-            if let Ok(place) = self.places.clone().try_acquire_owned() {
-                return Ok(place);
+            if let Ok(permit) = self.capacity.clone().try_acquire_owned() {
+                return Ok(permit);
             }
-            if !self.close_oldest().await {
-                let why = "Too many sessions are open, and all are in use: close a page, or wait until a run has ended.";
-                return Err(ApiError::new(Kind::TooMany, why));
+            if !self.close_least_recently_used().await {
+                return Err(ApiError::new(
+                    ErrorKind::TooMany,
+                    "Too many sessions are open, and all are in use: close a page, or wait until a \
+                     run has ended.",
+                ));
             }
         }
     }
 
-    /// Closes the one that nobody has used for the longest time, if there is one that nobody uses.
-    async fn close_oldest(self: &Arc<Self>) -> bool {
+    /// Closes the unused session whose last use is longest ago. Returns whether there was one.
+    async fn close_least_recently_used(self: &Arc<Self>) -> bool {
         let last_use = |(id, slot): (&Arc<str>, &Slot)| {
-            let open = slot.try_lock().ok()?;
-            let open = open.as_ref().filter(|open| open.is_unused())?;
-            Some((open.used, id.clone()))
+            let session = slot.try_lock().ok()?;
+            let session = session.as_ref().filter(|session| session.is_unused())?;
+            Some((session.last_used, id.clone()))
         };
         let mut unused: Vec<_> = self.slots().iter().filter_map(last_use).collect();
         unused.sort();
@@ -255,48 +293,48 @@ impl Sessions {
         false
     }
 
-    /// Closes a session that nobody uses and nobody has used for this long, unless a run goes on in
-    /// it.
+    /// Closes a session that has been unused for this long, unless a run is in progress.
     async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
         let slot = self.slots().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
         let Some(slot) = slot else { return false };
-        let mut held = Held { sessions: self.clone(), id: id.into(), slot: Some(slot) };
-        let Some(open) = held.open() else {
+        let mut slot = SlotGuard { sessions: self.clone(), id: id.into(), slot: Some(slot) };
+        let Some(session) = slot.session() else {
             return false;
         };
-        if !open.is_unused() || open.used.elapsed() < time || open.is_running().await {
+        if !session.is_unused() || session.last_used.elapsed() < time || session.is_running().await
+        {
             return false;
         }
-        if let Some(open) = held.take() {
-            open.close().await;
+        if let Some(session) = slot.take() {
+            session.close().await;
         }
         true
     }
 }
 
-impl Held {
-    fn open(&mut self) -> Option<&mut Open> {
+impl SlotGuard {
+    fn session(&mut self) -> Option<&mut OpenSession> {
         self.slot.as_deref_mut()?.as_mut()
     }
 
-    fn put(&mut self, open: Open) {
+    fn put(&mut self, session: OpenSession) {
         if let Some(slot) = &mut self.slot {
-            **slot = Some(open);
+            **slot = Some(session);
         }
     }
 
-    fn take(&mut self) -> Option<Open> {
+    fn take(&mut self) -> Option<OpenSession> {
         self.slot.as_mut()?.take()
     }
 }
 
-impl Drop for Held {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.slot = None;
         let mut slots = self.sessions.slots();
-        // Unless it is open, or somebody waits for it.
+        // Unless the session is open, or a task waits for the lock.
         let unneeded = |slot: &Slot| {
-            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|open| open.is_none())
+            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|session| session.is_none())
         };
         if slots.get(&self.id).is_some_and(unneeded) {
             slots.remove(&self.id);
@@ -304,45 +342,45 @@ impl Drop for Held {
     }
 }
 
-impl Open {
-    /// Whether no request and no reader has it.
+impl OpenSession {
+    /// Returns whether there is no lease.
     fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.users) == 1
+        Arc::strong_count(&self.leases) == 1
     }
 
-    /// Asked of the session itself: it knows of what it has taken a moment ago.
+    /// Asks the session itself, which knows all input that it has accepted.
     async fn is_running(&self) -> bool {
         self.handle.state().await.is_ok_and(|state| state.is_running)
     }
 
-    /// Waits until the session is free.
+    /// Waits until the session is closed.
     async fn close(self) {
-        let Open { handle, watcher, _place, .. } = self;
+        let OpenSession { handle, watcher, _capacity, .. } = self;
         drop(handle);
-        let _ = watcher.await; // it does not panic, and is not cancelled
+        let _ = watcher.await; // it neither panics nor is cancelled
     }
 }
 
-/// Sees all that a session tells, until it ends; and looks now and then whether anybody uses it.
+/// Observes all events of a session until it ends, and closes the session when it is unused.
 async fn watch(
-    sessions: Weak<Sessions>,
+    sessions: Weak<Inner>,
     id: Arc<str>,
     mut events: EventStream,
     mut observer: Observer,
 ) {
-    let mut look = interval_at(Instant::now() + IDLE, IDLE);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tick = interval_at(Instant::now() + IDLE_TIMEOUT, IDLE_TIMEOUT);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             event = events.next() => {
                 let Some(event) = event else { break };
-                observer.see(&event);
+                observer.observe(&event);
             },
-            _ = look.tick() => {
+            _ = tick.tick() => {
                 let Some(sessions) = sessions.upgrade() else { continue };
                 let id = id.clone();
-                // On a task of its own: closing waits for this one.
-                tokio::spawn(async move { sessions.close_unused(&id, IDLE).await });
+                // In a separate task, since closing waits for this one.
+                tokio::spawn(async move { sessions.close_unused(&id, IDLE_TIMEOUT).await });
             },
         }
     }

@@ -1,4 +1,4 @@
-//! A session's events for people who may see what is said and done, but not what is on the machine.
+//! A session's events for people who may read the conversation, but not what is on the machine.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use loopwright_core::message::{
 use loopwright_core::{AgentEvent, EventStream, Message};
 use serde_json::Value;
 
-/// Gives events a form that anybody may see.
+/// Converts events to a form that anybody may see.
 pub trait ToPublic {
-    /// What a person may see who has no rights on the machine that the agent works on: what the
-    /// user and the model say, which tools run, how calls and runs end, what is asked and that it
-    /// was answered.
+    /// Returns the events that a person may see who has no rights on the agent's machine: messages
+    /// of the user and the model, which tools run, how calls and runs end, which actions are
+    /// pending and that they were resolved.
     ///
-    /// Left out is what the model thinks (a part of its message stays, without words), what tools
-    /// work with (arguments of calls, what they are needed for, their output and progress), what it
-    /// costs (tokens and money), the texts and kinds of errors, who answers an action and with
-    /// what, what is said about compactions, and data of the application's own (custom events and
-    /// messages, of which the kind stays). What the model says of any of these in its own words is
-    /// told: an agent whose users must not know something must not know it either. Numbers of
-    /// events stay as they are. A kind of event that was not thought of here is left out.
+    /// The events leave out the thinking of the model (an empty part of the message remains),
+    /// arguments of calls and what they ask for, output and progress of tools, costs (tokens and
+    /// money), texts and kinds of errors, who resolves an action and with which values, texts of
+    /// compactions, and the application's data (of custom events and messages the kind remains).
+    /// They do not leave out what the model writes about any of these: an agent must not know what
+    /// its users must not know. The numbers of events do not change. Kinds of events that are not
+    /// listed here are left out.
     fn public(self) -> PublicEvents;
 }
 
@@ -36,24 +36,26 @@ impl ToPublic for EventStream {
     }
 }
 
-/// Events that anybody may see: see [`ToPublic`].
+/// Streams the events that anybody may see; see [`ToPublic::public`].
 pub struct PublicEvents(EventStream);
 
 impl Stream for PublicEvents {
     type Item = Arc<Envelope>;
+
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let Some(envelope) = ready!(self.0.poll_next_unpin(cx)) else {
                 return Poll::Ready(None);
             };
-            if let Some(told) = public(&envelope) {
-                return Poll::Ready(Some(told));
+            if let Some(event) = public(&envelope) {
+                return Poll::Ready(Some(event));
             }
         }
     }
 }
 
-/// What may be told of an event, if anything: all that may be is named here.
+/// Returns the public form of an event, or `None` if it has none. Only what is listed here is
+/// public.
 fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
     let mut envelope = envelope.clone();
     match &mut envelope.event {
@@ -64,7 +66,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
             _ => return None,
         },
         AgentEvent::TurnStart { .. } | AgentEvent::MessageStart { .. } | AgentEvent::Reset => {}
-        AgentEvent::QueueUpdate { .. } => {} // what the user says
+        AgentEvent::QueueUpdate { .. } => {} // messages of the user
         AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }
         | AgentEvent::MessageUpdate {
             update: Update::ToolCallStart { .. } | Update::Withdrawn,
@@ -75,7 +77,9 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         AgentEvent::ToolExecutionEnd { result, .. } => *result = public_message(result),
         AgentEvent::ExternalAction(action) => {
             let action = Arc::make_mut(action);
-            (action.arguments, action.digest, action.request) = (Arc::default(), "".into(), None);
+            action.arguments = Arc::default();
+            action.digest = "".into();
+            action.request = None;
         }
         AgentEvent::ExternalActionEnd { decision, by, .. } => {
             *by = None;
@@ -97,27 +101,30 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
         AgentEvent::Compaction(done) => {
             let done = Arc::make_mut(done);
             done.error = done.error.as_ref().map(|_| "There is no summary.".into());
-            (done.tokens_before, done.tokens_after) = (0, 0);
+            done.tokens_before = 0;
+            done.tokens_after = 0;
             match &mut done.why {
                 CompactionCause::Threshold | CompactionCause::Overflow => {}
                 CompactionCause::Asked { instructions } => *instructions = None,
                 _ => return None,
             }
-            let content = vec![Content::text("What was said before.")];
+            let content = vec![Content::text("The earlier messages.")];
             done.message = Arc::new(Message::new(done.message.id, UserMessage { content }));
         }
         AgentEvent::AgentEnd(outcome) => {
             let outcome = Arc::make_mut(outcome);
-            (outcome.cost, outcome.usage, outcome.model_error) = (0.0, Usage::default(), None);
+            outcome.cost = 0.0;
+            outcome.usage = Usage::default();
+            outcome.model_error = None;
             outcome.error = outcome.error.as_ref().map(|_| "The run failed.".into());
         }
-        _ => return None, // most of it has no number of its own, so nobody misses it
+        _ => return None, // nearly all of these have no number, so no number is missing
     }
     Some(Arc::new(envelope))
 }
 
 fn public_message(message: &Arc<Message>) -> Arc<Message> {
-    let body = match &message.body {
+    let kind = match &message.body {
         MessageKind::User(_) => return message.clone(),
         MessageKind::Assistant(reply) => MessageKind::Assistant(AssistantMessage {
             parts: reply.parts.iter().map(public_part).collect(),
@@ -125,10 +132,10 @@ fn public_message(message: &Arc<Message>) -> Arc<Message> {
             ..reply.clone()
         }),
         MessageKind::ToolResult(result) => {
-            let told = if result.is_error() { "The tool failed." } else { "The tool is done." };
+            let text = if result.is_error() { "The tool failed." } else { "The tool is done." };
             MessageKind::ToolResult(ToolResult {
                 details: None,
-                content: vec![Content::text(told)],
+                content: vec![Content::text(text)],
                 ..result.clone()
             })
         }
@@ -136,10 +143,11 @@ fn public_message(message: &Arc<Message>) -> Arc<Message> {
             MessageKind::Custom(CustomMessage { kind: custom.kind.clone(), data: Value::Null })
         }
     };
-    Arc::new(Message::new(message.id, body))
+    Arc::new(Message::new(message.id, kind))
 }
 
-/// A part keeps its place, which deltas name. Signatures may hold thoughts.
+/// Returns the public form of a part. The number of parts stays, since deltas refer to them by
+/// index. Signatures may contain thinking.
 fn public_part(part: &ContentPart) -> ContentPart {
     match part {
         ContentPart::Text { text, .. } => ContentPart::Text { text: text.clone(), signature: None },
@@ -169,24 +177,24 @@ mod tests {
         path: String,
     }
 
-    /// C110: public events tell what is said and done, and neither thoughts nor what tools work
-    /// with nor costs, errors, answers' texts and details of compactions.
+    /// C110: public events contain the conversation, and neither thinking nor arguments and output
+    /// of tools nor costs, errors, texts of decisions and details of compactions.
     #[tokio::test]
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
-        let asks =
+        let calls =
             |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
         let usage = Usage { input: 7_654_321, output: 7_654_321, ..Usage::default() };
         let model = ScriptedModel::new([
-            asks("c1", "look").usage(usage),
-            asks("c2", "fail"),
-            asks("c3", "change"),
-            Script::new().think("secret-thought", Some("secret-signature")).say("All is said."),
-            Script::text("More is said."),
+            calls("c1", "read").usage(usage),
+            calls("c2", "fail"),
+            calls("c3", "change"),
+            Script::new().think("secret-thought", Some("secret-signature")).say("All is done."),
+            Script::text("More is done."),
             Script::text("secret-summary"),
             Script::error(ModelErrorKind::Auth, "secret-model-error"),
         ]);
         let prices = Prices { input: 1.0, output: 1.0, ..Prices::default() };
-        let look = tool_fn("look", "Looks.", |arguments: Path, cx| async move {
+        let read = tool_fn("read", "Reads.", |arguments: Path, cx| async move {
             cx.update("secret-update").await;
             cx.progress(1, None, "secret-progress").await;
             Ok::<_, ToolError>(
@@ -204,14 +212,14 @@ mod tests {
             model.info(ModelInfo::new("test/priced").with_prices(prices)),
             PiPattern,
         )
-        .tool(look.effect(Effect::ReadOnly))
+        .tool(read.effect(Effect::ReadOnly))
         .tool(fail.effect(Effect::ReadOnly))
         .tool(change)
         .compaction(SummaryCompaction::new().keep_turns(1))
         .build()
         .unwrap();
         let (handle, events) = agent.run(RunContext::new()).await.unwrap();
-        let asked = handle.prompt("Look").await.unwrap();
+        let asked = handle.prompt("Read").await.unwrap();
         assert!(asked.cost > 1.0);
         let action = &handle.pending().await.unwrap()[0];
         handle
@@ -227,24 +235,24 @@ mod tests {
         assert!(handle.compact(Some("secret-instructions")).await.unwrap()[0].summarised);
         handle.prompt("And fail").await.unwrap();
         drop(handle);
-        let told: Vec<Value> =
+        let public: Vec<Value> =
             events.public().map(|event| serde_json::to_value(&event).unwrap()).collect().await;
-        let text = Value::from(told.clone()).to_string();
+        let text = Value::from(public.clone()).to_string();
         for word in [
-            "look",
+            "read",
             "The tool is done.",
             "The tool failed.",
             "deny",
-            "All is said.",
+            "All is done.",
             "compaction",
             "The run failed.",
         ] {
             assert!(text.contains(word), "{word} is missing: {text}");
         }
         for word in ["secret", "7654321", "auth", "tool_execution_update", action.digest.as_ref()] {
-            assert!(!text.contains(word), "{word} is told: {text}");
+            assert!(!text.contains(word), "{word} is public: {text}");
         }
-        let ends = told.iter().filter(|event| event["type"] == "agent_end");
+        let ends = public.iter().filter(|event| event["type"] == "agent_end");
         assert_eq!(ends.map(|end| end["cost"].as_f64().unwrap()).collect::<Vec<_>>(), [0.0; 5]);
     }
 
@@ -264,11 +272,11 @@ mod tests {
         ];
         for event in events {
             let (session_id, run_id) = ("s".into(), Default::default());
-            let told =
+            let event =
                 public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event })
                     .unwrap();
-            let told = serde_json::to_string(&told).unwrap();
-            assert!(!told.contains("secret") && told.contains("\"seq\":1"), "{told}");
+            let json = serde_json::to_string(&event).unwrap();
+            assert!(!json.contains("secret") && json.contains("\"seq\":1"), "{json}");
         }
     }
 }

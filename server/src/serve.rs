@@ -1,6 +1,6 @@
-//! [`serve`]: the routes on a listener, with all checks, and clients held to their bounds.
+//! [`serve`]: the routes on a listener, with all checks and all bounds.
 
-mod patient;
+mod write_timeout;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,148 +19,163 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use self::patient::Patient;
-use crate::config::Server;
-use crate::error::{ApiError, Kind, Refused};
+use self::write_timeout::with_write_timeout;
+use crate::error::{ApiError, ErrorBody, ErrorKind};
 use crate::guard::{self, Guard};
-use crate::shares::{Client, Shares};
+use crate::quota::{Client, Quota};
+use crate::routes::router;
+use crate::server::Server;
 
-/// The most connections at a time; further ones wait.
-const CONNECTIONS: usize = 16_384;
-/// How long a client may take for the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The most bytes of a head.
-const HEAD: usize = 64 * 1024;
-/// The most headers.
-const HEADERS: usize = 100;
-/// How long a client may take nothing of what is sent to it.
-const STALL: Duration = Duration::from_secs(30);
-/// How long the streams of events may take to end after that.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long to wait when no connection can be taken, as when all files are open.
-const RETRY: Duration = Duration::from_millis(100);
+/// The maximum number of connections; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long a client may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of a head.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// The maximum number of headers.
+const MAX_HEADERS: usize = 100;
+/// How long a client may receive nothing while the server has something to send.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long streams of events may take to end after a shutdown.
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait when no connection can be accepted, for example because too many files are
+/// open.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Serves all routes until `shutdown` resolves, and then until what goes on has ended, for
-/// [some seconds](crate::ServerBuilder::grace) at most; whose run does not end in time is told so.
+/// Serves all routes until `shutdown` resolves, and then until all runs have ended, for
+/// [some seconds](crate::ServerBuilder::grace) at most.
 ///
-/// Requests must come by a name of this server (`Host`: the address, `localhost`, or a
-/// [named](crate::ServerBuilder::host) one), not from pages of another origin, and with the token
-/// if there is one.
+/// Requests must name this server (`Host`: its address, `localhost`, or a
+/// [configured name](crate::ServerBuilder::host)), must not come from pages of another origin, and
+/// must carry the token if there is one.
+///
+/// If the future is dropped, the listener is closed; requests in progress continue until the
+/// runtime shuts down.
 ///
 /// # Errors
-/// The listener's address cannot be told, or other machines reach it while the server has no token.
+/// Returns an error if the listener has no local address, or if other machines can reach it and the
+/// server has no token.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
-    let Some(guard) = Guard::at(address, server.clone()) else {
-        let why = format!(
-            "Other machines reach {address}, so the server needs a token: whoever reaches it can run commands."
-        );
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let Some(guard) = Guard::new(address, server.clone()) else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "Other machines can reach {address}, so the server needs a token: everyone who \
+                 reaches it can run commands."
+            ),
+        ));
     };
-    let routes = crate::router(server.clone())
-        .layer(axum::middleware::from_fn_with_state(guard, guard::check));
-    let (connections, late) = (TaskTracker::new(), TaskTracker::new());
-    let (places, shares) = (Arc::new(Semaphore::new(CONNECTIONS)), Shares::default());
-    let mut door = Door { listener, places, shares, routes, server };
+    let routes =
+        router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
+    let per_client = server.shared().limits.connections_per_client;
+    let mut acceptor = Acceptor {
+        listener,
+        capacity: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        quota: Quota::new(per_client, MAX_CONNECTIONS),
+        routes,
+        server: server.clone(),
+    };
+    let connections = TaskTracker::new();
+    let late_connections = TaskTracker::new();
     tokio::select! {
         () = shutdown => {}
-        () = door.let_in(&connections, true) => {}
+        () = acceptor.accept_all(&connections, true) => {}
     }
-    // From here on whoever comes is told that it is too late, until what goes on has ended.
+    // Requests that arrive from here on are refused, until all runs have ended.
     connections.close();
-    let server = door.server.clone();
     let grace = server.shared().limits.grace;
-    let ended = tokio::time::timeout(grace + LAST_WORDS, connections.wait()); // what is left goes with the runtime
+    // Connections that are still open after that end with the runtime.
+    let closed = tokio::time::timeout(grace + STREAM_END_TIMEOUT, connections.wait());
     tokio::select! {
-        _ = async { tokio::join!(server.drain(grace), ended) } => {}
-        () = door.let_in(&late, false) => {}
+        _ = async { tokio::join!(server.drain(grace), closed) } => {}
+        () = acceptor.accept_all(&late_connections, false) => {}
     }
     Ok(())
 }
 
-/// Where clients come in.
-struct Door {
+/// Accepts connections.
+struct Acceptor {
     listener: TcpListener,
-    places: Arc<Semaphore>,
-    /// The places by client.
-    shares: Shares,
+    capacity: Arc<Semaphore>,
+    quota: Quota,
     routes: Router,
     server: Server,
 }
 
-impl Door {
-    /// Takes connections for ever; one that does not stay has one request.
-    async fn let_in(&mut self, connections: &TaskTracker, stay: bool) {
-        while let Ok(place) = self.places.clone().acquire_owned().await {
+impl Acceptor {
+    /// Accepts connections until the future is dropped. Without `keep_alive` each has one request.
+    async fn accept_all(&mut self, connections: &TaskTracker, keep_alive: bool) {
+        while let Ok(capacity) = self.capacity.clone().acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    let most = self.server.shared().limits.connections;
-                    let Some(share) = self.shares.take(Client::of(peer.ip()), most, CONNECTIONS)
-                    else {
-                        too_many(&stream);
+                    let Some(permit) = self.quota.try_acquire(Client::of(peer.ip())) else {
+                        refuse(&stream);
                         continue;
                     };
                     let (routes, server) = (self.routes.clone(), self.server.clone());
                     connections.spawn(async move {
-                        connection(stream, peer, routes, &server, stay).await;
-                        drop((place, share));
+                        serve_connection(stream, peer, routes, &server, keep_alive).await;
+                        drop((capacity, permit));
                     });
                 }
-                Err(why) => {
-                    tracing::warn!(%why, "no connection could be taken");
-                    tokio::time::sleep(RETRY).await;
+                Err(error) => {
+                    tracing::warn!(%error, "no connection could be accepted");
+                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 }
             }
         }
     }
 }
 
-/// Tells a client that has too many connections, without a wait for what it wants.
-fn too_many(stream: &TcpStream) {
+/// Sends an error to a client that has too many connections, without reading its request.
+fn refuse(stream: &TcpStream) {
     let why = "Too many connections of this address are open: close one.";
-    let error = ApiError::new(Kind::TooMany, why);
-    let told = serde_json::to_string(&Refused { error }).unwrap_or_default();
-    let head =
-        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n";
-    let length = told.len();
-    // It has room in the socket, unless the client is gone.
-    let _ = stream.try_write(format!("{head}Content-Length: {length}\r\n\r\n{told}").as_bytes());
+    let body = ErrorBody { error: ApiError::new(ErrorKind::TooMany, why) };
+    let body = serde_json::to_string(&body).unwrap_or_default();
+    let response = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // It fits into the socket's buffer, unless the client has closed the connection.
+    let _ = stream.try_write(response.as_bytes());
 }
 
-async fn connection(
+async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
     server: &Server,
-    stay: bool,
+    keep_alive: bool,
 ) {
-    let _ = stream.set_nodelay(true); // it is slower without, no more
+    let _ = stream.set_nodelay(true); // without it, the connection is only slower
     let routes = TowerToHyperService::new(routes);
-    // Not as a layer, which would make all routes anew for each connection.
+    // Not a layer, which would build all routes again for each connection.
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         routes.call(request)
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_buf_size(HEAD)
-        .max_headers(HEADERS)
-        .keep_alive(stay);
-    let io = TokioIo::new(Patient::new(stream, STALL));
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .keep_alive(keep_alive);
+    let io = TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT));
     let mut connection = std::pin::pin!(http.serve_connection(io, service));
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = server.shared().drain.begun(), if stay => {
+    let result = tokio::select! {
+        result = &mut connection => result,
+        () = server.shared().drain.started(), if keep_alive => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(why) = ended {
-        tracing::debug!(%peer, %why, "a connection broke off");
+    if let Err(error) = result {
+        tracing::debug!(%peer, %error, "a connection failed");
     }
 }

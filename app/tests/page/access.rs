@@ -1,26 +1,26 @@
-//! The page for who has no mouse, sees little, or listens.
+//! Accessibility: the keyboard, contrast, motion, screen readers.
 
 use serde_json::json;
 
-use crate::looks::talk;
-use crate::place::{Place, edit};
+use crate::fixture::{Fixture, edit};
+use crate::layout::talk;
 
 #[test]
 fn everything_can_be_done_with_the_keys() {
-    let place = Place::new();
-    let tab = place.tab();
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.until("document.activeElement.id === 'prompt'");
     tab.type_text("No more sheep.");
     tab.press("Enter", false);
-    place.request().call(&[("edit_file", edit("goats"))]);
-    // The keyboard goes into the card that asks, on no button yet: Enter would be too quick.
+    fixture.request().call(&[("edit_file", edit("goats"))]);
+    // The focus moves into the card that asks, but not to a button: Enter may be on its way.
     tab.until("document.activeElement.matches('.card h3')");
     tab.press("Enter", false);
     for next in [".diff", ".approve", ".edit", ".deny"] {
         tab.press("Tab", false);
         tab.until(&format!("document.activeElement.matches('.card {next}')"));
     }
-    assert!(place.read("Cargo.toml").contains("sheep"));
+    assert!(fixture.read("Cargo.toml").contains("sheep"));
     tab.press("Enter", false);
     tab.until("document.activeElement.matches('.card .reason')");
     tab.press("Tab", false);
@@ -32,8 +32,8 @@ fn everything_can_be_done_with_the_keys() {
     tab.press("Tab", false);
     tab.until("document.activeElement.matches('.card .approve')");
     tab.press("Enter", false);
-    let mut reply = place.request();
-    assert!(place.read("Cargo.toml").contains("goats"));
+    let mut reply = fixture.request();
+    assert!(fixture.read("Cargo.toml").contains("goats"));
     tab.until("document.activeElement.id === 'prompt'");
     reply.begin();
     reply.text("Now I");
@@ -63,11 +63,11 @@ fn everything_can_be_done_with_the_keys() {
 }
 
 #[test]
-fn a_card_does_not_take_the_keyboard_from_who_types() {
-    let place = Place::new();
-    let tab = place.tab();
+fn a_card_does_not_take_the_focus_from_a_user_who_types() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.say("No more sheep.");
-    let mut reply = place.request();
+    let mut reply = fixture.request();
     reply.begin();
     reply.text("Well");
     tab.until_text("#log", "Well");
@@ -80,35 +80,36 @@ fn a_card_does_not_take_the_keyboard_from_who_types() {
 }
 
 #[test]
-fn a_reply_is_read_out_once_when_it_is_whole() {
-    let place = Place::new();
-    let tab = place.tab();
+fn a_reply_is_announced_once_when_it_is_complete() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.eval(
-        "{ window.heard = [];
-           new MutationObserver(() => heard.push(document.querySelector('#spoken').innerText))
-             .observe(document.querySelector('#spoken'), { childList: true, characterData: true, subtree: true }) }",
+        "{ window.announced = [];
+           const region = document.querySelector('#announced');
+           new MutationObserver(() => announced.push(region.innerText))
+             .observe(region, { childList: true, characterData: true, subtree: true }) }",
     );
     tab.say("Count.");
-    let mut reply = place.request();
+    let mut reply = fixture.request();
     reply.begin();
     for word in ["One", " two", " three"] {
         reply.text(word);
         tab.until_text("#log", word);
     }
-    assert_eq!(tab.eval("heard"), json!([]));
+    assert_eq!(tab.eval("announced"), json!([]));
     reply.end("stop");
-    tab.until_text("#spoken", "One two three");
+    tab.until_text("#announced", "One two three");
     tab.until_text("#status", "Ready");
-    assert_eq!(tab.eval("heard"), json!(["One two three"]));
-    // What streams is in no region that is read out as it changes.
+    assert_eq!(tab.eval("announced"), json!(["One two three"]));
+    // The streaming reply is not in a live region.
     assert_eq!(tab.eval("document.querySelector('#log').ariaLive"), "off");
     assert_eq!(
-        tab.eval("document.querySelector('#spoken').closest('#log, [aria-live=off]')"),
+        tab.eval("document.querySelector('#announced').closest('#log, [aria-live=off]')"),
         json!(null)
     );
 }
 
-/// Text and what stands behind it, by the WCAG's measure; AA asks for 4.5.
+/// The contrast of texts with their background, by the WCAG's formula; AA requires 4.5.
 const CONTRAST: &str = "{
     const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
     const paint = canvas.getContext('2d', { willReadFrequently: true });
@@ -118,7 +119,8 @@ const CONTRAST: &str = "{
       return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
     };
     const light = (colour) => {
-      const [r, g, b] = colour.map((one) => (one /= 255) <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+      const linear = (one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4;
+      const [r, g, b] = colour.map((one) => linear(one / 255));
       return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const behind = (one) => {
@@ -134,17 +136,19 @@ const CONTRAST: &str = "{
     for (const one of document.querySelectorAll('body *')) {
       if (!one.checkVisibility() || one.disabled || one.closest('.unseen')) continue;
       const texts = [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-      if (texts) found.push([ratio(getComputedStyle(one).color, behind(one)), one]);
-      if (one.placeholder) found.push([ratio(getComputedStyle(one, '::placeholder').color, behind(one)), one]);
+      const add = (style) => found.push([ratio(style.color, behind(one)), one]);
+      if (texts) add(getComputedStyle(one));
+      if (one.placeholder) add(getComputedStyle(one, '::placeholder'));
     }
-    const bad = found.filter(([ratio]) => ratio < 4.5).map(([ratio, one]) => `${ratio.toFixed(2)} ${one.outerHTML.slice(0, 120)}`);
+    const bad = found.filter(([ratio]) => ratio < 4.5)
+      .map(([ratio, one]) => `${ratio.toFixed(2)} ${one.outerHTML.slice(0, 120)}`);
     [found.length, Math.min(...found.map(([ratio]) => ratio)), bad]
 }";
 
 #[test]
-fn all_text_stands_out_from_what_is_behind_it() {
-    let place = Place::new();
-    let tab = talk(&place);
+fn all_text_has_enough_contrast() {
+    let fixture = Fixture::new();
+    let tab = talk(&fixture);
     tab.eval("document.querySelectorAll('details').forEach((one) => (one.open = true))");
     tab.eval("document.querySelector('#problem').hidden = false");
     tab.eval("document.querySelector('#problem').classList.add('error')");
@@ -166,11 +170,11 @@ fn all_text_stands_out_from_what_is_behind_it() {
 }
 
 #[test]
-fn nothing_moves_for_who_wants_no_motion() {
-    let place = Place::new();
-    let tab = place.tab();
+fn nothing_moves_with_reduced_motion() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.say("Count.");
-    let _reply = place.request();
+    let _reply = fixture.request();
     tab.until_text("#status", "Working…");
     let moves = "[getComputedStyle(document.querySelector('#status'), '::before').animationName,
         getComputedStyle(document.querySelector('#empty summary'), '::before').transitionDuration]";

@@ -1,37 +1,37 @@
-//! What a person sees when something breaks: the connection, the server, the session's place.
+//! Failures: of the connection, of the server, of the session.
 
 use loopwright_core::log::LogEntry;
 use loopwright_core::testing::{Script, ScriptedModel};
 
-use crate::begun::agent;
-use crate::place::Place;
+use crate::fixture::Fixture;
+use crate::stored_sessions::agent;
 
-/// C102: The server is killed in the middle of a reply, and the page goes on where it was.
+/// C102: After a kill of the server in the middle of a reply the page continues where it was.
 #[test]
-fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
-    let place = Place::new();
-    let tab = place.tab();
+fn after_a_kill_of_the_server_its_run_is_continued() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.say("Count.");
-    place.request().say("One.");
+    fixture.request().say("One.");
     tab.until_text("#status", "Ready");
     tab.say("Go on.");
-    let mut reply = place.request();
+    let mut reply = fixture.request();
     reply.begin();
     reply.text("Two, thr");
     tab.until_text("#log", "Two, thr");
-    place.kill();
+    fixture.kill();
     tab.until_text("#status", "Reconnecting…");
-    place.start_again();
+    fixture.restart();
     tab.until_text(".notice", "The server stopped in the middle of this run.");
     tab.until_text("#status", "Interrupted");
     tab.screenshot("interrupted");
-    place.tab().until_text("#list", "interrupted");
-    let other = place.tab_at(&tab.address());
-    other.until_text(".again", "Continue");
+    fixture.tab().until_text("#list", "interrupted");
+    let other = fixture.tab_at(&tab.address());
+    other.until_text(".continue", "Continue");
     assert_eq!(other.conversation(), tab.conversation());
 
-    tab.click(".again");
-    let mut reply = place.request();
+    tab.click(".continue");
+    let mut reply = fixture.request();
     reply.begin();
     reply.text("Two, ");
     let last = "[...document.querySelectorAll('.assistant')].at(-1)";
@@ -44,17 +44,17 @@ fn a_killed_server_comes_back_and_its_run_is_gone_on_with() {
     for tab in [&tab, &other] {
         tab.until_text("#status", "Ready");
         assert_eq!(tab.conversation(), ["Count.", "One.", "Go on.", "Two, three."]);
-        assert_eq!(tab.complaints(), Vec::<String>::new());
+        assert_eq!(tab.console_errors(), Vec::<String>::new());
     }
 }
 
-/// What a retry may mend is retried, and the server's sentence says why it takes so long.
+/// Temporary errors are retried, and the page shows the server's reason.
 #[test]
-fn a_session_that_another_process_has_is_waited_for() {
-    let place =
-        Place::after(&agent(ScriptedModel::new([Script::text("Sheep.")])).build().unwrap(), 1);
-    let other = place.hold();
-    let tab = place.before();
+fn a_session_of_another_process_is_retried() {
+    let fixture =
+        Fixture::after(&agent(ScriptedModel::new([Script::text("Sheep.")])).build().unwrap(), 1);
+    let other = fixture.hold();
+    let tab = fixture.before();
     tab.until_text("#status", "Reconnecting…");
     tab.until_text("#problem.error", "in use");
     drop(other);
@@ -63,22 +63,23 @@ fn a_session_that_another_process_has_is_waited_for() {
     tab.until("document.querySelector('#problem').hidden");
 }
 
-/// The page did not know yet that the run was over.
+/// The page did not know yet that the run had ended.
 #[test]
-fn what_is_said_to_a_run_that_has_just_ended_is_heard() {
-    let place = Place::new();
-    let tab = place.tab();
+fn a_message_to_a_run_that_has_just_ended_is_delivered() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     tab.eval(
         "{ const real = fetch;
            window.fetch = async (url, init) => {
              const response = await real(url, init);
              if (!String(url).includes('/events')) return response;
-             const late = new TransformStream({ transform: async (chunk, out) => (await window.held, out.enqueue(chunk)) });
+             const transform = async (chunk, out) => (await window.held, out.enqueue(chunk));
+             const late = new TransformStream({ transform });
              return new Response(response.body.pipeThrough(late), response);
            } }",
     );
     tab.say("Count.");
-    let mut reply = place.request();
+    let mut reply = fixture.request();
     reply.begin();
     reply.text("One.");
     tab.until_text("#log", "One.");
@@ -93,7 +94,7 @@ fn what_is_said_to_a_run_that_has_just_ended_is_heard() {
     );
     tab.until_text("#send", "Steer");
     tab.say("And on.");
-    let reply = place.request();
+    let reply = fixture.request();
     assert!(reply.last().contains("And on."), "{}", reply.last());
     tab.eval("release()");
     reply.say("Two.");
@@ -102,40 +103,43 @@ fn what_is_said_to_a_run_that_has_just_ended_is_heard() {
     assert_eq!(tab.conversation(), ["Count.", "One.", "And on.", "Two."]);
 }
 
-/// What it cannot mend is said and left.
+/// Permanent errors are shown and not retried.
 #[test]
-fn a_session_that_is_not_there_is_not_asked_for_again() {
-    let place = Place::new();
-    let tab = place.tab_at(&format!("{}/#s=nobody", place.url.trim_end_matches('/')));
+fn a_missing_session_is_requested_once() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab_at(&format!("{}/#s=nobody", fixture.url.trim_end_matches('/')));
     tab.until_text("#status", "Not there");
     tab.until_text("#problem.error", "nobody");
-    // Who waits would try again at once when the network comes.
-    let asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('events')).length";
+    // A stream that waits would retry at once when the network is back.
+    let requests = "performance.getEntriesByType('resource')
+        .filter((one) => one.name.includes('events')).length";
     tab.eval("dispatchEvent(new Event('online'))");
     assert_eq!(
-        tab.eval(&format!("fetch('api/sessions').then((one) => one.json()).then(() => {asked})")),
+        tab.eval(&format!(
+            "fetch('api/sessions').then((one) => one.json()).then(() => {requests})"
+        )),
         1
     );
     tab.until_text("#status", "Not there");
 }
 
 #[test]
-fn a_log_that_became_shorter_is_read_anew() {
+fn a_log_that_became_shorter_is_read_from_its_start() {
     let model = ScriptedModel::new([
         Script::text("One sheep."),
         Script::text("Two sheep."),
         Script::text("Three."),
     ]);
-    let place = Place::after(&agent(model).build().unwrap(), 3);
-    let tab = place.before();
+    let fixture = Fixture::after(&agent(model).build().unwrap(), 3);
+    let tab = fixture.before();
     tab.until_text("#log", "Three.");
-    place.kill();
-    let mut items = place.log();
+    fixture.kill();
+    let mut items = fixture.log();
     items.truncate(
         items.iter().position(|item| matches!(item, LogEntry::RunEnded { .. })).unwrap() + 1,
     );
-    place.rewrite(items);
-    place.start_again();
+    fixture.rewrite(items);
+    fixture.restart();
     tab.until("!document.querySelector('#log').innerText.includes('Two')");
     tab.until_text("#status", "Ready");
     assert_eq!(tab.conversation(), ["Request 1.", "One sheep."]);

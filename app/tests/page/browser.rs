@@ -1,7 +1,7 @@
-//! A real Chromium, led over its debugging pipe: JSON messages that end with a zero byte, no
-//! WebSocket needed.
+//! A real Chromium, controlled over its debugging pipe: JSON messages that end with a zero byte,
+//! without a WebSocket.
 //!
-//! Nothing here sleeps or polls: what a test waits for is looked at whenever the page has changed.
+//! Nothing here sleeps or polls: conditions are checked whenever the page has changed.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +21,7 @@ pub(crate) struct Browser {
     to: RefCell<ChildStdin>,
     from: Receiver<Value>,
     last: Cell<u64>,
-    /// What came while an answer was waited for.
+    /// Events that arrived while a response was awaited.
     events: RefCell<Vec<Value>>,
     _profile: TempDir,
 }
@@ -36,7 +36,7 @@ impl Browser {
     pub(crate) fn start() -> Rc<Browser> {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
-        // It reads what it is told from descriptor 3 and writes to 4.
+        // It reads commands from descriptor 3 and writes to 4.
         command.args([
             "-c",
             "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
@@ -101,7 +101,7 @@ impl Browser {
         }
     }
 
-    /// A new tab at this address, as large as a laptop's.
+    /// Opens a tab at this address, with the size of a laptop's screen.
     pub(crate) fn tab(self: &Rc<Browser>, url: &str) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
@@ -133,7 +133,7 @@ impl Tab {
         self.browser.call(Some(&self.session), method, params)
     }
 
-    /// Goes somewhere and waits until it is loaded.
+    /// Navigates and waits until the page is loaded.
     fn load(&self, method: &str, params: Value) {
         let is_load = |event: &Value| {
             event["method"] == "Page.loadEventFired" && event["sessionId"] == *self.session
@@ -150,7 +150,7 @@ impl Tab {
         self.load("Page.reload", json!({}));
     }
 
-    /// The value of an expression or a promise.
+    /// Returns the value of an expression or a promise.
     pub(crate) fn eval(&self, script: &str) -> Value {
         let params = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", params);
@@ -158,16 +158,17 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true: looks at it now, and after every change of the page.
+    /// Waits until an expression is true: checks it now, and after every change of the page.
     pub(crate) fn until(&self, condition: &str) {
         let limit = PATIENCE.as_millis() - 5_000;
         let met = self.eval(&format!(
             "new Promise((done) => {{
-                const look = () => {{ if ({condition}) {{ watch.disconnect(); done(true); }} }};
-                const watch = new MutationObserver(look);
-                watch.observe(document, {{ subtree: true, childList: true, characterData: true, attributes: true }});
+                const check = () => {{ if ({condition}) {{ observer.disconnect(); done(true); }} }};
+                const observer = new MutationObserver(check);
+                const changes = {{ subtree: true, childList: true, characterData: true }};
+                observer.observe(document, {{ ...changes, attributes: true }});
                 setTimeout(() => done(false), {limit});
-                look();
+                check();
             }})"
         ));
         assert_eq!(
@@ -182,7 +183,8 @@ impl Tab {
     pub(crate) fn until_text(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
         self.until(&format!(
-            "[...document.querySelectorAll({selector})].some((one) => one.innerText.includes({text}))"
+            "[...document.querySelectorAll({selector})]
+                .some((one) => one.innerText.includes({text}))"
         ));
     }
 
@@ -201,27 +203,29 @@ impl Tab {
             .unwrap()
     }
 
-    /// Clicks into the middle of what a selector finds, with the mouse, in the tab that is seen.
+    /// Clicks into the middle of an element, with the mouse, in the visible tab.
     pub(crate) fn click(&self, selector: &str) {
         self.call("Page.bringToFront", json!({}));
         let found = json!(selector);
         self.until(&format!(
-            "document.querySelector({found})?.checkVisibility() && !document.querySelector({found}).disabled"
+            "document.querySelector({found})?.checkVisibility()
+                && !document.querySelector({found}).disabled"
         ));
-        // Where it is once it moves no more.
+        // Its position when it has stopped moving.
         let at = self.eval(&format!(
             "new Promise((done) => {{
                 let last = '';
-                const look = () => {{
+                const check = () => {{
                     const one = document.querySelector({found});
                     one?.scrollIntoView({{ block: 'center' }});
                     const box = one?.getBoundingClientRect();
                     const at = box ? [box.x + box.width / 2, box.y + box.height / 2] : [];
-                    if (one?.contains(document.elementFromPoint(...at)) && String(at) === last) return done(at);
+                    const hit = one?.contains(document.elementFromPoint(...at));
+                    if (hit && String(at) === last) return done(at);
                     last = String(at);
-                    requestAnimationFrame(look);
+                    requestAnimationFrame(check);
                 }};
-                look();
+                check();
             }})"
         ));
         for kind in ["mousePressed", "mouseReleased"] {
@@ -231,7 +235,7 @@ impl Tab {
         }
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub(crate) fn type_text(&self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
@@ -256,26 +260,31 @@ impl Tab {
         self.call("Input.dispatchKeyEvent", event);
     }
 
-    /// Gives the page this many pixels.
+    /// Sets the size of the page, in pixels.
     pub(crate) fn size(&self, width: u32, height: u32) {
-        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
+        let metrics = json!({
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": 1,
+            "mobile": width < 500,
+        });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Lets the person prefer `dark` or `light`, and no motion.
+    /// Sets the preferences of the user: `dark` or `light`, and no motion.
     pub(crate) fn prefer(&self, scheme: &str) {
         self.media(scheme, "reduce");
     }
 
-    /// The same, with motion reduced or not.
+    /// Sets the preferences of the user, with motion reduced or not.
     pub(crate) fn media(&self, scheme: &str, motion: &str) {
         let colours = json!({ "name": "prefers-color-scheme", "value": scheme });
         let motion = json!({ "name": "prefers-reduced-motion", "value": motion });
         self.call("Emulation.setEmulatedMedia", json!({ "features": [colours, motion] }));
     }
 
-    /// Milliseconds that the page's own thread has worked since it was loaded, however busy the
-    /// machine is.
+    /// Returns the milliseconds that the page's own thread has worked since it was loaded, however
+    /// busy the machine is.
     pub(crate) fn worked(&self) -> f64 {
         let metrics = self.call("Performance.getMetrics", json!({}));
         let task =
@@ -283,7 +292,7 @@ impl Tab {
         task.unwrap()["value"].as_f64().unwrap() * 1000.0
     }
 
-    /// Saves what is seen, for a person to look at.
+    /// Saves a screenshot, for a person to check.
     pub(crate) fn screenshot(&self, name: &str) {
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         let bytes = base64::engine::general_purpose::STANDARD
@@ -294,8 +303,8 @@ impl Tab {
         std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
     }
 
-    /// What the browser has complained of: exceptions, and what the page's policy refused.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    /// Returns exceptions, and what the page's policy has refused.
+    pub(crate) fn console_errors(&self) -> Vec<String> {
         let events = self.browser.events.borrow();
         let here = events.iter().filter(|event| event["sessionId"] == *self.session);
         here.filter_map(|event| match event["method"].as_str()? {

@@ -1,19 +1,18 @@
-//! The reading of Markdown: what becomes of it, the same however it comes in, and in a bounded
-//! time.
+//! Markdown: the result does not depend on the chunks of the text, and takes a bounded time.
 
 use serde_json::json;
 
 use crate::browser::Tab;
-use crate::place::Place;
+use crate::fixture::Fixture;
 
-/// The markup of the nodes that the page makes of a text that comes in pieces of so many
-/// characters.
-fn drawn(tab: &Tab, text: &str, piece: usize) -> String {
+/// Returns the markup that the page makes of a text in chunks of so many characters.
+fn drawn(tab: &Tab, text: &str, chunk: usize) -> String {
     let script = format!(
         "import('./markdown.js').then(({{ Markdown }}) => {{
             const [text, root] = [{}, document.createElement('div')];
             const markdown = new Markdown(root);
-            for (let at = 0; at < text.length; at += {piece}) markdown.push(text.slice(at, at + {piece}));
+            for (let at = 0; at < text.length; at += {chunk})
+                markdown.push(text.slice(at, at + {chunk}));
             markdown.end();
             root.querySelectorAll('.head').forEach((one) => one.remove());
             root.normalize();
@@ -44,7 +43,10 @@ const TEXTS: [(&str, &str); 24] = [
     ("text\n- a\n1986. b", "<p>text</p><ul><li>a</li></ul><ol start=\"1986\"><li>b</li></ol>"),
     (
         "- [ ] a\n- [x] b",
-        "<ul><li><input type=\"checkbox\" disabled=\"\"> a</li><li><input type=\"checkbox\" disabled=\"\" checked=\"\"> b</li></ul>",
+        concat!(
+            "<ul><li><input type=\"checkbox\" disabled=\"\"> a</li>",
+            "<li><input type=\"checkbox\" disabled=\"\" checked=\"\"> b</li></ul>",
+        ),
     ),
     (
         "> a\n> > b\n\nc",
@@ -60,11 +62,17 @@ const TEXTS: [(&str, &str); 24] = [
     ),
     (
         "1. a\n   ```\n   b\n     c\n   ```\n2. d",
-        "<ol start=\"1\"><li>a</li></ol><pre tabindex=\"0\"><code>b\n  c\n</code></pre><ol start=\"2\"><li>d</li></ol>",
+        concat!(
+            "<ol start=\"1\"><li>a</li></ol><pre tabindex=\"0\"><code>b\n  c\n</code></pre>",
+            "<ol start=\"2\"><li>d</li></ol>",
+        ),
     ),
     (
         "a|b\n-|-\n`c`|**d**\n\ne",
-        "<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td><code>c</code></td><td><strong>d</strong></td></tr></tbody></table><p>e</p>",
+        concat!(
+            "<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr>",
+            "<td><code>c</code></td><td><strong>d</strong></td></tr></tbody></table><p>e</p>",
+        ),
     ),
     ("a\n\n---\n\n* * *", "<p>a</p><hr><hr>"),
     (
@@ -73,15 +81,21 @@ const TEXTS: [(&str, &str); 24] = [
     ),
     (
         "see https://x.org/a?b=1, or <mailto:a@x.org>.",
-        "<p>see <A https://x.org/a?b=1>https://x.org/a?b=1</a>, or <A mailto:a@x.org>mailto:a@x.org</a>.</p>",
+        concat!(
+            "<p>see <A https://x.org/a?b=1>https://x.org/a?b=1</a>, ",
+            "or <A mailto:a@x.org>mailto:a@x.org</a>.</p>",
+        ),
     ),
     (
         "![alt](https://x.org/i.png) [](https://x.org) [a](x.html) [b](ftp://x.org)",
-        "<p><A https://x.org/i.png>alt</a> <A https://x.org/>https://x.org/</a> [a](x.html) [b](ftp://x.org)</p>",
+        concat!(
+            "<p><A https://x.org/i.png>alt</a> <A https://x.org/>https://x.org/</a> ",
+            "[a](x.html) [b](ftp://x.org)</p>",
+        ),
     ),
 ];
 
-/// A link in short, boxes around lists, tables and code left out.
+/// Shortens links, and removes boxes around lists, tables and code.
 fn brief(markup: &str) -> String {
     let mut brief = markup.replace("</div>", "");
     for tag in
@@ -104,25 +118,25 @@ fn brief(markup: &str) -> String {
 }
 
 #[test]
-fn it_is_the_same_however_it_comes_in() {
-    let place = Place::new();
-    let tab = place.tab();
+fn the_result_does_not_depend_on_the_chunks() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     for (text, wanted) in TEXTS {
-        for piece in [usize::MAX >> 12, 1, 2, 3, 7] {
-            assert_eq!(brief(&drawn(&tab, text, piece)), wanted, "{text:?} in pieces of {piece}");
+        for chunk in [usize::MAX >> 12, 1, 2, 3, 7] {
+            assert_eq!(brief(&drawn(&tab, text, chunk)), wanted, "{text:?} in chunks of {chunk}");
         }
     }
     let all = TEXTS.map(|(text, _)| text).join("\n\n");
     let whole = drawn(&tab, &all, usize::MAX >> 12);
-    for piece in [1, 5, 64] {
-        assert_eq!(drawn(&tab, &all, piece), whole, "all of them in pieces of {piece}");
+    for chunk in [1, 5, 64] {
+        assert_eq!(drawn(&tab, &all, chunk), whole, "all of them in chunks of {chunk}");
     }
 }
 
 #[test]
-fn no_text_takes_long_and_a_finished_block_is_not_drawn_again() {
-    let place = Place::new();
-    let tab = place.tab();
+fn no_text_takes_long_and_a_finished_block_is_not_redrawn() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
     let large = [
         "*", "_", "**a ", "`", "``a`", "[", "![](", "[a](", "<", "<http://", "https://", "> ", ">",
         "- ", "  - a\n", "| ", "|a\n|-\n", "#", "# ", "\\", "~~", "```\n", "~", " ", "\t", "a ",
@@ -132,10 +146,12 @@ fn no_text_takes_long_and_a_finished_block_is_not_drawn_again() {
         let text = seed.repeat(100_000 / seed.len()) + "x";
         let script = format!(
             "import('./markdown.js').then(({{ Markdown }}) => {{
-                const markdown = new Markdown(document.createElement('div')), text = {}, from = performance.now();
-                for (let at = 0; at < text.length; at += 5000) markdown.push(text.slice(at, at + 5000));
+                const markdown = new Markdown(document.createElement('div')), text = {};
+                const start = performance.now();
+                for (let at = 0; at < text.length; at += 5000)
+                    markdown.push(text.slice(at, at + 5000));
                 markdown.end();
-                return performance.now() - from;
+                return performance.now() - start;
             }})",
             json!(text)
         );
@@ -143,14 +159,15 @@ fn no_text_takes_long_and_a_finished_block_is_not_drawn_again() {
         println!("{seed:?}: {took:.0} ms");
         assert!(took < 5_000.0, "{seed:?} takes {took} ms");
     }
-    let kept = tab.eval(
+    let same_nodes = tab.eval(
         "import('./markdown.js').then(({ Markdown }) => {
             const root = document.createElement('div'), markdown = new Markdown(root);
             markdown.push('# a\\n\\nb\\n\\n- c\\n\\n```\\nd\\n```\\n\\ne');
             const before = [...root.children];
             markdown.push('f\\n\\ng');
-            return before.slice(0, -1).every((one, at) => one === root.children[at]) && root.children.length === before.length + 1;
+            return before.slice(0, -1).every((one, at) => one === root.children[at])
+                && root.children.length === before.length + 1;
         })",
     );
-    assert_eq!(kept, true);
+    assert_eq!(same_nodes, true);
 }

@@ -1,4 +1,4 @@
-// The streams as a client reads them that nobody here wrote: the `eventsource-parser` package. Usage: node client.mjs URL
+// Reads the streams with an independent client, the `eventsource-parser` package. Usage: node client.mjs URL FILE
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ const [url, file] = process.argv.slice(2);
 const json = { "Content-Type": "application/json" };
 const text = readFileSync(file, "utf8");
 
-// The events of a stream, until one that `last` says is the last.
+// Returns the events of a stream, until `last` returns true for one.
 async function read(path, options, last) {
   const response = await fetch(url + path, options);
   assert.equal(response.status, 200, await (response.ok ? "" : response.text()));
@@ -49,7 +49,7 @@ const done = ({ event }) => event === "agent_end";
 const first = read(events, {}, done);
 await post(`/api/sessions/${id}/prompt`, { message: "Read sheep.txt" });
 const whole = await first;
-// Without the time: an event that is told from the log has that of its run's beginning or end.
+// Without the time: an event of the log has the time of its run's start or end.
 const numbered = (list) => list.filter(({ id }) => id !== undefined).map(({ data: { time, ...data }, ...event }) => ({ ...event, data }));
 assert.ok(whole.every(({ event, data }) => event === data.type));
 assert.deepEqual(numbered(whole).map(({ id }) => id), numbered(whole).map((_, at) => String(at + 1)));

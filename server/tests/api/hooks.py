@@ -1,7 +1,7 @@
-"""What schemathesis cannot know: which directories, models, sessions and open actions there are.
+"""Existing directories, models, sessions and pending actions, which schemathesis cannot know.
 
-A generated request would otherwise hardly ever get past "there is no such session" or "there is no such directory". What
-is not replaced here stays as it was generated; what was made invalid on purpose stays invalid.
+Without them nearly all generated requests would fail with "there is no such session" or "there is no such directory".
+Everything else stays as it was generated; invalid values stay invalid.
 """
 
 import json
@@ -38,16 +38,16 @@ def a_session():
 
 
 def an_action():
-    """A call that waits for an answer: one of those that there are, or one that is asked for now."""
+    """A pending action: an existing one, or a new one."""
     actions = call("GET", "/api/actions")["actions"]
     if actions:
         return CHOICE.choice(actions)
     session = call("POST", "/api/sessions", {"workDir": "."})["id"]
     call("POST", f"/api/sessions/{session}/prompt", {"message": "write `sheep.txt` with the text `one`"})
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not (actions := call("GET", f"/api/sessions/{session}/actions")["actions"]):
-        if time.monotonic() > until:
-            raise RuntimeError("the offline model has not asked for anything")
+        if time.monotonic() > deadline:
+            raise RuntimeError("the offline model has not called a tool")
         time.sleep(0.02)
     return actions[0]
 
@@ -66,7 +66,7 @@ def before_call(context, case, kwargs):
         if isinstance(body, dict) and isinstance(body.get("digest"), str):
             body["digest"] = action["digest"]
         if valid(case):
-            fits(body, action)
+            fit(body, action)
     elif "id" in names and CHOICE.random() < 0.8:
         names["id"] = a_session()
     if not isinstance(body, dict) or method != "POST":
@@ -91,16 +91,16 @@ def valid(case):
     return case.meta is not None and case.meta.generation.mode.is_positive
 
 
-def fits(answer, action):
-    """Answers a call that waits for a confirmation, with arguments that its tool takes."""
-    if answer["decision"] == "answer":
-        answer["decision"] = "approve"
-    if answer["decision"] == "approve_with":
-        answer["arguments"] = action["arguments"]
+def fit(decision, action):
+    """Makes a decision fit an action that asks for approval: no input, and arguments that its tool accepts."""
+    if decision["decision"] == "provide" and decision.get("content") is None:
+        decision["decision"] = "approve"
+    if decision["decision"] == "approve_with":
+        decision["arguments"] = action["arguments"]
 
 
 def offline(config, is_valid):
-    """The rules that need no key and no network."""
+    """Selects the rules that need no key and no network."""
     if config.get("provider") is None or isinstance(config["provider"], str):
         config["provider"] = "offline"
     if named(config.get("model")) or (is_valid and "model" not in config):
@@ -108,7 +108,7 @@ def offline(config, is_valid):
 
 
 def sensible(entry):
-    """An entry of a conversation that can have been."""
+    """An entry of a possible conversation."""
     entry = {name: value for name, value in entry.items() if name not in ("parts", "toolInput")}
     if entry.get("role") not in ROLES:
         entry["role"] = CHOICE.choice(ROLES)

@@ -1,5 +1,5 @@
-//! A server in this process, asked without sockets, so that time can be paused; and a store that
-//! survives it.
+//! A server in this process, called without sockets, so that time can be paused; and a store that
+//! outlives it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, SessionInfo};
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
-use loopwright_server::{LlmConfig, Models, Server, ServerBuilder, router};
+use loopwright_server::{CodingAgents, LlmConfig, Models, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
-/// A server whose sessions all ask the same scripted model, and a client of it.
+/// A server whose sessions share a scripted model, and a client of it.
 #[derive(Clone)]
 pub(crate) struct Api {
     server: Server,
@@ -56,32 +56,32 @@ impl Api {
         Api::with(store, replies, |builder| builder)
     }
 
-    /// With a server that is set up further.
+    /// Creates a server that is configured further.
     pub(crate) fn with(
         store: Arc<dyn SessionStore>,
         replies: impl IntoIterator<Item = Script>,
         set: impl FnOnce(ServerBuilder) -> ServerBuilder,
     ) -> Api {
-        let (root, model) =
-            (Arc::new(tempfile::tempdir().unwrap()), ScriptedModel::new(replies).forgetful());
+        let root = Arc::new(tempfile::tempdir().unwrap());
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
-        let builder = Server::builder(Scripted(model)).root(root.path()).store(store.clone());
-        let (server, client) = (set(builder).build().unwrap(), ([10, 0, 0, 1], 40_000).into());
+        let model = ScriptedModel::new(replies).forgetful();
+        let agents = CodingAgents::builder(Scripted(model)).root(root.path()).build().unwrap();
+        let server = set(Server::builder(agents).store(store.clone())).build().unwrap();
         Api {
             routes: TowerToHyperService::new(router(server.clone())),
             server,
             store,
             root,
-            client,
+            client: ([10, 0, 0, 1], 40_000).into(),
         }
     }
 
-    /// The same server, for a client at another address.
-    pub(crate) fn elsewhere(&self) -> Api {
+    /// Returns the same server, for a client at another address.
+    pub(crate) fn at_another_address(&self) -> Api {
         Api { client: ([10, 0, 0, 2], 40_000).into(), ..self.clone() }
     }
 
-    /// The process dies, and another one finds what is in the log.
+    /// Kills the process, and starts another one with the log.
     pub(crate) async fn killed(
         &self,
         session: &str,
@@ -107,11 +107,11 @@ impl Api {
             .uri(path)
             .header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or(Body::empty(), |body| Body::from(body.to_string()));
-        self.answer(request.body(body).unwrap()).await
+        self.respond(request.body(body).unwrap()).await
     }
 
-    /// The answer to a request: its status and its body, as JSON if it is that.
-    pub(crate) async fn answer(&self, request: Request<Body>) -> (u16, Value) {
+    /// Returns the status and the body of the response, as JSON if it is JSON.
+    pub(crate) async fn respond(&self, request: Request<Body>) -> (u16, Value) {
         let response = self.send(request).await;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -119,14 +119,20 @@ impl Api {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// A request whose client leaves when it has been woken so often; whether it was answered
-    /// before.
-    pub(crate) async fn leave(&self, wakes: u32, method: &str, path: &str, body: Value) -> bool {
+    /// Sends a request whose client disconnects when it has been woken so often. Returns whether
+    /// the response came before.
+    pub(crate) async fn disconnect(
+        &self,
+        wakes: u32,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> bool {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::CONTENT_TYPE, "application/json");
-        let mut answer =
+        let mut response =
             std::pin::pin!(self.send(request.body(Body::from(body.to_string())).unwrap()));
         let mut polled = 0;
         std::future::poll_fn(move |cx| {
@@ -134,7 +140,7 @@ impl Api {
                 return Poll::Ready(false);
             }
             polled += 1;
-            answer.as_mut().poll(cx).map(|_| true)
+            response.as_mut().poll(cx).map(|_| true)
         })
         .await
     }
@@ -149,14 +155,14 @@ impl Api {
         self.call("POST", path, Some(body)).await
     }
 
-    /// A new session.
+    /// Creates a session.
     pub(crate) async fn session(&self, settings: Value) -> String {
         let (status, body) = self.post("/api/sessions", settings).await;
         assert_eq!(status, 201, "{body}");
         body["id"].as_str().unwrap().to_owned()
     }
 
-    /// A message that is taken.
+    /// Sends a message that is accepted.
     pub(crate) async fn say(&self, session: &str, message: &str) {
         let (status, body) = self
             .post(&format!("/api/sessions/{session}/prompt"), json!({ "message": message }))
@@ -164,14 +170,14 @@ impl Api {
         assert_eq!(status, 202, "{body}");
     }
 
-    /// What a request is answered with, as it streams.
+    /// Returns a reader of the response, as it streams.
     pub(crate) async fn stream(&self, path: &str, body: Value) -> Reader {
         let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         let response = self.send(request.body(Body::from(body.to_string())).unwrap()).await;
         Reader { body: response.into_body(), text: String::new() }
     }
 
-    /// The events after this number, or what is said instead of them.
+    /// Returns the events after this number, or the error.
     pub(crate) async fn try_events(
         &self,
         session: &str,
@@ -195,7 +201,7 @@ impl Api {
         self.try_events(session, last).await.unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
-    /// All numbered events up to the end of the first run after this number.
+    /// Returns all events up to the end of the first run after this number.
     pub(crate) async fn run(&self, session: &str, last: Option<u64>) -> Vec<Frame> {
         self.events(session, last).await.until("agent_end").await
     }
@@ -230,12 +236,12 @@ impl Frame {
 }
 
 impl Reader {
-    /// The next frame, without a wait for what has not come yet; `None` if there is none now.
+    /// Returns the next frame if it has already arrived.
     pub(crate) fn ready(&mut self) -> Option<Frame> {
         self.next().now_or_never().flatten()
     }
 
-    /// The next frame; `None` at the end of the stream.
+    /// Returns the next frame, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             let text = self.next_text().await?;
@@ -245,7 +251,7 @@ impl Reader {
         }
     }
 
-    /// The next frame or comment as it is.
+    /// Returns the text of the next frame or comment.
     pub(crate) async fn next_text(&mut self) -> Option<String> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -258,7 +264,7 @@ impl Reader {
         }
     }
 
-    /// Frames up to the one of this number.
+    /// Returns the frames up to the one of this number.
     pub(crate) async fn until_seq(&mut self, seq: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
         while frames.last().is_none_or(|frame: &Frame| frame.id != Some(seq)) {
@@ -267,7 +273,7 @@ impl Reader {
         frames
     }
 
-    /// Frames up to the first of this type.
+    /// Returns the frames up to the first of this type.
     pub(crate) async fn until(&mut self, event: &str) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
@@ -284,21 +290,21 @@ pub(crate) fn numbered(frames: &[Frame]) -> Vec<&Frame> {
     frames.iter().filter(|frame| frame.id.is_some()).collect()
 }
 
-/// What a page shows, made of frames alone.
+/// The state of a page, made of frames alone.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Screen {
     pub(crate) seq: u64,
     pub(crate) streaming: std::collections::BTreeMap<String, String>,
     pub(crate) messages: Vec<Value>,
-    pub(crate) told: Vec<Value>,
+    pub(crate) numbered: Vec<Value>,
 }
 
 impl Screen {
-    pub(crate) fn see(&mut self, frame: &Frame) {
+    pub(crate) fn apply(&mut self, frame: &Frame) {
         if let Some(id) = frame.id {
             assert_eq!(id, self.seq + 1, "lost or doubled: {frame:?}");
             self.seq = id;
-            self.told.push(json!([
+            self.numbered.push(json!([
                 frame.event,
                 frame.data["call"],
                 frame.data["message"],
@@ -330,12 +336,12 @@ impl Screen {
 
     pub(crate) fn of(frames: &[Frame]) -> Screen {
         let mut screen = Screen::default();
-        frames.iter().for_each(|frame| screen.see(frame));
+        frames.iter().for_each(|frame| screen.apply(frame));
         screen
     }
 }
 
-/// A store whose disk is full from a number of items on, until it is not.
+/// A store whose disk is full from a number of entries on.
 pub(crate) struct Faulty {
     pub(crate) inner: InMemoryStore,
     pub(crate) full_after: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! What a client may take: runs and open sessions; and what is left of a request that is given up.
+//! Limits of runs, sessions and bodies; and what a request leaves behind that is dropped.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ fn waits(gate: &Gate) -> Script {
     Script::new().say("half").gate(gate).say(" whole")
 }
 
-fn refused((status, body): (u16, Value), says: &str) {
+fn refused((status, body): (u16, Value), message: &str) {
     assert_eq!((status, &body["error"]["kind"]), (429, &json!("too_many")), "{body}");
-    assert!(body["error"]["message"].as_str().unwrap().contains(says), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains(message), "{body}");
 }
 
 async fn metric(api: &Api, line: &str) -> bool {
@@ -33,15 +33,15 @@ fn chat(message: &str) -> Value {
     json!({ "message": message, "workDir": ".", "llmConfig": config })
 }
 
-/// C104: runs of live sessions and of requests are one number for each client; further ones are
-/// refused until one has ended, what belongs to a run that goes on is not, and one that waits for
-/// an answer is none.
+/// C104: runs of live sessions and of requests count together for each client. Further ones are
+/// refused until one has ended; input for a run in progress is not; a run that waits for a decision
+/// does not count.
 #[tokio::test(start_paused = true)]
-async fn a_client_has_so_many_runs_and_no_more() {
+async fn the_runs_of_a_client_are_bounded() {
     let (first, second) = (Gate::new(), Gate::new());
     let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
     let replies =
-        [writes, waits(&first), waits(&second), Script::text("elsewhere"), Script::text("queued")];
+        [writes, waits(&first), waits(&second), Script::text("other"), Script::text("queued")];
     let replies = replies.into_iter().chain((0..4).map(|_| Script::text("more")));
     let api =
         Api::with(Arc::new(InMemoryStore::new()), replies, |builder| builder.max_runs(2, 100));
@@ -70,12 +70,12 @@ async fn a_client_has_so_many_runs_and_no_more() {
     let answer = path(0, &format!("actions/{}", action["call"].as_str().unwrap()));
     refused(api.post(&answer, approve.clone()).await, too_many);
     refused(api.post(&path(0, "steer"), say.clone()).await, too_many);
-    assert_eq!(api.get("/api/actions").await["actions"][0], action, "nothing was changed");
+    assert_eq!(api.get("/api/actions").await["actions"][0], action, "the action is unchanged");
 
-    let other = api.elsewhere();
-    other.say(&ids[3], "Somebody else has runs of their own.").await;
-    assert_eq!(other.run(&ids[3], None).await.last().unwrap().data["text"], "elsewhere");
-    api.say(&ids[1], "This waits for the run that goes on.").await;
+    let other = api.at_another_address();
+    other.say(&ids[3], "Another client has its own runs.").await;
+    assert_eq!(other.run(&ids[3], None).await.last().unwrap().data["text"], "other");
+    api.say(&ids[1], "This waits for the run in progress.").await;
     assert_eq!(api.post(&path(2, "steer"), say.clone()).await.0, 202);
 
     first.open();
@@ -85,7 +85,7 @@ async fn a_client_has_so_many_runs_and_no_more() {
     let last = asked.iter().rev().find_map(|frame| frame.id);
     assert_eq!(api.run(&ids[0], last).await.last().unwrap().data["end"], "done");
     assert_eq!(api.post("/api/agent-chat", chat("go")).await.0, 200);
-    // What begins no run gives its place back too.
+    // Requests that start no run release their permit too.
     for _ in 0..3 {
         assert_eq!(api.post(&path(3, "compact"), json!({})).await.0, 200);
         assert_eq!(api.post(&path(3, "continue"), json!({})).await.0, 409);
@@ -94,10 +94,10 @@ async fn a_client_has_so_many_runs_and_no_more() {
     readers[1].until("agent_end").await;
 }
 
-/// C105: so many sessions are open at a time; those that nobody uses make room, the one whose last
-/// use is longest ago first, and never one with a run or a reader.
+/// C105: the number of open sessions is bounded; the least recently used one is closed to open
+/// another, and never one with a run or a reader.
 #[tokio::test(start_paused = true)]
-async fn so_many_sessions_are_open_at_a_time() {
+async fn the_number_of_open_sessions_is_bounded() {
     let gate = Gate::new();
     let api = Api::with(Arc::new(InMemoryStore::new()), [waits(&gate)], |builder| {
         builder.max_open_sessions(2)
@@ -108,7 +108,7 @@ async fn so_many_sessions_are_open_at_a_time() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert!(metric(&api, "live_sessions 2").await);
-    let reader = api.events(&ids[0], None).await; // instead of the second, which was used before the third
+    let reader = api.events(&ids[0], None).await; // closes the second
     api.say(&ids[2], "go").await;
     let full = "Too many sessions are open";
     refused(api.post("/api/sessions", json!({})).await, full);
@@ -117,17 +117,17 @@ async fn so_many_sessions_are_open_at_a_time() {
     assert_eq!(
         api.get(&format!("/api/sessions/{}", ids[1])).await["running"],
         false,
-        "what needs no opening goes on"
+        "reading needs no open session"
     );
-    assert!(metric(&api, "live_sessions 2").await, "no slot is left of what was refused");
+    assert!(metric(&api, "live_sessions 2").await, "refused requests leave no slot");
     drop(reader);
     let mut reader = api.events(&ids[1], None).await;
-    assert!(reader.ready().is_none(), "nothing has happened in it");
+    assert!(reader.ready().is_none(), "it has no events");
     gate.open();
     assert_eq!(api.run(&ids[2], None).await.last().unwrap().data["end"], "done");
 }
 
-/// A session is not deleted under a run that begins at this moment.
+/// A session is not deleted under a run that has just started.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_not_deleted_right_after_a_prompt() {
     let api = Api::new([Script::new().say("half").hang()]);
@@ -141,10 +141,10 @@ async fn a_session_is_not_deleted_right_after_a_prompt() {
     assert_eq!(api.get(&path).await["running"], true);
 }
 
-/// C105: a request that is given up at any moment leaves no session open for longer than an idle
+/// C105: a request that is dropped at any point leaves no session open for longer than an unused
 /// one is.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_leaves_nothing_open() {
+async fn a_request_that_is_dropped_leaves_nothing_open() {
     let first = Api::new([]);
     let id = first.session(json!({})).await;
     let cases =
@@ -153,24 +153,24 @@ async fn a_request_that_is_given_up_leaves_nothing_open() {
         let mut wakes = 0;
         loop {
             let api = first.killed(&id, []).await;
-            if api.leave(wakes, method, &path, json!({})).await {
+            if api.disconnect(wakes, method, &path, json!({})).await {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(121)).await;
             assert!(
                 metric(&api, "live_sessions 0").await,
-                "{method} {path}, left when it was woken {wakes} times"
+                "{method} {path}, dropped when it was woken {wakes} times"
             );
             wakes += 1;
         }
-        assert!(wakes > 0, "{method} {path} was answered at once");
+        assert!(wakes > 0, "{method} {path} was complete at once");
     }
 }
 
-/// C104: a run that begins by itself, because the server died between an answer and what it lets
-/// run, is one of them all, and nothing refuses it.
+/// C104: a run that starts automatically, because the server died between a decision and the call
+/// that it allows, is counted, and never refused.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_begins_by_itself_is_counted() {
+async fn a_run_that_starts_automatically_is_counted() {
     let writes = Script::new().call("a", "write_file", r#"{"path": "new.txt", "content": "ten"}"#);
     let died = Api::new([writes, Script::text("Done.")]);
     let id = died.session(json!({})).await;
@@ -211,9 +211,9 @@ async fn a_run_that_begins_by_itself_is_counted() {
     assert_eq!(api.post(&format!("/api/sessions/{other}/prompt"), say).await.0, 202);
 }
 
-/// C106: a client that leaves while its run is being begun ends it, at whatever moment that is.
+/// C106: a client that disconnects while its run is being started ends it, at any point.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_its_run_begins_ends_it() {
+async fn a_client_that_disconnects_while_its_run_starts_ends_it() {
     let mut wakes = 0;
     loop {
         let slow = Script::new().stream(["I ", "write."], Duration::from_secs(1));
@@ -221,25 +221,25 @@ async fn a_client_that_leaves_while_its_run_begins_ends_it() {
         let api = Api::with(Arc::new(InMemoryStore::new()), [writes, Script::text("Done.")], |b| {
             b.max_runs(1, 1)
         });
-        if api.leave(wakes, "POST", "/api/agent-chat", chat("Write.")).await {
+        if api.disconnect(wakes, "POST", "/api/agent-chat", chat("Write.")).await {
             break;
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(
             !api.root.path().join("new.txt").exists(),
-            "left when it was woken {wakes} times, it went on"
+            "dropped when it was woken {wakes} times, it continued"
         );
         let (status, answer) = api.post("/api/agent-chat", chat("Again.")).await;
-        assert_eq!(status, 200, "its place is free again: {answer}");
+        assert_eq!(status, 200, "its permit is released: {answer}");
         wakes += 1;
     }
-    assert!(wakes > 0, "it was answered at once");
+    assert!(wakes > 0, "it was complete at once");
 }
 
-/// C107: a client of `/api/agent-chat` that has not read 65,536 events is told so at the end, and
-/// its run is stopped.
+/// C107: when a client of `/api/agent-chat` has not read 65,536 events, its run is stopped, and the
+/// last frames are an error.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_lags_is_told_and_its_run_is_stopped() {
+async fn the_run_of_a_client_that_lags_is_stopped_with_an_error() {
     let call = |n: u32| BlockKind::ToolCall {
         id: format!("c{n}").as_str().into(),
         name: "read_file".into(),
@@ -253,14 +253,14 @@ async fn a_client_that_lags_is_told_and_its_run_is_stopped() {
     let mut reader = api.stream("/api/agent-chat", chat("Talk.")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(
-        told(&mut reader).await,
+        frame_types(&mut reader).await,
         ["agent_start", "thinking_start", "error too_slow", "complete"]
     );
-    assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its place is free again");
+    assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its permit is released");
 }
 
-/// C108: a run of `/api/agent-chat` ends in the grace of a server that ends, or is stopped then;
-/// `complete` is its last frame in either case, after an `error` where it was stopped.
+/// C108: at a shutdown a run of `/api/agent-chat` ends within the grace period, or is stopped then;
+/// `complete` is its last frame in either case, after an `error` if it was stopped.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     let gate = Gate::new();
@@ -270,24 +270,24 @@ async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     ] {
         let api = Api::new([reply]);
         let mut reader = api.stream("/api/agent-chat", chat("Talk.")).await;
-        let begun = tokio::time::Instant::now();
-        let (frames, ()) = tokio::join!(told(&mut reader), async {
+        let start = tokio::time::Instant::now();
+        let (frames, ()) = tokio::join!(frame_types(&mut reader), async {
             tokio::join!(api.drain(Duration::from_secs(7)), async {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 gate.open();
             });
         });
         assert_eq!(frames[2..], end);
-        assert_eq!(begun.elapsed().as_secs(), if in_time { 5 } else { 7 });
+        assert_eq!(start.elapsed().as_secs(), if in_time { 5 } else { 7 });
         drop(reader);
         assert!(metric(&api, "runs_active 0").await && metric(&api, "event_streams 0").await);
     }
 }
 
-/// C109: of all bodies together so much is held and no more; what arrives slowly holds what has
-/// come of it, and gives it back.
+/// C109: the size of all bodies together is bounded; a body that arrives slowly counts as far as it
+/// has arrived, and is released in the end.
 #[tokio::test(start_paused = true)]
-async fn so_much_is_held_of_all_bodies_together() {
+async fn the_size_of_all_bodies_together_is_bounded() {
     let api =
         Api::with(Arc::new(InMemoryStore::new()), [], |builder| builder.max_bodies(1_000_000));
     let begins = |size: usize| {
@@ -302,13 +302,13 @@ async fn so_much_is_held_of_all_bodies_together() {
             .unwrap()
     };
     let named = |length: usize| json!({ "name": "n".repeat(length) });
-    let slow = [api.answer(begins(300_000)), api.answer(begins(300_000))];
+    let slow = [api.respond(begins(300_000)), api.respond(begins(300_000))];
     let mut slow = futures::future::join_all(slow);
     assert!(futures::poll!(&mut slow).is_pending());
     refused(api.post("/api/sessions", named(500_000)).await, "Too many large requests");
     assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "there is room for it");
     for _ in 0..5 {
-        assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "it was given back");
+        assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "it was released");
     }
     let answers = slow.await; // thirty seconds later
     assert!(
@@ -320,14 +320,14 @@ async fn so_much_is_held_of_all_bodies_together() {
     assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
 }
 
-/// The types of the frames up to the end, and of an `error` its kind.
-async fn told(reader: &mut Reader) -> Vec<String> {
-    let mut told = Vec::new();
+/// Returns the types of the frames up to the end, and the kind of each `error`.
+async fn frame_types(reader: &mut Reader) -> Vec<String> {
+    let mut types = Vec::new();
     while let Some(frame) = reader.next_text().await {
         let frame: Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
         let [kind, error] = [&frame["type"], &frame["kind"]]
             .map(|word| word.as_str().unwrap_or_default().to_owned());
-        told.push(format!("{kind} {error}").trim().to_owned());
+        types.push(format!("{kind} {error}").trim().to_owned());
     }
-    told
+    types
 }

@@ -1,5 +1,5 @@
-//! An axum app of one's own: its own authentication, our routes, and a session's events on a route
-//! of its own.
+//! An axum app that mounts the routes with its own authentication, streams a session's events on
+//! its own route, and serves its own agent.
 
 use axum::Router;
 use axum::extract::Request;
@@ -11,14 +11,14 @@ use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{LlmConfig, Models, Server, ToPublic, router, sse};
+use loopwright_server::{CodingAgents, LlmConfig, Models, Server, ToPublic, router, sse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Models that say one thing.
-struct Saying(&'static str);
+/// Models with one reply.
+struct OneReply(&'static str);
 
-impl Models for Saying {
+impl Models for OneReply {
     fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
@@ -28,8 +28,8 @@ impl Models for Saying {
     }
 }
 
-/// Lets in who knows the word.
-async fn of_our_own(request: Request, next: Next) -> Response {
+/// Accepts requests with the password.
+async fn authenticate(request: Request, next: Next) -> Response {
     match request.headers().get("x-word").is_some_and(|word| word == "sesame") {
         true => next.run(request).await,
         false => StatusCode::IM_A_TEAPOT.into_response(),
@@ -47,19 +47,21 @@ async fn events() -> Response {
 async fn ask(address: &str, request: String) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
 }
 
 #[tokio::test]
 async fn an_app_mounts_the_routes_with_its_own_authentication() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::builder(Saying("From the routes.")).root(dir.path()).build().unwrap();
+    let models = OneReply("From the routes.");
+    let agents = CodingAgents::builder(models).root(dir.path()).build().unwrap();
+    let server = Server::builder(agents).build().unwrap();
     let app = Router::new()
         .nest("/agent", router(server))
         .route("/events", get(events))
-        .layer(from_fn(of_our_own));
+        .layer(from_fn(authenticate));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -68,8 +70,9 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
         r#"{"message": "Hello", "workDir": ".", "llmConfig": {"apiKey": "k", "model": "m"}}"#;
     let post = |word: &str| {
         format!(
-            "POST /agent/api/agent-chat HTTP/1.1\r\nhost: app.example\r\nx-word: {word}\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /agent/api/agent-chat HTTP/1.1\r\nhost: app.example\r\nx-word: {word}\r\n\
+             connection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
             body.len()
         )
     };
@@ -94,4 +97,35 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
         (1..=ids.len() as u64).collect::<Vec<_>>(),
         "only events with a number of their own have an id"
     );
+}
+
+/// A given agent serves sessions and single requests, whatever the client asks for.
+#[tokio::test]
+async fn a_given_agent_serves_sessions_and_single_requests() {
+    let model = ScriptedModel::new([]).otherwise(Script::text("Nine."));
+    let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let server = Server::builder(agent).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, router(server)).await });
+
+    let post = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: app.example\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let request = post("/api/agent-chat", r#"{"message": "How many?", "workDir": "/nowhere"}"#);
+    let response = ask(&address, request).await;
+    assert!(
+        response.contains("Nine.") && response.contains(r#"{"type":"complete"}"#),
+        "{response}"
+    );
+    let created = ask(&address, post("/api/sessions", r#"{"model": "any/model"}"#)).await;
+    let (_, body) = created.split_once("\r\n\r\n").unwrap();
+    let id = serde_json::from_str::<serde_json::Value>(body).unwrap()["id"].clone();
+    let path = format!("/api/sessions/{}/prompt", id.as_str().unwrap());
+    let accepted = ask(&address, post(&path, r#"{"message": "How many?"}"#)).await;
+    assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
 }

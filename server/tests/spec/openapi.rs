@@ -1,4 +1,4 @@
-//! The OpenAPI document: whole, and true.
+//! The OpenAPI document: complete, and correct.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,23 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-fn visit(value: &Value, at: &str, see: &mut dyn FnMut(&str, &Value)) {
-    see(at, value);
+fn visit(value: &Value, at: &str, visitor: &mut dyn FnMut(&str, &Value)) {
+    visitor(at, value);
     match value {
         Value::Object(map) => {
-            map.iter().for_each(|(key, value)| visit(value, &format!("{at}/{key}"), see))
+            map.iter().for_each(|(key, value)| visit(value, &format!("{at}/{key}"), visitor))
         }
-        Value::Array(list) => {
-            list.iter().enumerate().for_each(|(i, value)| visit(value, &format!("{at}/{i}"), see))
-        }
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .for_each(|(i, value)| visit(value, &format!("{at}/{i}"), visitor)),
         _ => {}
     }
 }
 
-/// All references lead somewhere, each schema is one, and all schemas are used.
+/// All references resolve, each schema is valid, and all schemas are used.
 #[tokio::test]
-async fn the_document_is_whole() {
+async fn the_document_is_complete() {
     let document = Api::new([]).get("/api/openapi.json").await;
     assert_eq!(document["openapi"], "3.2.0");
     let mut used = BTreeSet::new();
@@ -31,12 +32,12 @@ async fn the_document_is_whole() {
         };
         assert!(
             document.pointer(to.trim_start_matches('#')).is_some(),
-            "{at} leads to {to}, which is not there"
+            "{at} refers to {to}, which does not exist"
         );
         used.insert(to.rsplit('/').next().unwrap().to_owned());
     });
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
-        assert!(used.contains(name), "nobody uses {name}");
+        assert!(used.contains(name), "{name} is not used");
         jsonschema::meta::validate(schema).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
     let mut ids = BTreeSet::new();
@@ -61,8 +62,7 @@ async fn the_document_is_whole() {
     }
 }
 
-/// Each operation is served: none is answered with "there is nothing here" or "not this method".
-/// And what is served is in the document.
+/// Each operation of the document is served, and each route is in the document.
 #[tokio::test]
 async fn every_route_is_listed_and_served() {
     let api = Api::new([]);
@@ -76,10 +76,10 @@ async fn every_route_is_listed_and_served() {
                 continue;
             }
             let path = path.replace("{id}", &id).replace("{call}", "none");
-            let (status, answer) = api.call(&method.to_uppercase(), &path, Some(json!({}))).await;
+            let (status, body) = api.call(&method.to_uppercase(), &path, Some(json!({}))).await;
             assert!(
-                status != 405 && answer["error"]["message"] != nothing_here(),
-                "{method} {path}: {status} {answer}"
+                status != 405 && body["error"]["message"] != no_route(),
+                "{method} {path}: {status} {body}"
             );
         }
     }
@@ -88,21 +88,23 @@ async fn every_route_is_listed_and_served() {
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in rust_files(&sources) {
         let text = std::fs::read_to_string(file).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let text = code.collect::<Vec<_>>().join("\n");
         for route in text.split(".route(\"").skip(1) {
             let (path, rest) = route.split_once('"').unwrap();
             let line = rest.lines().next().unwrap();
-            let found: Vec<&str> = ["get", "post", "delete"]
+            let methods: Vec<&str> = ["get", "post", "delete"]
                 .into_iter()
                 .filter(|method| line.contains(&format!("{method}(")))
                 .collect();
-            assert!(!found.is_empty(), "no method in {line}");
-            served.extend(found.iter().map(|method| format!("{method} {path}")));
+            assert!(!methods.is_empty(), "no method in {line}");
+            served.extend(methods.iter().map(|method| format!("{method} {path}")));
         }
     }
     assert_eq!(operations, served);
 }
 
-fn nothing_here() -> Value {
+fn no_route() -> Value {
     json!("There is nothing at this address; /api/openapi.json lists what there is.")
 }
 
@@ -112,11 +114,11 @@ fn rust_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     files.into_iter().chain(folders.iter().flat_map(|folder| rust_files(folder))).collect()
 }
 
-/// What the routes answer fits what the document says of it.
+/// Responses fit their schemas.
 #[tokio::test]
-async fn answers_fit_their_schemas() {
+async fn responses_fit_their_schemas() {
     use loopwright_core::testing::Script;
-    let call = Script::new().say("I ask.").call(
+    let call = Script::new().say("I write.").call(
         "a",
         "write_file",
         r#"{"path": "new.txt", "content": "ten"}"#,
@@ -130,47 +132,50 @@ async fn answers_fit_their_schemas() {
         let errors: Vec<String> = validator.iter_errors(value).map(|why| why.to_string()).collect();
         assert!(errors.is_empty(), "{pointer}: {errors:#?}\n{value}");
     };
-    let answer = |method: &str, path: &str, status: u16| {
+    let response = |method: &str, path: &str, status: u16| {
         let path = path.replace('/', "~1");
         format!("/paths/{path}/{method}/responses/{status}/content/application~1json/schema")
     };
     let id = api.session(json!({ "name": "n" })).await;
     api.say(&id, "Write.").await;
-    let mut told = api.run(&id, None).await;
+    let mut frames = api.run(&id, None).await;
     for path in ["/api/sessions", "/api/actions", "/healthz"] {
-        fits(&answer("get", path, 200), &api.get(path).await);
+        fits(&response("get", path, 200), &api.get(path).await);
     }
     for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"]
     {
-        fits(&answer("get", path, 200), &api.get(&path.replace("{id}", &id)).await);
+        fits(&response("get", path, 200), &api.get(&path.replace("{id}", &id)).await);
     }
     let action = api.get("/api/actions").await["actions"][0].clone();
     let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
     let approve = json!({ "digest": action["digest"], "decision": "approve", "by": "Ann" });
-    fits("/components/schemas/Answer", &approve);
+    fits("/components/schemas/DecisionBody", &approve);
+    for field in ["data", "content"] {
+        let provide = json!({ "digest": "d", "decision": "provide", (field): "new.txt" });
+        fits("/components/schemas/DecisionBody", &provide);
+    }
     let (status, decided) = api.post(&path, approve).await;
     assert_eq!(status, 200, "{decided}");
-    fits(&answer("post", "/api/sessions/{id}/actions/{call}", 200), &decided);
-    let last = told.iter().rev().find_map(|frame| frame.id);
-    told.extend(api.run(&id, last).await);
-    for frame in &told {
+    fits(&response("post", "/api/sessions/{id}/actions/{call}", 200), &decided);
+    let last = frames.iter().rev().find_map(|frame| frame.id);
+    frames.extend(api.run(&id, last).await);
+    for frame in &frames {
         fits("/components/schemas/Envelope", &frame.data);
     }
     fits(
-        &answer("get", "/api/sessions/{id}/messages", 200),
+        &response("get", "/api/sessions/{id}/messages", 200),
         &api.get(&format!("/api/sessions/{id}/messages")).await,
     );
     let (status, refused) = api.post("/api/sessions", json!({ "model": 1 })).await;
-    fits(&answer("post", "/api/sessions", status), &refused);
+    fits(&response("post", "/api/sessions", status), &refused);
 }
 
-/// A number is no type of a piece, whatever serde makes of one.
+/// A number is not the type of a part, although serde would accept it.
 #[tokio::test]
-async fn a_piece_of_a_result_has_its_type_by_name() {
+async fn a_part_of_a_result_has_its_type_by_name() {
     let api = Api::new([]);
     let id = api.session(json!({})).await;
-    let answer =
-        json!({ "digest": "d", "decision": "deny", "content": [{ "type": 0, "text": "" }] });
-    let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/a"), answer).await;
+    let body = json!({ "digest": "d", "decision": "deny", "content": [{ "type": 0, "text": "" }] });
+    let (status, refused) = api.post(&format!("/api/sessions/{id}/actions/a"), body).await;
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/content")), "{refused}");
 }

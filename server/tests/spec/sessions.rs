@@ -1,4 +1,4 @@
-//! Live sessions: their life, what they take, decisions, and who has them open.
+//! Live sessions: their life, their input, decisions, and which process has them open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +27,16 @@ async fn a_session_lives_from_its_beginning_to_its_end() {
         let id = api.session(settings.clone()).await;
         assert_eq!(api.get(&format!("/api/sessions/{id}")).await["session"]["settings"], settings);
         api.say(&id, "How many sheep?\nReally?").await;
-        let told = api.run(&id, None).await;
-        assert_eq!(told.last().unwrap().data["text"], "Nine.");
+        let frames = api.run(&id, None).await;
+        assert_eq!(frames.last().unwrap().data["text"], "Nine.");
         let listed = api.get("/api/sessions").await;
         assert_eq!(
             (&listed["sessions"][0]["id"], &listed["sessions"][0]["title"]),
             (&json!(id), &json!("How many sheep?"))
         );
-        let said = api.get(&format!("/api/sessions/{id}/messages")).await;
+        let body = api.get(&format!("/api/sessions/{id}/messages")).await;
         let roles: Vec<&Value> =
-            said["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+            body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
         assert_eq!(roles, ["user", "assistant"]);
         assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
         for (method, path) in [
@@ -76,37 +76,45 @@ async fn a_session_is_not_deleted_under_a_run() {
     assert_eq!(reader.next().await, None);
 }
 
-/// C100: of two answers to one action the first counts, and the other is told what it was and by
-/// whom.
+/// C100: of two decisions on one action the first counts, and the error of the other names it and
+/// who made it.
 #[tokio::test(start_paused = true)]
-async fn of_two_answers_the_first_counts() {
+async fn of_two_decisions_the_first_counts() {
     let api = Api::new([writes(), Script::text("Done.")]);
     let id = api.session(json!({})).await;
     api.say(&id, "Write.").await;
-    let told = api.run(&id, None).await;
-    assert_eq!(told.last().unwrap().data["end"], "awaiting_action");
+    let frames = api.run(&id, None).await;
+    assert_eq!(frames.last().unwrap().data["end"], "awaiting_action");
     let actions = api.get("/api/actions").await;
     let action = &actions["actions"][0];
     assert_eq!((&action["session"], &action["name"]), (&json!(id), &json!("write_file")));
     assert_eq!(api.get(&format!("/api/sessions/{id}/actions")).await, actions);
     let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
-    let answer = |decision: &str, by: &str| json!({ "digest": action["digest"], "decision": decision, "by": by });
+    let digest = &action["digest"];
+    let body =
+        |decision: &str, by: &str| json!({ "digest": digest, "decision": decision, "by": by });
     let wrong = json!({ "digest": "0", "decision": "approve" });
     assert_eq!(api.post(&path, wrong).await.0, 409);
-    let edit = json!({ "digest": action["digest"], "decision": "approve_with", "arguments": { "path": 7 } });
+    let edit = json!({ "digest": digest, "decision": "approve_with", "arguments": { "path": 7 } });
     let (status, refused) = api.post(&path, edit).await;
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/arguments")), "{refused}");
-    let lacks = json!({ "digest": action["digest"], "decision": "approve_with" });
-    assert_eq!(api.post(&path, lacks).await.1["error"]["path"], "/arguments");
-    let (first, second) = tokio::join!(
-        api.post(&path, answer("deny", "Ann")),
-        api.post(&path, answer("approve", "Bob"))
-    );
+    for (decision, field) in [("approve_with", "/arguments"), ("provide", "/data")] {
+        let lacks = json!({ "digest": digest, "decision": decision });
+        assert_eq!(api.post(&path, lacks).await.1["error"]["path"], field);
+    }
+    for unknown in ["answer", "result"] {
+        let unknown = json!({ "digest": digest, "decision": unknown, "data": 1, "content": "x" });
+        assert_eq!(api.post(&path, unknown).await.1["error"]["path"], "/decision");
+    }
+    let input = json!({ "digest": digest, "decision": "provide", "data": 1 });
+    assert_eq!(api.post(&path, input).await.1["error"]["path"], "/decision", "it asks for none");
+    let (first, second) =
+        tokio::join!(api.post(&path, body("deny", "Ann")), api.post(&path, body("approve", "Bob")));
     assert_eq!(first.0, 200, "{first:?}");
     assert_eq!((second.0, &second.1["error"]["kind"]), (409, &json!("conflict")), "{second:?}");
     let why = second.1["error"]["message"].as_str().unwrap();
     assert!(why.contains("`deny` by Ann"), "{why}");
-    let rest = api.run(&id, told.iter().rev().find_map(|frame| frame.id)).await;
+    let rest = api.run(&id, frames.iter().rev().find_map(|frame| frame.id)).await;
     assert_eq!(rest.last().unwrap().data["end"], "done");
     assert_eq!(
         rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"],
@@ -114,7 +122,7 @@ async fn of_two_answers_the_first_counts() {
     );
     assert_eq!(api.get("/api/actions").await, json!({ "actions": [] }));
     let (status, refused) =
-        api.post(&format!("/api/sessions/{id}/actions/nothing"), answer("approve", "")).await;
+        api.post(&format!("/api/sessions/{id}/actions/nothing"), body("approve", "")).await;
     assert_eq!(status, 404, "{refused}");
 }
 
@@ -124,37 +132,48 @@ async fn each_decision_does_what_it_says() {
     let cases = [
         (json!({ "decision": "approve" }), "ok", "Created `new.txt`"),
         (
-            json!({ "decision": "approve_with", "arguments": { "path": "other.txt", "content": "ten" } }),
+            json!({
+                "decision": "approve_with",
+                "arguments": { "path": "other.txt", "content": "ten" },
+            }),
             "ok",
             "other.txt",
         ),
         (json!({ "decision": "deny", "reason": "not now" }), "denied", "not now"),
-        (json!({ "decision": "result", "content": "done by hand" }), "ok", "done by hand"),
+        (json!({ "decision": "provide", "content": "done by hand" }), "ok", "done by hand"),
         (
-            json!({ "decision": "result", "content": [{ "type": "text", "text": "in pieces" }] }),
+            json!({
+                "decision": "provide",
+                "content": [{ "type": "text", "text": "in parts" }],
+                "data": { "exit_code": 0 },
+            }),
             "ok",
-            "in pieces",
+            "in parts",
         ),
     ];
-    for (mut answer, status, text) in cases {
+    for (mut body, status, text) in cases {
         let api = Api::new([writes()]);
         let id = api.session(json!({})).await;
         api.say(&id, "Write.").await;
-        let told = api.run(&id, None).await;
+        let frames = api.run(&id, None).await;
         let api = api.killed(&id, [Script::text("Done.")]).await;
         let action = api.get("/api/actions").await["actions"][0].clone();
-        answer["digest"] = action["digest"].clone();
+        body["digest"] = action["digest"].clone();
         let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
-        let (code, accepted) = api.post(&path, answer.clone()).await;
+        let (code, accepted) = api.post(&path, body.clone()).await;
         assert_eq!(code, 200, "{accepted}");
-        let rest = api.run(&id, told.iter().rev().find_map(|frame| frame.id)).await;
+        let rest = api.run(&id, frames.iter().rev().find_map(|frame| frame.id)).await;
         let end = rest.iter().find(|frame| frame.event == "tool_execution_end").unwrap();
-        assert_eq!(end.data["status"], status, "{answer}: {end:?}");
-        assert!(end.data["result"].to_string().contains(text), "{answer}: {end:?}");
+        assert_eq!(end.data["status"], status, "{body}: {end:?}");
+        assert!(end.data["result"].to_string().contains(text), "{body}: {end:?}");
+        if body["decision"] == "provide" {
+            let details = end.data["result"].get("details").cloned().unwrap_or_default();
+            assert_eq!(details, body["data"], "{end:?}");
+        }
     }
 }
 
-/// Requests wait their turn, 32 at most; the same id again is acknowledged and changes nothing.
+/// At most 32 requests are queued; a repeated id is accepted and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn requests_wait_their_turn_and_are_bounded() {
     let gate = Gate::new();
@@ -177,11 +196,11 @@ async fn requests_wait_their_turn_and_are_bounded() {
     for _ in 0..33 {
         assert_eq!(reader.until("agent_end").await.last().unwrap().data["end"], "done");
     }
-    let said = api.get(&format!("/api/sessions/{id}/messages")).await;
-    assert_eq!(said["messages"].as_array().unwrap().len(), 66);
+    let body = api.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(body["messages"].as_array().unwrap().len(), 66);
 }
 
-/// Steers and follow-ups are seen in the queue, and taken.
+/// Steers and follow-ups appear in the queue, and are delivered.
 #[tokio::test(start_paused = true)]
 async fn steers_and_follow_ups_are_queued_and_taken() {
     let gate = Gate::new();
@@ -211,12 +230,12 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
     assert_eq!(bad.0, 400, "{bad:?}");
     gate.open();
     reader.until("agent_end").await;
-    let said = api.get(&format!("/api/sessions/{id}/messages")).await;
-    assert_eq!(said["messages"].as_array().unwrap().len(), 6);
+    let body = api.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(body["messages"].as_array().unwrap().len(), 6);
 }
 
-/// C99: a session is opened once by whoever comes first, is closed when nobody has used it for a
-/// while, and another process can have it then, but not before.
+/// C99: a session is opened once, at its first use; it is closed when it has been unused for a
+/// while, and another process can open it then, but not before.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     let store = Arc::new(InMemoryStore::new());
@@ -231,7 +250,7 @@ async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     assert!(refused["error"]["message"].as_str().unwrap().contains("is in use"), "{refused}");
     let reader = api.events(&id, None).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(other.try_events(&id, None).await.err().unwrap().0, 409, "somebody listens");
+    assert_eq!(other.try_events(&id, None).await.err().unwrap().0, 409, "a stream is open");
     drop(reader);
     tokio::time::sleep(Duration::from_secs(121)).await;
     let metrics = api.get("/metrics").await;
@@ -244,20 +263,20 @@ async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     assert_eq!(other.run(&id, None).await.last().unwrap().data["text"], "two");
 }
 
-/// C99: a session is not closed while a run goes on, even if nobody listens.
+/// C99: a session is not closed during a run, even if no stream is open.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_nobody_watches_goes_on() {
+async fn a_run_without_a_reader_continues() {
     let long = Script::new().stream((0..300).map(|i| format!("{i} ")), Duration::from_secs(1));
     let api = Api::new([long]);
     let id = api.session(json!({})).await;
     api.say(&id, "go").await;
     tokio::time::sleep(Duration::from_secs(250)).await;
     assert_eq!(api.get(&format!("/api/sessions/{id}")).await["running"], true);
-    let told = api.run(&id, None).await;
-    assert_eq!(told.last().unwrap().data["end"], "done");
+    let frames = api.run(&id, None).await;
+    assert_eq!(frames.last().unwrap().data["end"], "done");
 }
 
-/// What a session cannot be is said at once, and where.
+/// Illegal settings are refused at once, with their path.
 #[tokio::test(start_paused = true)]
 async fn settings_that_make_no_session_are_refused() {
     let api = Api::new([]);
@@ -308,23 +327,23 @@ async fn settings_that_make_no_session_are_refused() {
     }
 }
 
-/// Tools that the settings approve run without a question.
+/// Tools that the settings approve run without approval of each call.
 #[tokio::test(start_paused = true)]
-async fn approved_tools_run_without_a_question() {
+async fn approved_tools_run_at_once() {
     for approve in ["write_file", "all"] {
         let api = Api::new([writes(), Script::text("Done.")]);
         let id = api.session(json!({ "autoApprove": [approve] })).await;
         api.say(&id, "Write.").await;
-        let told = api.run(&id, None).await;
-        assert_eq!(told.last().unwrap().data["end"], "done");
+        let frames = api.run(&id, None).await;
+        assert_eq!(frames.last().unwrap().data["end"], "done");
         assert_eq!(
-            told.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"],
+            frames.iter().find(|frame| frame.event == "tool_execution_end").unwrap().data["status"],
             "ok"
         );
     }
 }
 
-/// Bodies may be as large as is said, and no larger.
+/// Bodies may be as large as the limit, and no larger.
 #[tokio::test]
 async fn a_message_may_be_nearly_as_large_as_a_body() {
     let api = Api::new([Script::text("Long.")]);

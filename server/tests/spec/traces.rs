@@ -1,4 +1,4 @@
-//! What operators see: metrics, and spans with the names of OpenTelemetry's conventions.
+//! Metrics, and spans with the names of OpenTelemetry's conventions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::api::Api;
 
-/// Keeps all spans: name, parent and fields.
+/// Records all spans: name, parent and fields.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
@@ -57,7 +57,7 @@ fn scripts() -> [Script; 2] {
     let usage =
         |input, output| Usage { input, output, cache_read: 5, cache_write: 2, ..Usage::default() };
     let reads = Script::new()
-        .say("I look.")
+        .say("I read.")
         .call("a", "read_file", r#"{"path": "notes.txt"}"#)
         .usage(usage(10, 3));
     [reads, Script::text("Nine.").usage(usage(20, 4))]
@@ -74,7 +74,7 @@ async fn a_run_is_traced_by_the_conventions() {
     let mut reader = api.events(&id, None).await;
     api.say(&id, "How many?").await;
     reader.until("agent_end").await;
-    api.get("/metrics").await; // what watches the session has seen the end too
+    api.get("/metrics").await; // the observer has received the end too
     let spans = spans.0.lock().unwrap().clone();
     let names: Vec<&str> = spans.iter().map(|span| span.name).collect();
     assert_eq!(names, ["invoke_agent", "chat", "execute_tool", "chat"]);
@@ -104,7 +104,7 @@ async fn a_run_is_traced_by_the_conventions() {
     );
 }
 
-/// Runs of `/api/agent-chat` are counted too, and so is one that its client has left.
+/// Runs of `/api/agent-chat` are counted too, also those whose client has disconnected.
 #[tokio::test(start_paused = true)]
 async fn runs_of_one_request_are_counted() {
     let api = Api::new([Script::text("Nine."), Script::new().say("half").hang()]);
@@ -112,9 +112,9 @@ async fn runs_of_one_request_are_counted() {
     let body = json!({ "message": "How many?", "workDir": ".", "llmConfig": config });
     let (status, frames) = api.post("/api/agent-chat", body.clone()).await;
     assert_eq!(status, 200, "{frames}");
-    let mut left = api.stream("/api/agent-chat", body).await;
-    left.next_text().await.unwrap();
-    drop(left);
+    let mut dropped = api.stream("/api/agent-chat", body).await;
+    dropped.next_text().await.unwrap();
+    drop(dropped);
     let metrics = api.get("/metrics").await;
     for line in [
         "runs_total{end=\"done\"} 1",
@@ -129,7 +129,7 @@ async fn runs_of_one_request_are_counted() {
     }
 }
 
-/// The metrics count what has happened, in Prometheus' format.
+/// Metrics are in Prometheus' format.
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_has_happened() {
     let api = Api::new(scripts());

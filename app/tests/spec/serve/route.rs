@@ -224,7 +224,7 @@ fn with_confirmation_tools_that_change_something_run_only_if_they_are_listed() {
         served.model.request().call(&calls);
         let request = served.model.request();
         assert_eq!(
-            request.body.to_string().contains("needs the user's confirmation"),
+            request.body.to_string().contains("needs the user's approval"),
             allowed != [true; 3],
             "{fields}"
         );

@@ -1,0 +1,222 @@
+//! The fixture of a test: a server with a project and a model, a browser, and a relay between them
+//! whose connections break.
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use loopwright_core::log::{InMemory, LogEntry};
+use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
+use loopwright_memory::Sqlite;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::browser::{Browser, Tab};
+use crate::process::{Process, STORE, project};
+use crate::server::{Exchange, Server};
+
+pub(crate) struct Fixture {
+    pub(crate) dir: TempDir,
+    pub(crate) url: String,
+    model: Server,
+    browser: Rc<Browser>,
+    process: RefCell<Option<Process>>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture::with(&[])
+    }
+
+    /// With more options of `loopwright serve`.
+    pub(crate) fn with(more: &[&str]) -> Fixture {
+        Fixture::at(project(), more)
+    }
+
+    /// With the session `before`, in which an agent in this process has answered so many requests.
+    pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
+        let (dir, memory) = (project(), InMemory::new());
+        wait(async {
+            let (handle, mut events) =
+                agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            for number in 1..=asked {
+                handle.prompt(format!("Request {number}.")).await.unwrap();
+            }
+            drop(handle);
+            while events.next().await.is_some() {}
+        });
+        write(&dir, memory.items());
+        Fixture::at(dir, &[])
+    }
+
+    fn at(dir: TempDir, more: &[&str]) -> Fixture {
+        let model = Server::start();
+        let mut process = serve(&dir, &model, "127.0.0.1:0", more);
+        let url = process.err.word_after("Serving at ");
+        Fixture { dir, url, model, browser: Browser::start(), process: RefCell::new(Some(process)) }
+    }
+
+    /// `kill -9`s the server.
+    pub(crate) fn kill(&self) {
+        self.process.take().unwrap().kill();
+    }
+
+    /// Restarts the server at the same address.
+    pub(crate) fn restart(&self) {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let mut process = serve(&self.dir, &self.model, address, &[]);
+        process.err.until("Serving at ");
+        self.process.replace(Some(process));
+    }
+
+    /// Opens a tab with the page.
+    pub(crate) fn tab(&self) -> Tab {
+        self.browser.tab(&self.url)
+    }
+
+    /// Opens a tab with the session `before`.
+    pub(crate) fn before(&self) -> Tab {
+        self.browser.tab(&format!("{}/#s=before", self.url.trim_end_matches('/')))
+    }
+
+    /// Returns the log of the session `before`.
+    pub(crate) fn log(&self) -> Vec<LogEntry> {
+        wait(store(&self.dir).read("before", 0)).unwrap()
+    }
+
+    /// Replaces the log of the session `before`.
+    pub(crate) fn rewrite(&self, items: Vec<LogEntry>) {
+        wait(store(&self.dir).delete("before")).unwrap();
+        write(&self.dir, items);
+    }
+
+    /// Opens the session `before` in this process until the returned value is dropped.
+    pub(crate) fn hold(&self) -> Arc<dyn Memory> {
+        wait(store(&self.dir).open("before")).unwrap()
+    }
+
+    /// Opens a tab at this address.
+    pub(crate) fn tab_at(&self, url: &str) -> Tab {
+        self.browser.tab(url)
+    }
+
+    /// Returns the next request to the model.
+    pub(crate) fn request(&self) -> Exchange {
+        self.model.request()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap()
+    }
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
+
+fn store(dir: &TempDir) -> Sqlite {
+    Sqlite::open(dir.path().join(STORE)).unwrap()
+}
+
+fn write(dir: &TempDir, items: Vec<LogEntry>) {
+    let store = store(dir);
+    wait(async { store.open("before").await.unwrap().append(0, items.into()).await.unwrap() });
+}
+
+fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
+    let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
+    Process::start(dir, &[&args, more].concat())
+}
+
+impl Exchange {
+    /// Ends a reply that was started with a tool call.
+    pub(crate) fn tool(mut self, name: &str, arguments: &Value) {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": function });
+        self.delta(json!({ "tool_calls": [call] }), Value::Null);
+        self.end("tool_calls");
+    }
+
+    /// Sends a part of thinking.
+    pub(crate) fn thinking(&mut self, text: &str) {
+        self.delta(json!({ "reasoning_content": text }), Value::Null);
+    }
+}
+
+impl Tab {
+    /// Types a message and sends it with Enter.
+    pub(crate) fn say(&self, text: &str) {
+        self.click("#prompt");
+        self.type_text(text);
+        self.press("Enter", false);
+    }
+
+    /// Returns the lines of the conversation.
+    pub(crate) fn conversation(&self) -> Vec<String> {
+        self.text("#log")
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.eval("location.href").as_str().unwrap().to_owned()
+    }
+}
+
+/// Returns the arguments of an `edit_file` call that changes the project.
+pub(crate) fn edit(new: &str) -> Value {
+    json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": new })
+}
+
+/// Relays connections to a server, and breaks them on demand.
+pub(crate) struct Relay {
+    pub(crate) url: String,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    pub(crate) fn to(url: &str) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Relay {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            open: Arc::default(),
+        };
+        let (open, server) = (
+            relay.open.clone(),
+            url.trim_start_matches("http://").trim_end_matches('/').to_owned(),
+        );
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+                open.lock().unwrap().push(client.try_clone().unwrap());
+                pass(client.try_clone().unwrap(), server.try_clone().unwrap());
+                pass(server, client);
+            }
+        });
+        relay
+    }
+
+    /// Breaks all connections.
+    pub(crate) fn break_all(&self) {
+        for client in self.open.lock().unwrap().drain(..) {
+            let _ = client.shutdown(Shutdown::Both); // it may be closed already
+        }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both); // it may be closed already
+    });
+}

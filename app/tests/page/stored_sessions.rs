@@ -1,0 +1,153 @@
+//! Sessions that another process has created: a tool that asks for input, a conversation of
+//! thousands of messages, a compaction.
+
+use loopwright_core::event::{Decision, Provided};
+use loopwright_core::log::LogEntry;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::tool::{ActionRequest, Effect};
+use loopwright_core::{AgentBuilder, GenericAgent, ToolError, tool_fn};
+use loopwright_patterns::PiPattern;
+use serde_json::{Map, Value, json};
+
+use crate::fixture::Fixture;
+
+pub(crate) fn agent(model: ScriptedModel) -> AgentBuilder {
+    GenericAgent::builder(model.forgetful(), PiPattern)
+}
+
+#[test]
+fn a_tool_that_asks_for_input_receives_it() {
+    // The server's own `read_file` continues the call.
+    let asking = tool_fn("read_file", "Reads.", async |_: Map<String, Value>, _cx| {
+        let choices = ["the old one", "the new one"];
+        let data = json!({ "question": "Which of both is meant?", "choices": choices });
+        Err::<String, _>(ToolError::Suspend(ActionRequest { kind: "choice".into(), data }))
+    });
+    let model =
+        ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);
+    let fixture =
+        Fixture::after(&agent(model).tool(asking.effect(Effect::ReadOnly)).build().unwrap(), 1);
+    let tab = fixture.before();
+    tab.until_text(".card h3", "read_file asks: choice");
+    tab.until_text("#status", "Waits for you");
+    assert!(tab.text(".card").contains("Which of both is meant?"), "{}", tab.text(".card"));
+    tab.screenshot("input");
+    // With keys alone: the keyboard is in the card.
+    tab.until("document.activeElement.matches('.card h3')");
+    for _ in 0..2 {
+        tab.press("Tab", false);
+    }
+    tab.until("document.activeElement.matches('.card .edit')");
+    tab.press("Enter", false);
+    tab.until("document.activeElement.matches('.card .json')");
+    assert_eq!(
+        tab.eval("document.querySelector('.card .approve').disabled"),
+        true,
+        "an empty field is no input"
+    );
+    tab.type_text("the new one");
+    tab.until_text(".card .problem", "This is not JSON yet");
+    tab.eval("document.activeElement.select()");
+    tab.type_text("\"the new one\"");
+    tab.press("Tab", false);
+    tab.until("document.activeElement.matches('.card .approve')");
+    tab.press("Enter", false);
+
+    let reply = fixture.request();
+    assert!(reply.last().contains("Counts sheep"), "{}", reply.last());
+    reply.say("It counts sheep.");
+    tab.until_text("#log", "It counts sheep.");
+    tab.click(".call summary");
+    tab.until_text(".call .note", "The input was provided.");
+    tab.until("document.activeElement.matches('#prompt, summary')");
+    let provided = Decision::Provide(Provided::Input(json!("the new one")));
+    assert!(
+        fixture.log().iter().any(
+            |item| matches!(item, LogEntry::Decided { decision, .. } if **decision == provided)
+        )
+    );
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
+}
+
+#[test]
+fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
+    let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\
+                ```rust\nlet a = 1;\n```\n\nAnd so on.";
+    let model = ScriptedModel::new([]).otherwise(Script::text(text));
+    let fixture = Fixture::after(&agent(model).build().unwrap(), 1000);
+    let tab = fixture.before();
+    let shown = "document.querySelector('#log').childElementCount === 2000
+        && document.querySelector('#status').dataset.state === 'ready'";
+    tab.until(shown);
+    let painted = "new Promise((done) =>
+        requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))";
+    // From the start of the navigation until all is shown and something typed is on the screen; the
+    // best of three, since the machine does other things too.
+    let open = |_| {
+        tab.reload();
+        tab.until(shown);
+        tab.eval("document.querySelector('#prompt').focus()");
+        tab.type_text("Hello");
+        (tab.eval(painted).as_f64().unwrap(), tab.worked())
+    };
+    let (interactive, worked) =
+        [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let key = format!(
+        "{{ const start = performance.now(); const field = document.querySelector('#prompt');
+           field.value += '!'; field.dispatchEvent(new Event('input'));
+           {painted}.then((end) => end - start) }}"
+    );
+    let key = tab.eval(&key).as_f64().unwrap();
+    println!(
+        "2,000 messages: interactive after {interactive:.0} ms, of which the page works \
+         {worked:.0}; a key: {key:.0} ms"
+    );
+    assert!(
+        interactive < 2000.0,
+        "interactive after {interactive} ms, of which the page works {worked}"
+    );
+    assert!(key < 200.0, "a key is drawn after {key} ms");
+    tab.eval("document.querySelector('#prompt').value = ''");
+    tab.say("One more.");
+    fixture.request().say("Fine.");
+    tab.until("[...document.querySelectorAll('.assistant')].at(-1).innerText.trim() === 'Fine.'");
+}
+
+#[test]
+fn a_conversation_is_compacted_on_request() {
+    let model =
+        ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
+    let fixture = Fixture::after(&agent(model).build().unwrap(), 6);
+    let tab = fixture.before();
+    tab.until_text("#status", "Ready");
+    let before = tab.conversation();
+    tab.say("/compact Mind the sheep.");
+    let mut summary = fixture.request();
+    assert!(summary.last().contains("Mind the sheep."), "{}", summary.last());
+    tab.until_text("#status", "Compacting…");
+    assert_eq!(tab.eval("document.querySelector('#compact').checkVisibility()"), false);
+    summary.begin();
+    summary.text("They count sheep.");
+    summary.end("stop");
+    tab.until_text(".compaction summary", "messages became a summary · about");
+    tab.until_text("#status", "Ready");
+    tab.click(".compaction summary");
+    tab.until_text(".compaction .thought", "They count sheep.");
+    tab.screenshot("compacted");
+    assert_eq!(tab.conversation()[..before.len()], before, "the conversation stays readable");
+
+    tab.click("#compact");
+    tab.until_text("#problem", "There is nothing to compact yet");
+    assert_eq!(tab.eval("document.querySelector('#problem').classList.contains('error')"), false);
+    tab.say("And now?");
+    let reply = fixture.request();
+    assert!(reply.body.to_string().contains("They count sheep."), "{}", reply.body);
+    reply.say("Goats.");
+    tab.until_text("#log", "Goats.");
+    tab.until("document.querySelector('#problem').hidden");
+    tab.click("#compact");
+    fixture.request().answer("400 Bad Request", &json!({ "error": { "message": "out of sheep" } }));
+    tab.until_text("#problem", "out of sheep");
+    assert_eq!(tab.count(".continue"), 0, "there is nothing to continue");
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
+}

@@ -1,0 +1,136 @@
+//! The directories that clients may work in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loopwright_tools::Workspace;
+
+use crate::agents::AgentRejection;
+use crate::error::ConfigError;
+
+/// The directories that clients may work in, and in those below them. Clones share them.
+#[derive(Clone)]
+pub(super) struct Roots(Arc<[Root]>);
+
+struct Root {
+    workspace: Workspace,
+    /// As the operator wrote it, absolute.
+    path: PathBuf,
+    /// Without symbolic links.
+    real: PathBuf,
+}
+
+impl Roots {
+    /// Opens these directories, failing if one is not a directory.
+    pub(super) fn open(roots: &[PathBuf]) -> Result<Self, ConfigError> {
+        let open = |root: &PathBuf| {
+            let fail = |error: &dyn std::fmt::Display| {
+                ConfigError(format!("The root {} cannot be used: {error}.", root.display()))
+            };
+            let real = std::fs::canonicalize(root).map_err(|error| fail(&error))?;
+            let workspace = Workspace::open(&real).map_err(|error| fail(&error))?;
+            Ok(Root { path: workspace.root().to_owned(), workspace, real })
+        };
+        Ok(Roots(roots.iter().map(open).collect::<Result<_, _>>()?))
+    }
+
+    /// Opens the workspace in the directory that a client names. A relative path starts at the
+    /// first root.
+    pub(super) async fn workspace(&self, dir: String) -> Result<Workspace, AgentRejection> {
+        let roots = self.clone();
+        let opened = tokio::task::spawn_blocking(move || roots.find(&dir)).await;
+        opened.map_err(|_| AgentRejection::internal("The directory could not be opened."))?
+    }
+
+    fn find(&self, dir: &str) -> Result<Workspace, AgentRejection> {
+        let reject = |why: &str| AgentRejection::bad_request("/workDir", why);
+        let outside = || {
+            reject(
+                "This directory is outside of those that this server works in (see its `--root`).",
+            )
+        };
+        let requested = match self.0.first() {
+            _ if dir.is_empty() => return Err(reject("There is no directory: give one.")),
+            Some(first) => first.real.join(dir),
+            None => return Err(outside()),
+        };
+        // Nothing outside of the roots is disclosed, not even whether it exists.
+        let Ok(real) = std::fs::canonicalize(&requested) else {
+            let parent = std::path::Component::ParentDir;
+            let plain = !requested.components().any(|component| component == parent);
+            let below = self
+                .0
+                .iter()
+                .any(|root| requested.starts_with(&root.real) || requested.starts_with(&root.path));
+            return Err(match plain && below {
+                true => reject("This directory does not exist."),
+                false => outside(),
+            });
+        };
+        let root = self.0.iter().find(|root| real.starts_with(&root.real)).ok_or_else(outside)?;
+        if !real.is_dir() {
+            return Err(reject("This is not a directory."));
+        }
+        // Opened from the root on, so it stays below even if a part of it becomes a link meanwhile.
+        let inside = real.strip_prefix(&root.real).unwrap_or(Path::new("."));
+        let inside = inside
+            .to_str()
+            .ok_or_else(|| reject("The name of this directory is not valid UTF-8."))?;
+        root.workspace.subdirectory(inside).map_err(|_| outside())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_is_in_a_root_or_refused() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = root.path().display().to_string();
+        std::fs::create_dir(root.path().join("in")).unwrap();
+        std::fs::write(root.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
+        std::os::unix::fs::symlink(root.path(), outside.path().join("back")).unwrap();
+        let roots = Roots::open(&[root.path().to_owned()]).unwrap();
+        let real = std::fs::canonicalize(root.path()).unwrap();
+        let back = outside.path().join("back/in").display().to_string();
+        for (dir, expected) in
+            [("in", "in"), (".", ""), (&format!("{path}/in"), "in"), (&back, "in"), ("in/..", "")]
+        {
+            assert_eq!(
+                roots.find(dir).unwrap().root(),
+                real.join(expected).components().as_path(),
+                "{dir}"
+            );
+        }
+        let sibling = format!("{path}-sibling");
+        for dir in [
+            "",
+            "missing",
+            "file",
+            "out",
+            "..",
+            "/",
+            "/etc",
+            "in/../..",
+            &sibling,
+            "a\0b",
+            "out/nothing",
+            "~",
+        ] {
+            assert!(roots.find(dir).is_err(), "{dir}");
+        }
+        let error = |dir: &str| format!("{:?}", roots.find(dir).unwrap_err());
+        assert_eq!(
+            error("/etc/passwd"),
+            error("/etc/no-such-file"),
+            "the error does not say what exists outside"
+        );
+        assert!(
+            error("missing").contains("does not exist")
+                && error("file").contains("not a directory")
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! The errors of a session and of its store as the API reports them.
+
+use loopwright_core::agent::{AgentError, InputError};
+use loopwright_core::log::MemoryError;
+
+use super::{ApiError, ErrorKind};
+
+impl From<MemoryError> for ApiError {
+    fn from(error: MemoryError) -> Self {
+        let kind = match &error {
+            MemoryError::NoSession(_) => ErrorKind::NotFound,
+            MemoryError::InUse(_)
+            | MemoryError::Conflict { .. }
+            | MemoryError::Exists(_)
+            | MemoryError::HasBranches { .. } => ErrorKind::Conflict,
+            _ => {
+                tracing::error!(%error, "the session store failed");
+                ErrorKind::Internal
+            }
+        };
+        ApiError::new(kind, sentence(&error))
+    }
+}
+
+impl From<InputError> for ApiError {
+    fn from(error: InputError) -> Self {
+        let kind = match &error {
+            InputError::Memory(memory) => return memory.clone().into(),
+            InputError::Full(_) => ErrorKind::TooMany,
+            InputError::Busy
+            | InputError::NothingToContinue
+            | InputError::Known(_)
+            | InputError::NotPending(_)
+            | InputError::DigestDiffers(_)
+            | InputError::NoCompaction
+            | InputError::NotCompacted(_)
+            | InputError::Gone => ErrorKind::Conflict,
+            InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
+            InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),
+            _ => ErrorKind::BadRequest,
+        };
+        ApiError::new(kind, sentence(&error))
+    }
+}
+
+impl From<AgentError> for ApiError {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Memory(memory) => memory.into(),
+            other => ApiError::new(ErrorKind::Internal, sentence(&other)),
+        }
+    }
+}
+
+/// Returns the error's text with a capital letter and a full stop.
+fn sentence(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let mut text: String = first.chain(letters).collect();
+    if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
+}

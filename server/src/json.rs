@@ -1,0 +1,166 @@
+//! Bodies of requests: JSON and nothing else, and errors that say where in them.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_path_to_error::{Path, Segment};
+
+use crate::error::{ApiError, ErrorKind};
+
+/// The maximum length of a key in the path of an error, in characters.
+const MAX_KEY_CHARS: usize = 100;
+
+/// Extracts a JSON object of this type. The client must declare it as JSON, which a page of another
+/// site cannot do without the server's consent. An empty body is `{}`.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        if !is_json(request.headers()) {
+            let why = "The body must be JSON: send `Content-Type: application/json`, and no \
+                       `Content-Encoding`.";
+            return Err(ApiError::new(ErrorKind::BadRequest, why)
+                .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let bytes = request.into_body().collect().await; // complete and bounded: see `body_limit`
+        let bytes = bytes
+            .map_err(|_| ApiError::new(ErrorKind::BadRequest, "The body could not be read."))?;
+        object(&bytes.to_bytes()).map(JsonBody)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let kind = types.next().and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (kind, parameters) = kind.split_once(';').unwrap_or((kind, "charset=utf-8"));
+    let utf8 = parameters.trim().eq_ignore_ascii_case("charset=utf-8");
+    let one = types.next().is_none() && !headers.contains_key(header::CONTENT_ENCODING);
+    one && utf8 && kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+fn object<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
+    let text = std::str::from_utf8(bytes);
+    let text =
+        text.map_err(|_| ApiError::new(ErrorKind::BadRequest, "The body is not valid UTF-8."))?;
+    match text.trim_ascii_start().chars().next() {
+        None if text.is_empty() => json_at("{}", ""),
+        Some('[') => Err(ApiError::at("", "The body is a list; an object is expected.")),
+        _ => json_at(text, ""),
+    }
+}
+
+/// Deserialises a value from JSON. `path` is the position of that JSON in the body.
+pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ApiError> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|why| {
+        let at = format!("{path}{}", pointer(why.path()));
+        match why.inner().is_data() {
+            true => ApiError::at(at, without_value(&why.inner().to_string())),
+            false => ApiError::at(at, "The body is not valid JSON, or nested too deep."),
+        }
+    })?;
+    json.end()
+        .map_err(|_| ApiError::at(path, "There is more text after the JSON value of the body."))?;
+    Ok(value)
+}
+
+/// Returns the path as a JSON pointer.
+fn pointer(path: &Path) -> String {
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } | Segment::Enum { variant: key } => {
+                let escaped = key.replace('~', "~0").replace('/', "~1");
+                pointer.push('/');
+                pointer.extend(escaped.chars().take(MAX_KEY_CHARS));
+            }
+            Segment::Unknown => {}
+        }
+    }
+    pointer
+}
+
+/// Returns serde's message without the value that it is about, which may be a secret.
+fn without_value(why: &str) -> String {
+    let why = why.split(" at line ").next().unwrap_or(why);
+    match (why.strip_prefix("missing field "), why.rsplit_once(", expected ")) {
+        (Some(field), _) => format!("The field {field} is missing."),
+        (None, Some((_, expected))) => format!("This is not what is expected here: {expected}."),
+        (None, None) if why.starts_with("duplicate field") => "A field is given twice.".into(),
+        (None, None) => "This value is not valid here.".into(),
+    }
+}
+
+/// Reads `null` as a missing value.
+pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Reads a whole number, also if it is written `8.0`, which is the same number in JSON.
+pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else {
+        return Ok(None);
+    };
+    match number as u32 {
+        whole if f64::from(whole) == number => Ok(Some(whole)),
+        _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_where_and_repeats_no_value() {
+        #[derive(Debug, Deserialize)]
+        struct Inner {
+            #[expect(dead_code)]
+            key: u32,
+        }
+        let wrong =
+            json_at::<Vec<Inner>>(r#"[{"key": 1}, {"key": "sk-secret, expected sk-other"}]"#, "/a")
+                .unwrap_err();
+        let shown = format!("{wrong:?}");
+        assert!(
+            shown.contains("/a/1/key") && shown.contains("u32") && !shown.contains("sk-"),
+            "{shown}"
+        );
+        let missing = format!("{:?}", json_at::<Inner>("{}", "").unwrap_err());
+        assert!(missing.contains("The field `key` is missing."), "{missing}");
+        let deep = "[".repeat(100_000);
+        assert!(
+            format!("{:?}", json_at::<serde_json::Value>(&deep, "").unwrap_err())
+                .contains("nested too deep")
+        );
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let read = |text: &str| whole_number(&mut serde_json::Deserializer::from_str(text));
+        for (text, number) in
+            [("8", Some(8)), ("8.0", Some(8)), ("4294967295", Some(u32::MAX)), ("null", None)]
+        {
+            assert_eq!(read(text).unwrap(), number, "{text}");
+        }
+        for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_an_empty_object_and_spaces_are_no_json() {
+        let read =
+            |text: &'static str| object::<serde_json::Value>(&Bytes::from_static(text.as_bytes()));
+        assert_eq!(read("").unwrap(), serde_json::json!({}));
+        assert!(read(" \r\n").is_err() && read("[]").is_err() && read("{} {}").is_err());
+    }
+}

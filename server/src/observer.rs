@@ -1,0 +1,201 @@
+//! [`Observer`]: metrics and traces, made of a session's events.
+//!
+//! Spans have the names and attributes of OpenTelemetry's conventions for generative AI:
+//! `invoke_agent` for a run, `chat` for a reply of the model, `execute_tool` for a call. To have
+//! traces, install a `tracing` subscriber that exports spans.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use loopwright_core::AgentEvent;
+use loopwright_core::event::{Envelope, Role, RunStatus, Update};
+use loopwright_core::message::{AssistantMessage, CallId};
+use tokio::time::Instant;
+use tracing::{Span, field};
+
+use crate::metrics::Metrics;
+
+/// Counts and traces the events of one session, from its first.
+pub(crate) struct Observer {
+    metrics: Arc<Metrics>,
+    /// The model, as `PROVIDER/NAME`.
+    model: Arc<str>,
+    run: Option<Timed>,
+    reply: Option<Timed>,
+    calls: HashMap<CallId, Timed>,
+}
+
+/// A span and its start.
+struct Timed {
+    start: Instant,
+    span: Span,
+}
+
+impl Timed {
+    fn new(span: Span) -> Self {
+        Timed { start: Instant::now(), span }
+    }
+}
+
+impl Observer {
+    /// Creates the observer of a session whose agent uses this model, `PROVIDER/NAME`.
+    pub(crate) fn new(metrics: Arc<Metrics>, model: Arc<str>) -> Self {
+        Observer { metrics, model, run: None, reply: None, calls: HashMap::new() }
+    }
+
+    /// Handles the next event.
+    pub(crate) fn observe(&mut self, event: &Envelope) {
+        match &event.event {
+            AgentEvent::AgentStart { .. } => {
+                self.metrics.run_started();
+                let span = self.invoke_agent(&event.session_id);
+                if let Some(unended) = self.run.replace(Timed::new(span)) {
+                    self.metrics.run_ended("interrupted", unended.start.elapsed());
+                }
+            }
+            AgentEvent::TurnStart { .. } => self.metrics.turn_started(),
+            AgentEvent::MessageStart { role: Role::Assistant, .. } => {
+                self.reply = Some(Timed::new(self.chat(&event.session_id)))
+            }
+            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => {
+                if let Some(reply) = self.reply.take() {
+                    reply.span.record("error.type", "withdrawn");
+                }
+            }
+            AgentEvent::MessageEnd { message } => {
+                if let (Some(message), Some(reply)) = (message.as_assistant(), self.reply.take()) {
+                    self.metrics.reply(&message.usage, reply.start.elapsed());
+                    record_reply(&reply.span, message);
+                }
+            }
+            AgentEvent::ToolExecutionStart { call, name, .. } => {
+                let span = self.execute_tool(&event.session_id, call, name);
+                self.calls.insert(call.clone(), Timed::new(span));
+            }
+            AgentEvent::ToolExecutionEnd { call, name, status, is_error, .. } => {
+                let started = self.calls.remove(call);
+                let status = enum_name(status);
+                if let (true, Some(started)) = (is_error, &started) {
+                    started.span.record("error.type", &*status);
+                }
+                self.metrics.tool_call(
+                    name,
+                    &status,
+                    started.map(|started| started.start.elapsed()),
+                );
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                let Some(run) = self.run.take() else { return };
+                let end = enum_name(&outcome.end);
+                if matches!(outcome.end, RunStatus::Error | RunStatus::Limit) {
+                    run.span.record(
+                        "error.type",
+                        &*outcome.model_error.map_or(end.clone(), |kind| enum_name(&kind)),
+                    );
+                }
+                run.span.record(
+                    "gen_ai.usage.input_tokens",
+                    outcome.usage.total() - outcome.usage.output,
+                );
+                run.span.record("gen_ai.usage.output_tokens", outcome.usage.output);
+                self.metrics.run_ended(&end, run.start.elapsed());
+                self.metrics.cost(outcome.cost);
+                self.reply = None;
+                self.calls.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn invoke_agent(&self, session: &str) -> Span {
+        tracing::info_span!(
+            parent: None,
+            "invoke_agent",
+            otel.kind = "internal",
+            gen_ai.operation.name = "invoke_agent",
+            gen_ai.provider.name = self.provider(),
+            gen_ai.agent.name = "loopwright",
+            gen_ai.conversation.id = session,
+            gen_ai.request.model = self.name(),
+            gen_ai.usage.input_tokens = field::Empty,
+            gen_ai.usage.output_tokens = field::Empty,
+            error.type = field::Empty,
+        )
+    }
+
+    fn chat(&self, session: &str) -> Span {
+        tracing::info_span!(
+            parent: self.parent(),
+            "chat",
+            otel.name = format_args!("chat {}", self.name()),
+            otel.kind = "client",
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = self.provider(),
+            gen_ai.conversation.id = session,
+            gen_ai.request.model = self.name(),
+            gen_ai.response.model = field::Empty,
+            gen_ai.response.finish_reasons = field::Empty,
+            gen_ai.usage.input_tokens = field::Empty,
+            gen_ai.usage.output_tokens = field::Empty,
+            gen_ai.usage.cache_read.input_tokens = field::Empty,
+            gen_ai.usage.cache_creation.input_tokens = field::Empty,
+            error.type = field::Empty,
+        )
+    }
+
+    fn execute_tool(&self, session: &str, call: &str, name: &str) -> Span {
+        tracing::info_span!(
+            parent: self.parent(),
+            "execute_tool",
+            otel.name = format_args!("execute_tool {name}"),
+            otel.kind = "internal",
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = name,
+            gen_ai.tool.call.id = call,
+            gen_ai.tool.r#type = "function",
+            gen_ai.conversation.id = session,
+            error.type = field::Empty,
+        )
+    }
+
+    fn parent(&self) -> Option<tracing::Id> {
+        self.run.as_ref().and_then(|run| run.span.id())
+    }
+
+    fn provider(&self) -> &str {
+        self.model.split_once('/').map_or("", |(provider, _)| provider)
+    }
+
+    fn name(&self) -> &str {
+        self.model.split_once('/').map_or(&self.model, |(_, name)| name)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        if let Some(run) = &self.run {
+            self.metrics.run_ended("interrupted", run.start.elapsed());
+        }
+    }
+}
+
+/// Records the attributes of a reply. The conventions count all input, also from the cache.
+fn record_reply(span: &Span, message: &AssistantMessage) {
+    let usage = &message.usage;
+    let stop = enum_name(&message.stop);
+    span.record(
+        "gen_ai.response.model",
+        message.model.split_once('/').map_or(&*message.model, |(_, name)| name),
+    );
+    span.record("gen_ai.response.finish_reasons", field::display(format_args!("[\"{stop}\"]")));
+    span.record("gen_ai.usage.input_tokens", usage.total() - usage.output);
+    span.record("gen_ai.usage.output_tokens", usage.output);
+    span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
+    span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write);
+}
+
+/// Returns the serialised name of a variant without fields.
+pub(crate) fn enum_name(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_value(value).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,76 @@
+//! [`router`]: all routes.
+
+mod agent_chat;
+mod events;
+mod health;
+mod metrics;
+mod openapi;
+mod page;
+mod sessions;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+
+pub(crate) use self::page::is_file as is_page_file;
+use crate::body_limit::limit_bodies;
+use crate::error::{ApiError, ErrorKind};
+use crate::server::Server;
+
+/// Returns all routes, to be nested into an axum app. Bodies are bounded and must be JSON.
+///
+/// The routes check neither authentication nor `Host` and `Origin`: the app that mounts them must
+/// add its own checks as layers. [`serve`](crate::serve) adds the usual ones.
+///
+/// ```
+/// use axum::Router;
+/// use axum::extract::Request;
+/// use axum::http::StatusCode;
+/// use axum::middleware::{Next, from_fn};
+/// use axum::response::{IntoResponse, Response};
+/// use loopwright_core::GenericAgent;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_patterns::PiPattern;
+/// use loopwright_server::{Server, router};
+///
+/// async fn authenticate(request: Request, next: Next) -> Response {
+///     match request.headers().contains_key("x-user") {
+///         true => next.run(request).await,
+///         false => StatusCode::UNAUTHORIZED.into_response(),
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new([Script::text("Nine.")]);
+/// let agent = GenericAgent::builder(model, PiPattern).build()?;
+/// let server = Server::builder(agent).build()?;
+/// let app: Router =
+///     Router::new().nest("/agent", router(server)).layer(from_fn(authenticate));
+/// # Ok(()) }
+/// ```
+pub fn router(server: Server) -> Router {
+    Router::new()
+        .merge(agent_chat::routes())
+        .merge(sessions::routes())
+        .merge(events::routes())
+        .merge(health::routes())
+        .merge(metrics::routes())
+        .merge(openapi::routes())
+        .merge(page::routes())
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(server.clone(), limit_bodies))
+        .with_state(server)
+}
+
+async fn no_route() -> ApiError {
+    ApiError::new(
+        ErrorKind::NotFound,
+        "There is nothing at this address; /api/openapi.json lists what there is.",
+    )
+}
+
+async fn no_method() -> ApiError {
+    let why = "This address does not support this method; /api/openapi.json lists them.";
+    ApiError::new(ErrorKind::BadRequest, why)
+        .with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
+}

@@ -1,0 +1,82 @@
+//! The body of `POST /api/agent-chat`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::history::Entry;
+use crate::error::ApiError;
+use crate::json::or_default;
+use crate::settings::{ChatSettings, LlmConfig};
+
+/// The maximum number of entries of a history.
+const MAX_ENTRIES: usize = 10_000;
+
+/// A request of a user.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChatRequest {
+    /// The message of the user.
+    #[schemars(regex(pattern = r"\S"))]
+    message: String,
+    /// The directory to work in, below one of the server's roots. A relative path starts at the
+    /// first root.
+    #[schemars(length(min = 1))]
+    work_dir: String,
+    /// The earlier messages of the conversation.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<Vec<Entry>>")]
+    history: Vec<Entry>,
+    /// The model.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<LlmConfig>")]
+    llm_config: LlmConfig,
+    /// Whether tools that change something must be listed in `autoApprove`.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(with = "Option<bool>")]
+    confirm: bool,
+    /// The tools that may change something; all others are denied.
+    #[serde(default)]
+    auto_approve: Option<Vec<String>>,
+}
+
+impl ChatRequest {
+    /// Returns an error if a field has a value that no agent accepts.
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
+        let config = &self.llm_config;
+        if self.message.trim().is_empty() {
+            return Err(ApiError::at(
+                "/message",
+                "The message is empty: write what is to be done.",
+            ));
+        }
+        if self.history.len() > MAX_ENTRIES {
+            let count = self.history.len();
+            let why = format!("The history has {count} entries; {MAX_ENTRIES} are allowed.");
+            return Err(ApiError::at("/history", why));
+        }
+        if config.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
+            return Err(ApiError::at(
+                "/llmConfig/temperature",
+                "The temperature is not between 0 and 2.",
+            ));
+        }
+        if config.max_tokens == Some(0) {
+            return Err(ApiError::at(
+                "/llmConfig/maxTokens",
+                "No tokens are allowed: give a number of at least 1.",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the message, the history, and the settings of the agent.
+    pub(crate) fn into_parts(self) -> (String, Vec<Entry>, ChatSettings) {
+        let settings = ChatSettings {
+            work_dir: self.work_dir,
+            llm_config: self.llm_config,
+            confirm: self.confirm,
+            auto_approve: self.auto_approve,
+        };
+        (self.message, self.history, settings)
+    }
+}

@@ -1,0 +1,21 @@
+//! `GET /metrics`: what the server has done, for Prometheus.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use crate::server::Server;
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+async fn metrics(State(server): State<Server>) -> impl IntoResponse {
+    let shared = server.shared();
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        shared.metrics.text(shared.live.count()),
+    )
+}

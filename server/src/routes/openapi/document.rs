@@ -1,0 +1,185 @@
+//! A builder of OpenAPI documents.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::error::ErrorBody;
+
+/// The document while it is written: OpenAPI 3.2, the first version that can describe the events of
+/// a stream.
+pub(super) struct Document {
+    requests: SchemaGenerator,
+    responses: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+/// One method of one path, while it is described.
+pub(super) struct Operation<'a> {
+    document: &'a mut Document,
+    path: &'static str,
+    method: &'static str,
+    value: Value,
+}
+
+impl Document {
+    pub(super) fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Document {
+            requests: settings.clone().for_deserialize().into(),
+            responses: settings.for_serialize().into(),
+            paths: Map::new(),
+        }
+    }
+
+    /// Starts to describe an operation. Each parameter in braces in the path is a string.
+    pub(super) fn operation(
+        &mut self,
+        method: &'static str,
+        path: &'static str,
+        summary: &str,
+    ) -> Operation<'_> {
+        let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        let parameters: Vec<Value> = names
+            .map(|name| {
+                let schema = json!({ "type": "string" });
+                json!({ "name": name, "in": "path", "required": true, "schema": schema })
+            })
+            .collect();
+        let error = self.responses.subschema_for::<ErrorBody>();
+        let default = json_response("The request was refused, or has failed.", &error);
+        let value = json!({
+            "summary": summary,
+            "operationId": operation_id(method, path),
+            "parameters": parameters,
+            "responses": { "default": default },
+        });
+        Operation { document: self, path, method, value }
+    }
+
+    /// Returns the document.
+    pub(super) fn finish(mut self) -> Value {
+        // A type of both requests and responses has one schema for both, or two names.
+        let mut schemas = self.requests.take_definitions(true);
+        schemas.append(&mut self.responses.take_definitions(true));
+        json!({
+            "openapi": "3.2.0",
+            "info": {
+                "title": "loopwright",
+                "version": env!("CARGO_PKG_VERSION"),
+                "description": "Agents over HTTP: one request and its events, or live sessions.",
+                "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+            },
+            "servers": [{ "url": "/" }],
+            "security": [{}, { "token": [] }],
+            "paths": self.paths,
+            "components": {
+                "schemas": schemas,
+                "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            },
+        })
+    }
+}
+
+impl Operation<'_> {
+    /// Adds a request body of this type.
+    pub(super) fn request<T: JsonSchema>(mut self) -> Self {
+        let schema = self.document.requests.subschema_for::<T>();
+        self.value["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        self.errors(&[
+            (413, "The body is too large."),
+            (415, "The body is not JSON."),
+            (429, "There are too many requests at once, of this client or of all."),
+        ])
+    }
+
+    /// Adds an optional parameter; `location` is `query` or `header`.
+    pub(super) fn optional_parameter(
+        mut self,
+        location: &str,
+        name: &str,
+        schema: Value,
+        description: &str,
+    ) -> Self {
+        let parameter =
+            json!({ "name": name, "in": location, "schema": schema, "description": description });
+        if let Some(parameters) = self.value["parameters"].as_array_mut() {
+            parameters.push(parameter);
+        }
+        self
+    }
+
+    /// Adds a response with JSON of this type.
+    pub(super) fn response<T: JsonSchema>(mut self, status: u16, description: &str) -> Self {
+        let schema = self.document.responses.subschema_for::<T>();
+        self.value["responses"][status.to_string()] = json_response(description, &schema);
+        self
+    }
+
+    /// Adds a response with a stream of events. The data of each has this type, or one of the other
+    /// schemas.
+    pub(super) fn event_stream<T: JsonSchema>(
+        mut self,
+        description: &str,
+        others: &[Value],
+    ) -> Self {
+        let schema = self.document.responses.subschema_for::<T>().to_value();
+        let any = json!({ "anyOf": ([&[schema], others].concat()) });
+        let data = json!({
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": any,
+        });
+        let item =
+            json!({ "type": "object", "properties": { "data": data }, "required": ["data"] });
+        let stream = json!({ "itemSchema": item });
+        self.value["responses"]["200"] =
+            json!({ "description": description, "content": { "text/event-stream": stream } });
+        self
+    }
+
+    /// Adds a response with text of this media type.
+    pub(super) fn text_response(mut self, media_type: &str, description: &str) -> Self {
+        let content = json!({ media_type: { "schema": { "type": "string" } } });
+        self.value["responses"]["200"] = json!({ "description": description, "content": content });
+        self
+    }
+
+    /// Adds a response without a body.
+    pub(super) fn empty_response(mut self, status: u16, description: &str) -> Self {
+        self.value["responses"][status.to_string()] = json!({ "description": description });
+        self
+    }
+
+    /// Adds the statuses of errors.
+    pub(super) fn errors(mut self, cases: &[(u16, &str)]) -> Self {
+        let schema = self.document.responses.subschema_for::<ErrorBody>();
+        for (status, description) in cases {
+            self.value["responses"][status.to_string()] = json_response(description, &schema);
+        }
+        self
+    }
+
+    /// Adds the operation to the document.
+    pub(super) fn add(self) {
+        let path = self.document.paths.entry(self.path).or_insert_with(|| json!({}));
+        path[self.method] = self.value;
+    }
+}
+
+fn json_response(description: &str, schema: &Schema) -> Value {
+    let content = json!({ "application/json": { "schema": schema } });
+    json!({ "description": description, "content": content })
+}
+
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path
+        .split(['/', '-', '.'])
+        .filter(|word| !word.is_empty())
+        .map(|word| word.trim_matches(['{', '}']));
+    std::iter::once(method).chain(words).collect::<Vec<_>>().join("_")
+}

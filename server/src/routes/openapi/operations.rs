@@ -1,0 +1,242 @@
+//! The operations of the document: all routes, except for the files of the page.
+
+use loopwright_core::event::Envelope;
+use serde_json::json;
+
+use super::document::Document;
+use crate::frames::Frame;
+use crate::routes::agent_chat::ChatRequest;
+use crate::routes::health::Health;
+use crate::routes::sessions::{
+    AcceptedInput, Actions, CompactBody, Compacted, CreatedSession, DecisionBody, EmptyBody,
+    MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+};
+use crate::settings::SessionSettings;
+
+const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
+const NO_SESSION: (u16, &str) = (404, "There is no such session.");
+const IN_USE: (u16, &str) = (409, "The session is in use by another process.");
+const BUSY: (u16, &str) = (
+    429,
+    "Too many runs are in progress, too many sessions are open, or too many requests are queued.",
+);
+const DRAINING: (u16, &str) = (503, "The server shuts down.");
+
+/// Describes all operations.
+pub(super) fn describe(document: &mut Document) {
+    chat(document);
+    sessions(document);
+    inputs(document);
+    compaction(document);
+    actions(document);
+    others(document);
+}
+
+fn chat(document: &mut Document) {
+    document
+        .operation(
+            "post",
+            "/api/agent-chat",
+            "Answers one message. The run ends with the connection, and nothing is stored.",
+        )
+        .request::<ChatRequest>()
+        .event_stream::<Frame>("The frames of the run; the last is `complete`.", &[])
+        .errors(&[
+            BAD_BODY,
+            (401, "There is no API key."),
+            (403, "The token is missing or wrong."),
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+}
+
+fn sessions(document: &mut Document) {
+    document
+        .operation("get", "/api/sessions", "Lists all sessions.")
+        .response::<SessionList>(200, "The sessions.")
+        .add();
+    document
+        .operation("post", "/api/sessions", "Creates a session.")
+        .request::<SessionSettings>()
+        .response::<CreatedSession>(201, "The session.")
+        .errors(&[BAD_BODY, BUSY, DRAINING])
+        .add();
+    document
+        .operation(
+            "get",
+            "/api/sessions/{id}",
+            "Returns a session, and whether a run is in progress.",
+        )
+        .response::<SessionStatus>(200, "The session.")
+        .errors(&[NO_SESSION])
+        .add();
+    document
+        .operation("delete", "/api/sessions/{id}", "Deletes a session.")
+        .empty_response(204, "The session was deleted.")
+        .errors(&[
+            NO_SESSION,
+            (409, "A run is in progress, sessions share its log, or another process has it open."),
+        ])
+        .add();
+    document
+        .operation("get", "/api/sessions/{id}/messages", "Returns all messages.")
+        .response::<Messages>(200, "The messages.")
+        .errors(&[NO_SESSION])
+        .add();
+    let number = json!({ "type": "integer", "minimum": 0 });
+    document
+        .operation(
+            "get",
+            "/api/sessions/{id}/events",
+            "Streams the events of a session, from any point on. The stream does not end.",
+        )
+        .optional_parameter(
+            "query",
+            "after",
+            number.clone(),
+            "The number of the last event that the reader has.",
+        )
+        .optional_parameter(
+            "header",
+            "Last-Event-ID",
+            number,
+            "The same, as browsers send it; it takes precedence over `after`.",
+        )
+        .event_stream::<Envelope>(
+            "Events; those with a number of their own have it as `id`. `draining`, whose data is \
+             `{}`, means that the server shuts down.",
+            &[json!({ "type": "object", "maxProperties": 0 })],
+        )
+        .errors(&[
+            (400, "`after` is not a number."),
+            NO_SESSION,
+            (409, "There is no event of this number."),
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+}
+
+fn inputs(document: &mut Document) {
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/prompt",
+            "Sends a message. During a run it is queued.",
+        )
+        .request::<MessageBody>()
+        .response::<AcceptedInput>(202, "It is in the session's log.")
+        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY, DRAINING])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/steer",
+            "Sends a message that changes the run in progress.",
+        )
+        .request::<SteerBody>()
+        .response::<AcceptedInput>(202, "It is in the session's log.")
+        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY, DRAINING])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/follow-up",
+            "Sends a message that is delivered when the agent would otherwise stop.",
+        )
+        .request::<MessageBody>()
+        .response::<AcceptedInput>(202, "It is in the session's log.")
+        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/continue",
+            "Continues after an error, an interruption or an abort.",
+        )
+        .request::<EmptyBody>()
+        .response::<AcceptedInput>(202, "The run continues.")
+        .errors(&[
+            NO_SESSION,
+            (409, "There is nothing to continue, or a run is in progress."),
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+    document
+        .operation("post", "/api/sessions/{id}/abort", "Aborts the run in progress.")
+        .request::<EmptyBody>()
+        .response::<AcceptedInput>(202, "The run is being aborted.")
+        .errors(&[NO_SESSION, IN_USE, BUSY])
+        .add();
+}
+
+fn compaction(document: &mut Document) {
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/compact",
+            "Replaces older messages by a summary, and returns when that is done.",
+        )
+        .request::<CompactBody>()
+        .response::<Compacted>(200, "The compactions.")
+        .errors(&[
+            BAD_BODY,
+            NO_SESSION,
+            (409, "The agent has no compaction, or it has failed."),
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+}
+
+fn actions(document: &mut Document) {
+    document
+        .operation(
+            "get",
+            "/api/actions",
+            "Lists the pending actions of all sessions, the oldest first.",
+        )
+        .response::<Actions>(200, "The actions.")
+        .add();
+    document
+        .operation("get", "/api/sessions/{id}/actions", "Lists the pending actions of a session.")
+        .response::<Actions>(200, "The actions.")
+        .errors(&[NO_SESSION])
+        .add();
+    let not_pending =
+        (409, "It is not pending any more, or its arguments are not those that were shown.");
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/actions/{call}",
+            "Resolves a pending action. The first decision counts.",
+        )
+        .request::<DecisionBody>()
+        .response::<AcceptedInput>(200, "The decision is in the session's log.")
+        .errors(&[
+            BAD_BODY,
+            (404, "There is no such session, or no such call."),
+            not_pending,
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+}
+
+fn others(document: &mut Document) {
+    document
+        .operation("get", "/healthz", "Returns whether the server accepts work.")
+        .response::<Health>(200, "It accepts work.")
+        .response::<Health>(503, "It shuts down.")
+        .add();
+    document
+        .operation("get", "/metrics", "Returns metrics for Prometheus.")
+        .text_response("text/plain", "Metrics in Prometheus' text format.")
+        .add();
+    document
+        .operation("get", "/api/openapi.json", "Returns this document.")
+        .response::<serde_json::Value>(200, "The document.")
+        .add();
+}

@@ -1,0 +1,80 @@
+//! `/`: the web page, a few files that are part of the binary.
+//!
+//! The page shows the text of models as text nodes only. The policy below enforces that even if the
+//! page is wrong: no script but its own files, nothing from other hosts, and no markup made of
+//! strings (trusted types).
+
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use crate::server::Server;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// A file of the page: its path, its media type, its text.
+type File = (&'static str, &'static str, &'static str);
+
+const FILES: [File; 9] = [
+    ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
+    ("/style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
+    ("/icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
+    ("/app.js", JAVASCRIPT, include_str!("../../page/app.js")),
+    ("/api.js", JAVASCRIPT, include_str!("../../page/api.js")),
+    ("/dom.js", JAVASCRIPT, include_str!("../../page/dom.js")),
+    ("/markdown.js", JAVASCRIPT, include_str!("../../page/markdown.js")),
+    ("/tool.js", JAVASCRIPT, include_str!("../../page/tool.js")),
+    ("/view.js", JAVASCRIPT, include_str!("../../page/view.js")),
+];
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
+pub(crate) fn routes() -> Router<Server> {
+    FILES.iter().fold(Router::new(), |router, file| router.route(file.0, get(async || send(file))))
+}
+
+/// Returns whether the page has a file at this path.
+pub(crate) fn is_file(path: &str) -> bool {
+    FILES.iter().any(|file| file.0 == path)
+}
+
+fn send(&(_, media_type, text): &File) -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // The page changes with the version of the server.
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_the_page_loads_is_part_of_the_binary_and_small() {
+        let mut count = 0;
+        for (path, _, text) in FILES {
+            let after = |marker: &'static str| {
+                text.split(marker).skip(1).filter_map(|rest| rest.split(['"', '\'']).next())
+            };
+            for wanted in after("from './")
+                .chain(after("src=\""))
+                .chain(after("href=\"").filter(|to| to.contains('.')))
+            {
+                assert!(is_file(&format!("/{wanted}")), "{path} wants {wanted}");
+                count += 1;
+            }
+        }
+        assert!(count > 10, "only {count} were found");
+        let bytes: usize = FILES.iter().map(|file| file.2.len()).sum();
+        assert!(bytes < 70 * 1024, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,180 @@
+//! `/api/sessions`: live sessions, which continue when a connection closes; and `/api/actions`, the
+//! pending actions of all sessions.
+
+mod actions;
+mod bodies;
+mod path;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loopwright_core::Message;
+use loopwright_core::event::{InputEvent, Prompt, QueueKind};
+use loopwright_core::log::SessionLog;
+
+pub(crate) use self::actions::{Actions, DecisionBody};
+pub(crate) use self::bodies::{
+    AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody, Messages,
+    SessionList, SessionStatus, SteerBody,
+};
+use self::bodies::{Queue, SessionListEntry};
+pub(crate) use self::path::SessionId;
+use crate::error::ApiError;
+use crate::json::JsonBody;
+use crate::quota::Client;
+use crate::server::Server;
+use crate::settings::SessionSettings;
+
+type Accepted = Result<(StatusCode, Json<AcceptedInput>), ApiError>;
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new()
+        .route("/api/sessions", get(list).post(create))
+        .route("/api/sessions/{id}", get(status).delete(delete))
+        .route("/api/sessions/{id}/messages", get(messages))
+        .route("/api/sessions/{id}/prompt", post(prompt))
+        .route("/api/sessions/{id}/steer", post(steer))
+        .route("/api/sessions/{id}/follow-up", post(follow_up))
+        .route("/api/sessions/{id}/continue", post(continue_run))
+        .route("/api/sessions/{id}/abort", post(abort))
+        .route("/api/sessions/{id}/compact", post(compact))
+        .merge(actions::routes())
+}
+
+async fn create(
+    State(server): State<Server>,
+    JsonBody(settings): JsonBody<SessionSettings>,
+) -> Result<(StatusCode, Json<CreatedSession>), ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let id = shared.live.create(settings).await?;
+    Ok((StatusCode::CREATED, Json(CreatedSession { id })))
+}
+
+async fn list(State(server): State<Server>) -> Result<Json<SessionList>, ApiError> {
+    let shared = server.shared();
+    let mut sessions = Vec::new();
+    for session in shared.store.sessions().await? {
+        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await;
+        sessions.push(SessionListEntry { session, interrupted });
+    }
+    Ok(Json(SessionList { sessions }))
+}
+
+async fn status(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+) -> Result<Json<SessionStatus>, ApiError> {
+    let shared = server.shared();
+    let session = shared.store.session(&id).await?;
+    if let Some(handle) = shared.live.peek(&id).await {
+        let state = handle.state().await?;
+        let texts = |queue: &[Arc<Message>]| queue.iter().map(|message| message.text()).collect();
+        return Ok(Json(SessionStatus {
+            session,
+            running: state.is_running,
+            interrupted: state.interrupted_run.is_some(),
+            queue: Queue {
+                steering: texts(&state.steering_queue),
+                follow_up: texts(&state.follow_up_queue),
+            },
+        }));
+    }
+    let log = SessionLog::of(&shared.store.read(&id, 0).await?);
+    let texts = |kind| {
+        let queued = log.waiting().into_iter().filter(|(queue, _)| *queue == kind);
+        queued.map(|(_, message)| message.text()).collect()
+    };
+    let queue =
+        Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
+    let interrupted = log.run().is_some();
+    Ok(Json(SessionStatus { session, running: false, interrupted, queue }))
+}
+
+async fn delete(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+) -> Result<StatusCode, ApiError> {
+    server.shared().live.delete(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn messages(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+) -> Result<Json<Messages>, ApiError> {
+    let entries = server.shared().store.read(&id, 0).await?;
+    let messages = SessionLog::of(&entries).messages();
+    let seq = SessionLog::events(id, &entries).len() as u64;
+    Ok(Json(Messages { messages, seq }))
+}
+
+async fn prompt(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    client: Client,
+    JsonBody(body): JsonBody<MessageBody>,
+) -> Accepted {
+    server.shared().drain.check()?;
+    send(&server, &id, Some(client), InputEvent::UserRequest(body.prompt()?)).await
+}
+
+async fn steer(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    client: Client,
+    JsonBody(body): JsonBody<SteerBody>,
+) -> Accepted {
+    // It may start a run: if actions are pending, it denies them.
+    send(&server, &id, Some(client), InputEvent::Steer(body.prompt()?)).await
+}
+
+async fn follow_up(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    JsonBody(body): JsonBody<MessageBody>,
+) -> Accepted {
+    send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
+}
+
+async fn continue_run(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    client: Client,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Accepted {
+    server.shared().drain.check()?;
+    send(&server, &id, Some(client), InputEvent::Continue(None::<Prompt>)).await
+}
+
+async fn abort(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Accepted {
+    send(&server, &id, None, InputEvent::Abort).await
+}
+
+async fn compact(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    client: Client,
+    JsonBody(body): JsonBody<CompactBody>,
+) -> Result<Json<Compacted>, ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let compactions = shared
+        .live
+        .with(&id, Some(client), async |handle| handle.compact(body.instructions.as_deref()).await);
+    Ok(Json(Compacted { compactions: compactions.await? }))
+}
+
+/// Sends an input to a session. It is in the session's log when this returns. With a client, its
+/// run quota must allow a run.
+async fn send(server: &Server, id: &str, client: Option<Client>, event: InputEvent) -> Accepted {
+    let sent = server.shared().live.with(id, client, async |handle| handle.send(event).await);
+    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent.await? })))
+}

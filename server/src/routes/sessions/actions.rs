@@ -1,0 +1,237 @@
+//! Pending actions, and the decisions that resolve them.
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loopwright_core::ToolOutput;
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
+use loopwright_core::log::{LogEntry, PendingAction, PendingFilter};
+use loopwright_core::message::Content;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::bodies::{AcceptedInput, input_id};
+use super::path::{CallPath, SessionId};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonBody;
+use crate::quota::Client;
+use crate::server::Server;
+
+/// The maximum length of a result's beginning in an error, in characters.
+const MAX_RESULT_CHARS: usize = 200;
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new()
+        .route("/api/actions", get(all))
+        .route("/api/sessions/{id}/actions", get(of_session))
+        .route("/api/sessions/{id}/actions/{call}", post(resolve))
+}
+
+/// Pending actions, the oldest first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Actions {
+    actions: Vec<PendingAction>,
+}
+
+/// A decision that resolves a pending action.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(extend("allOf" = [
+    requires("approve_with", &["arguments"]),
+    requires("provide", &["data", "content"]),
+]))]
+pub(crate) struct DecisionBody {
+    /// The digest of the action that was shown, so that nobody approves what they have not seen.
+    digest: String,
+    decision: DecisionKind,
+    /// For `approve_with`: the arguments that replace the model's.
+    #[serde(default)]
+    arguments: Option<Value>,
+    /// For `deny`: the reason, which the model reads.
+    #[serde(default)]
+    reason: Option<String>,
+    /// For `provide`: the result of a call that was carried out outside.
+    #[serde(default)]
+    content: Option<ResultContent>,
+    /// For `provide`: the input that a suspended tool asked for; with `content`, details of the
+    /// result for front ends.
+    #[serde(default)]
+    data: Option<Value>,
+    /// Who decides.
+    #[serde(default)]
+    by: Option<String>,
+    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// changes nothing.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    id: Option<String>,
+}
+
+/// What is decided.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DecisionKind {
+    /// Run the call as shown.
+    Approve,
+    /// Run the call with other arguments.
+    ApproveWith,
+    /// Do not run the call.
+    Deny,
+    /// Provide the input that a suspended tool asked for, or the result of a call that was carried
+    /// out outside.
+    Provide,
+}
+
+/// A result: a text, or texts and images.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ResultContent {
+    /// A text.
+    Text(String),
+    /// Texts and images.
+    Parts(Vec<Content>),
+}
+
+/// Not derived with `untagged`, which accepts numbers for the types of parts.
+impl<'de> Deserialize<'de> for ResultContent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(from)?;
+        let content = match raw.get().starts_with('"') {
+            true => serde_json::from_str(raw.get()).map(ResultContent::Text),
+            false => serde_json::from_str(raw.get()).map(ResultContent::Parts),
+        };
+        content.map_err(D::Error::custom)
+    }
+}
+
+impl ResultContent {
+    fn output(self, details: Option<Value>) -> ToolOutput {
+        let mut output = match self {
+            ResultContent::Text(text) => ToolOutput::text(text),
+            ResultContent::Parts(content) => {
+                let mut output = ToolOutput::default();
+                output.content = content;
+                output
+            }
+        };
+        output.details = details;
+        output
+    }
+}
+
+/// Returns a schema by which a decision requires one of these fields.
+fn requires(decision: &str, fields: &[&str]) -> Value {
+    let given = |field: &&str| {
+        let value = json!({ (*field): { "not": { "type": "null" } } });
+        json!({ "properties": value, "required": [field] })
+    };
+    let alternatives: Vec<Value> = fields.iter().map(given).collect();
+    json!({
+        "if": { "properties": { "decision": { "const": decision } } },
+        "then": { "anyOf": alternatives },
+    })
+}
+
+impl DecisionBody {
+    fn result(self, call: &str) -> Result<ActionResult, ApiError> {
+        let decision = match self.decision {
+            DecisionKind::Approve => Decision::Approve,
+            DecisionKind::ApproveWith => {
+                Decision::ApproveWith(self.arguments.ok_or_else(|| {
+                    let why = "`approve_with` needs `arguments`: those to run the call with.";
+                    ApiError::at("/arguments", why)
+                })?)
+            }
+            DecisionKind::Deny => Decision::Deny(self.reason.unwrap_or_default()),
+            DecisionKind::Provide => Decision::Provide(match (self.content, self.data) {
+                (Some(content), details) => Provided::Result(content.output(details)),
+                (None, Some(input)) => Provided::Input(input),
+                (None, None) => {
+                    let why = "`provide` needs `data`, the input that the tool asks for, or \
+                               `content`, the result of a call that was carried out outside.";
+                    return Err(ApiError::at("/data", why));
+                }
+            }),
+        };
+        let mut result = ActionResult::new(call, self.digest, decision);
+        result.id = input_id(self.id)?;
+        if let Some(by) = self.by.filter(|by| !by.is_empty()) {
+            result = result.by(by);
+        }
+        Ok(result)
+    }
+}
+
+async fn all(State(server): State<Server>) -> Result<Json<Actions>, ApiError> {
+    Ok(Json(Actions { actions: server.shared().store.pending(&PendingFilter::new()).await? }))
+}
+
+async fn of_session(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+) -> Result<Json<Actions>, ApiError> {
+    let actions = server.shared().store.session(&id).await?.pending;
+    Ok(Json(Actions { actions }))
+}
+
+async fn resolve(
+    State(server): State<Server>,
+    CallPath { session, call }: CallPath,
+    client: Client,
+    JsonBody(body): JsonBody<DecisionBody>,
+) -> Result<Json<AcceptedInput>, ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let result = body.result(&call)?;
+    let sent = shared.live.with(&session, Some(client), async |handle| {
+        match handle.send(InputEvent::ExternalActionResult(result)).await {
+            Err(InputError::NotPending(_)) => Ok(None), // the reason is reported below
+            sent => sent.map(Some),
+        }
+    });
+    match sent.await? {
+        Some(input) => Ok(Json(AcceptedInput { input })),
+        None => Err(not_pending(&shared.store.read(&session, 0).await?, &call)),
+    }
+}
+
+/// Returns why a call is not pending: what was decided, and by whom, as far as the log has it.
+fn not_pending(entries: &[LogEntry], call_id: &str) -> ApiError {
+    let mut why = None;
+    for entry in entries {
+        match entry {
+            LogEntry::Decided { call, decision, by, .. } if **call == *call_id => {
+                let by = by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+                why = Some(format!("was already resolved with `{}`{by}", decision.name()));
+            }
+            LogEntry::CallFinished { result } => {
+                let result = result.as_tool_result().filter(|result| *result.call == *call_id);
+                if let (None, Some(result)) = (&why, result) {
+                    why = Some(format!("already has a result: {}", beginning(&result.text())));
+                }
+            }
+            LogEntry::CallStarted { call, .. } if **call == *call_id && why.is_none() => {
+                why = Some("runs without a decision".into());
+            }
+            _ => {}
+        }
+    }
+    match why {
+        Some(why) => ApiError::new(
+            ErrorKind::Conflict,
+            format!("The call `{call_id}` {why}. Nothing was changed."),
+        ),
+        None => ApiError::new(
+            ErrorKind::NotFound,
+            format!("The session has no pending call `{call_id}`, and never had one."),
+        ),
+    }
+}
+
+/// Returns the beginning of a text's first line.
+fn beginning(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(MAX_RESULT_CHARS).collect()
+}

@@ -1,0 +1,151 @@
+//! The bodies of requests and responses of live sessions.
+
+use std::sync::Arc;
+
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::{Prompt, Urgency};
+use loopwright_core::log::SessionInfo;
+use loopwright_core::message::{History, InputId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ApiError;
+
+/// The maximum length of a client's id of an input, in characters.
+const MAX_INPUT_ID_CHARS: usize = 200;
+
+/// A session was created.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CreatedSession {
+    pub(crate) id: Arc<str>,
+}
+
+/// All sessions, the last changed first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionList {
+    pub(crate) sessions: Vec<SessionListEntry>,
+}
+
+/// A session of the list.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionListEntry {
+    #[serde(flatten)]
+    pub(crate) session: SessionInfo,
+    /// Whether its run was interrupted: it is not in progress in this server.
+    pub(crate) interrupted: bool,
+}
+
+/// One session.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionStatus {
+    pub(crate) session: SessionInfo,
+    /// Whether a run is in progress.
+    pub(crate) running: bool,
+    /// Whether a run was interrupted by the end of a server; `continue` resumes it.
+    pub(crate) interrupted: bool,
+    pub(crate) queue: Queue,
+}
+
+/// The texts of queued messages.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queue {
+    pub(crate) steering: Vec<String>,
+    pub(crate) follow_up: Vec<String>,
+}
+
+/// The messages of a session.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Messages {
+    pub(crate) messages: History,
+    /// The number of the last event that these messages include.
+    pub(crate) seq: u64,
+}
+
+/// A message of the user.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct MessageBody {
+    /// The text.
+    #[schemars(regex(pattern = r"\S"))]
+    message: String,
+    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// changes nothing.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    id: Option<String>,
+}
+
+/// A message that should change the run in progress.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct SteerBody {
+    #[serde(flatten)]
+    message: MessageBody,
+    /// What it does to calls in progress; defaults to `skip_pending`.
+    #[serde(default)]
+    urgency: Option<Urgency>,
+}
+
+impl MessageBody {
+    pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
+        if self.message.trim().is_empty() {
+            return Err(ApiError::at(
+                "/message",
+                "The message is empty: write what is to be done.",
+            ));
+        }
+        let prompt = Prompt::from(self.message);
+        Ok(match input_id(self.id)? {
+            Some(id) => prompt.id(id),
+            None => prompt,
+        })
+    }
+}
+
+impl SteerBody {
+    pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
+        let prompt = self.message.prompt()?;
+        Ok(match self.urgency {
+            Some(urgency) => prompt.urgency(urgency),
+            None => prompt,
+        })
+    }
+}
+
+/// Returns a client's id of an input, or an error if it is too long or empty.
+pub(crate) fn input_id(id: Option<String>) -> Result<Option<InputId>, ApiError> {
+    match id {
+        Some(id) if id.is_empty() || id.chars().count() > MAX_INPUT_ID_CHARS => Err(ApiError::at(
+            "/id",
+            format!(
+                "An id has between 1 and {MAX_INPUT_ID_CHARS} characters; without one the server \
+                 makes it."
+            ),
+        )),
+        id => Ok(id.map(Into::into)),
+    }
+}
+
+/// How older messages are replaced by a summary.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct CompactBody {
+    /// What the summary should emphasise.
+    #[serde(default)]
+    pub(crate) instructions: Option<String>,
+}
+
+/// The compactions that were done; empty if there was nothing to replace.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Compacted {
+    pub(crate) compactions: Vec<Arc<Compaction>>,
+}
+
+/// A body without fields. It must be JSON all the same, which a page of another site cannot send
+/// without the server's consent.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct EmptyBody {}
+
+/// The input is in the session's log.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AcceptedInput {
+    /// Its id: the client's, or the one that was made for it.
+    pub(crate) input: InputId,
+}

@@ -1,0 +1,56 @@
+//! The parameters of paths: a session, and a call in it.
+
+use std::collections::HashMap;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+
+use crate::error::{ApiError, ErrorKind};
+
+/// The maximum length of the id of a session or call, in bytes.
+const MAX_ID_BYTES: usize = 200;
+
+/// Extracts the session of a path. An illegal id is answered like that of a missing session.
+pub(crate) struct SessionId(pub(crate) String);
+
+/// Extracts the session and the call of a path.
+pub(crate) struct CallPath {
+    pub(crate) session: String,
+    pub(crate) call: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parameter(parts, state, "id")
+            .await
+            .map(SessionId)
+            .ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no session with this id."))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for CallPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let SessionId(session) = SessionId::from_request_parts(parts, state).await?;
+        match parameter(parts, state, "call").await {
+            Some(call) => Ok(CallPath { session, call }),
+            None => {
+                let why = "There is no call with this id in the session.";
+                Err(ApiError::new(ErrorKind::NotFound, why))
+            }
+        }
+    }
+}
+
+/// Returns a parameter of the path, or `None` if it is not a legal id.
+async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<String> {
+    let parameters = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
+    parameters.ok()?.0.remove(name).filter(|id| is_id(id))
+}
+
+fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_ID_BYTES && !text.contains(char::is_control)
+}

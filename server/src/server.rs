@@ -1,0 +1,241 @@
+//! [`Server`]: what all routes share, and how it is configured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::SessionStore;
+use loopwright_core::log::InMemoryStore;
+use tokio::sync::Semaphore;
+
+use crate::agents::Agents;
+use crate::drain::Drain;
+use crate::error::ConfigError;
+use crate::live::{LiveSessions, Parts};
+use crate::metrics::Metrics;
+use crate::run_quota::RunQuota;
+use crate::token::TokenDigest;
+
+/// The minimum length of a token, in characters.
+const MIN_TOKEN_CHARS: usize = 16;
+
+/// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
+///
+/// ```
+/// use loopwright_core::GenericAgent;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_patterns::PiPattern;
+/// use loopwright_server::Server;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new([Script::text("Nine.")]);
+/// let agent = GenericAgent::builder(model, PiPattern).build()?;
+/// let server = Server::builder(agent).max_runs(8, 100).build()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
+
+/// The parts of a [`Server`].
+pub(crate) struct Shared {
+    pub(crate) agents: Arc<dyn Agents>,
+    /// The token that clients must send.
+    pub(crate) token: Option<TokenDigest>,
+    /// Names that clients may call the server by, besides its address.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) limits: Limits,
+    /// One permit for each byte of all bodies.
+    pub(crate) bodies: Semaphore,
+    pub(crate) runs: RunQuota,
+    pub(crate) live: LiveSessions,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) drain: Drain,
+}
+
+/// How much clients may use.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Bytes of a request's body.
+    pub(crate) body: usize,
+    /// Bytes of all bodies that are read or handled at a time.
+    pub(crate) bodies: usize,
+    /// Connections of one address.
+    pub(crate) connections_per_client: usize,
+    /// Runs of one address.
+    pub(crate) runs_per_client: usize,
+    /// Runs of all addresses.
+    pub(crate) runs: usize,
+    /// Sessions that are open.
+    pub(crate) open_sessions: usize,
+    /// How long runs in progress may take to end at a shutdown.
+    pub(crate) grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body: 4 * 1024 * 1024,
+            bodies: 256 * 1024 * 1024,
+            connections_per_client: 1024,
+            runs_per_client: ServerBuilder::RUNS_PER_CLIENT,
+            runs: ServerBuilder::RUNS,
+            open_sessions: 4096,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Server {
+    /// Starts to configure a server that runs these agents.
+    pub fn builder(agents: impl Agents + 'static) -> ServerBuilder {
+        ServerBuilder {
+            agents: Arc::new(agents),
+            token: None,
+            hosts: Vec::new(),
+            store: Arc::new(InMemoryStore::new()),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
+    ///
+    /// After that, a run of a live session is interrupted: its log has it, and `continue` resumes
+    /// it in the next process. A run of `/api/agent-chat` is aborted, and its client gets an
+    /// `error` frame. Then all streams of events end.
+    ///
+    /// [`serve`](crate::serve) calls it. An app that mounts [`router`](crate::router) should call
+    /// it when it shuts down. If its future is dropped, new runs are still refused, but the streams
+    /// stay open.
+    pub async fn drain(&self, grace: Duration) {
+        let shared = self.shared();
+        shared.drain.start();
+        let idle = async { tokio::join!(shared.live.wait_for_idle(), shared.runs.unused()) };
+        if tokio::time::timeout(grace, idle).await.is_err() {
+            tracing::warn!(
+                "the shutdown has interrupted runs; `continue` resumes those of live sessions"
+            );
+        }
+        shared.drain.finish();
+    }
+
+    /// Returns the parts of the server.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// Configures a [`Server`].
+#[must_use = "call build()"]
+pub struct ServerBuilder {
+    agents: Arc<dyn Agents>,
+    token: Option<String>,
+    hosts: Vec<String>,
+    store: Arc<dyn SessionStore>,
+    limits: Limits,
+}
+
+impl ServerBuilder {
+    /// Sets the default maximum of runs of one client; see [`ServerBuilder::max_runs`].
+    pub const RUNS_PER_CLIENT: usize = 32;
+    /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
+    pub const RUNS: usize = 4096;
+
+    /// Sets the token that clients must send as `Authorization: Bearer TOKEN` to a
+    /// [served](crate::serve) server.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Adds a name, without a port, that clients may call a [served](crate::serve) server by,
+    /// besides its address and `localhost`: the name of a proxy in front of it, for example.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.hosts.push(name.into());
+        self
+    }
+
+    /// Sets the store of live sessions. Defaults to an [`InMemoryStore`].
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Sets the maximum size of a request's body, in bytes. Defaults to 4 MiB.
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.limits.body = bytes;
+        self
+    }
+
+    /// Sets the maximum size of all bodies together that are in memory while requests arrive and
+    /// are handled, in bytes. Defaults to 256 MiB.
+    pub fn max_bodies(mut self, bytes: usize) -> Self {
+        self.limits.bodies = bytes;
+        self
+    }
+
+    /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
+    /// server. Defaults to 1,024; all clients together may have 16,384. Each stream of events is a
+    /// connection.
+    pub fn max_connections(mut self, per_client: usize) -> Self {
+        self.limits.connections_per_client = per_client;
+        self
+    }
+
+    /// Sets the maximum number of runs in progress, of requests and of live sessions: those of one
+    /// client's address (default: [`Self::RUNS_PER_CLIENT`]), and those of all clients
+    /// ([`Self::RUNS`]). A session that waits for a decision has no run in progress.
+    pub fn max_runs(mut self, per_client: usize, total: usize) -> Self {
+        self.limits.runs_per_client = per_client;
+        self.limits.runs = total;
+        self
+    }
+
+    /// Sets the maximum number of live sessions that are open at a time. Defaults to 4,096. An
+    /// unused session is closed to open another; if all are in use, requests are refused.
+    pub fn max_open_sessions(mut self, sessions: usize) -> Self {
+        self.limits.open_sessions = sessions;
+        self
+    }
+
+    /// Sets how long runs in progress may take to end when a [served](crate::serve) server shuts
+    /// down. Defaults to ten seconds.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.limits.grace = time;
+        self
+    }
+
+    /// Builds the server. It does not listen yet.
+    ///
+    /// # Errors
+    /// Returns a [`ConfigError`] if the token has fewer than 16 characters.
+    pub fn build(self) -> Result<Server, ConfigError> {
+        if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
+            return Err(ConfigError(format!(
+                "The token is too short: give one of at least {MIN_TOKEN_CHARS} characters, such \
+                 as `openssl rand -hex 16` makes."
+            )));
+        }
+        let metrics = Arc::<Metrics>::default();
+        let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
+        let drain = Drain::default();
+        let parts = Parts {
+            agents: self.agents.clone(),
+            store: self.store.clone(),
+            runs: runs.clone(),
+            metrics: metrics.clone(),
+            drain: drain.clone(),
+        };
+        Ok(Server(Arc::new(Shared {
+            agents: self.agents,
+            token: self.token.as_deref().map(TokenDigest::of),
+            hosts: self.hosts,
+            store: self.store,
+            live: LiveSessions::new(parts, self.limits.open_sessions),
+            runs,
+            metrics,
+            bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
+            drain,
+            limits: self.limits,
+        })))
+    }
+}
