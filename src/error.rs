@@ -305,6 +305,11 @@ pub enum ToolboxError {
     /// The name is not one that every provider accepts.
     #[error("`{0}` is no legal tool name: 1 to 64 of letters, digits, `_` and `-`")]
     Name(Arc<str>),
+    /// It has only a schema, and schemas are not checked.
+    #[error(
+        "the arguments of tool `{0}` cannot be checked: enable the feature `schema` of loopwright-core, or implement `Tool::check_arguments`"
+    )]
+    Unchecked(Arc<str>),
     /// Its schema is not a JSON Schema.
     #[error("the schema of tool `{name}` is not valid: {why}")]
     Schema {

@@ -85,6 +85,7 @@ pub mod message;
 pub mod model;
 pub mod pattern;
 mod session;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
 

@@ -1,5 +1,6 @@
 //! The tool seam: [`Tool`], its [`ToolSpec`], and what it is given and gives back.
 
+pub(crate) mod coerce;
 pub(crate) mod function;
 pub(crate) mod list;
 pub(crate) mod schema;
@@ -24,17 +25,69 @@ use tokio_util::sync::CancellationToken;
 use crate::extensions::Extensions;
 use crate::message::{CallId, Content, ResultStatus};
 
-/// Something that a model may call.
+/// Carries out calls of a model.
 ///
-/// The arguments have been validated against [`ToolSpec::schema`] before the call. A tool runs on
-/// a task of its own: it may block or panic without harm to the session. It should watch
-/// [`ToolContext::cancelled`]; one that does not is dropped shortly after it was cancelled.
+/// # Contract
+///
+/// [`spec`](Tool::spec) must return the same value each time. [`call`](Tool::call) gets arguments
+/// that have been coerced and checked: against [`ToolSpec::schema`] with the feature `schema`, else
+/// by [`check_arguments`](Tool::check_arguments). It runs in a task of its own, so it may block its
+/// thread or panic without harm to the session; a panic becomes an error result. It should return
+/// [`ToolError::Cancelled`] soon after [`ToolContext::cancelled`] resolves.
+///
+/// A call may run again after a crash if the tool's [`Effect`] allows it, with the same
+/// [call id](ToolContext::call_id). The future is dropped if the call exceeds its time limit, if it
+/// is still running 200 ms after it was cancelled, or if the session ends. The call then gets a
+/// result that says that it may have had effects.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use loopwright_core::tool::{Effect, ToolSpec};
+/// use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
+/// use serde_json::Value;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Roll {
+///     sides: u64,
+/// }
+///
+/// struct Dice(Arc<ToolSpec>);
+///
+/// #[async_trait]
+/// impl Tool for Dice {
+///     fn spec(&self) -> &Arc<ToolSpec> {
+///         &self.0
+///     }
+///
+///     async fn call(&self, arguments: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
+///         let sides = arguments["sides"].as_u64().unwrap_or(6).max(1);
+///         Ok(ToolOutput::text(format!("Rolled {} of {sides}.", 4 % sides + 1)))
+///     }
+/// }
+///
+/// let spec = ToolSpec::new::<Roll>("roll", "Rolls a die.").effect(Effect::ReadOnly);
+/// let dice = Dice(Arc::new(spec));
+/// assert_eq!(&*dice.spec().name, "roll");
+/// ```
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it is. Must give the same value each time.
+    /// Returns the description of the tool.
     fn spec(&self) -> &Arc<ToolSpec>;
-    /// Does the work.
+
+    /// Carries out a call.
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError>;
+
+    /// Checks arguments against the types that the tool reads them into; the error tells the model
+    /// what to correct. `None`, the default, means that the tool has only a schema.
+    ///
+    /// It is used if the feature `schema` is off; a tool without it is then refused when the agent
+    /// is built. Tools made by [`tool_fn`] and [`tool_with`] implement it.
+    fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
+        let _ = arguments;
+        None
+    }
 }
 
 /// What a tool does to the world; it decides what happens after a crash in the middle of a call,

@@ -89,7 +89,7 @@ impl AgentBuilder {
     /// The agent, or why it cannot be: two tools of one name, a schema that is none.
     pub fn build(self) -> Result<GenericAgent, AgentError> {
         if let Some(output) = &self.output {
-            Schema::compile(&output.schema).map_err(AgentError::OutputSchema)?;
+            Schema::compile_output(&output.schema).map_err(AgentError::OutputSchema)?;
         }
         let tools = Toolbox::new().with_all(self.tools)?;
         let config = Config {
@@ -259,6 +259,7 @@ impl AgentBuilder {
     }
 
     /// Each tool so far as `wrap` makes it.
+    #[cfg(feature = "testing")]
     pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
         self.tools = self.tools.into_iter().map(wrap).collect();
         self

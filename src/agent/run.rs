@@ -244,7 +244,7 @@ async fn check_output(
     let Session { journal, config, .. } = session;
     let schema = output_schema(journal.fold.output.as_ref(), config.output.as_ref());
     let Some(output) = schema else { return Ok(Some(RunStatus::Done.into())) };
-    let schema = Schema::compile(&output.schema).map_err(StepError::Output)?;
+    let schema = Schema::compile_output(&output.schema).map_err(StepError::Output)?;
     let text = journal.fold.last_reply().map(|reply| reply.text()).unwrap_or_default();
     let why = match schema.read_answer(without_fence(&text)) {
         Ok(value) => return Ok(Some(Ending::with_value(value))),

@@ -122,6 +122,7 @@ impl SessionLog {
     }
 
     /// Whether a request went out and the log does not say yet what became of it.
+    #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
         self.0.requested.is_some()
     }

@@ -256,7 +256,7 @@ pub(crate) fn queue(
         return Err(InputError::Full(MAX_QUEUED_REQUESTS));
     }
     if let Some(output) = &prompt.output {
-        Schema::compile(&output.schema).map_err(InputError::OutputSchema)?;
+        Schema::compile_output(&output.schema).map_err(InputError::OutputSchema)?;
     }
     let message = journal.message(prompt.message);
     journal.stage(LogEntry::Queued { input, kind, urgency, message, output: prompt.output });

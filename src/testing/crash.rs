@@ -435,6 +435,10 @@ impl Tool for Watched {
         self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(cx.call_id().clone());
         self.tool.call(arguments, cx).await
     }
+
+    fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
+        self.tool.check_arguments(arguments)
+    }
 }
 
 /// A memory that says what is to be said when the log has a certain item.

@@ -109,8 +109,16 @@ where
         &self.spec
     }
 
+    fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
+        Some(
+            A::deserialize(arguments)
+                .map(drop)
+                .map_err(|e| format!("The arguments do not fit: {e}.")),
+        )
+    }
+
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        // The schema was made of `A`, but a type can be stricter than its schema.
+        // The schema was derived from `A`, but a type can be stricter than its schema.
         let arguments = A::deserialize(arguments)
             .map_err(|e| ToolError::Failed(format!("the arguments cannot be read: {e}")))?;
         Ok((self.f)(arguments, cx).await?.into())

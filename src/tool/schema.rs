@@ -1,42 +1,60 @@
-//! JSON Schema: safe coercion and validation of what a model wrote, with errors that let it mend
-//! them.
+//! Reading what a model wrote: safe coercion and validation, with errors that let the model correct
+//! it.
+//!
+//! With the feature `schema`, values are validated against the JSON Schema. Without it, the schema
+//! only guides the coercion, and the arguments of a call are checked by the tool's own types:
+//! [`Tool::check_arguments`](crate::Tool::check_arguments).
 
-use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
-/// Characters of a received value that an error shows.
-const SHOWN: usize = 200;
-/// Errors that one answer lists.
-const LISTED: usize = 12;
+use crate::tool::coerce::coerce;
 
-/// A compiled schema. Draft 2020-12 unless its `$schema` says otherwise; nothing is fetched.
+/// How many characters of invalid JSON an error shows.
+const MAX_RAW_CHARS: usize = 2_000;
+
+/// A compiled schema. Draft 2020-12 unless its `$schema` names another; nothing is fetched.
 pub(crate) struct Schema {
     schema: Value,
+    #[cfg(feature = "schema")]
     validator: jsonschema::Validator,
 }
 
 impl Schema {
-    /// Compiles it; the error says what is wrong with it.
+    /// Compiles a schema. The error says what is wrong with it.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
-        let validator = jsonschema::options().build(schema).map_err(|e| e.to_string())?;
-        Ok(Schema { schema: schema.clone(), validator })
+        Ok(Schema {
+            schema: schema.clone(),
+            #[cfg(feature = "schema")]
+            validator: jsonschema::options().build(schema).map_err(|e| e.to_string())?,
+        })
     }
 
-    /// The arguments of a call, coerced and validated; or a text that tells the model what to mend.
+    /// Compiles the schema of a typed output, which only the feature `schema` can check.
+    pub(crate) fn compile_output(schema: &Value) -> Result<Self, String> {
+        if cfg!(feature = "schema") {
+            Self::compile(schema)
+        } else {
+            Err("typed output needs the feature `schema` of loopwright-core".into())
+        }
+    }
+
+    /// Reads the arguments of a call, coerced and validated. The error tells the model what to
+    /// correct.
     pub(crate) fn read_arguments(&self, raw: &str) -> Result<Value, String> {
         let raw = raw.trim();
         let mut value: Value = if raw.is_empty() {
             Value::Object(Map::new()) // several providers send nothing for a call without arguments
         } else {
             serde_json::from_str(raw).map_err(|e| {
-                format!("The arguments are not valid JSON ({e}); they were:\n{}", shown(raw, 2000))
+                let raw = cut(raw, MAX_RAW_CHARS);
+                format!("The arguments are not valid JSON ({e}); they were:\n{raw}")
             })?
         };
         self.check(&mut value)?;
         Ok(value)
     }
 
-    /// An answer that must fit the schema; or a text that tells the model what to mend.
+    /// Reads an answer that must fit the schema. The error tells the model what to correct.
     pub(crate) fn read_answer(&self, raw: &str) -> Result<Value, String> {
         let mut value: Value = serde_json::from_str(raw)
             .map_err(|e| format!("The answer is not valid JSON ({e})."))?;
@@ -45,240 +63,70 @@ impl Schema {
         Ok(value)
     }
 
-    /// Coerces `value` in place and validates it; or a text that lists each path and what was
-    /// received.
+    /// Coerces `value` in place and validates it. The error lists each path and what was received.
     pub(crate) fn check(&self, value: &mut Value) -> Result<(), String> {
-        coerce(&self.schema, &self.schema, value, 0);
-        let mut errors: Vec<String> =
-            self.validator.iter_errors(value).take(LISTED).map(|e| describe(&e)).collect();
+        coerce(&self.schema, value);
+        #[cfg(feature = "schema")]
+        validation::validate(&self.validator, value)?;
+        Ok(())
+    }
+}
+
+/// Cuts a text to a number of characters.
+fn cut(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(feature = "schema")]
+mod validation {
+    use jsonschema::error::ValidationErrorKind;
+    use jsonschema::{ValidationError, Validator};
+    use serde_json::Value;
+
+    use super::cut;
+
+    /// How many characters of a received value an error shows.
+    const MAX_VALUE_CHARS: usize = 200;
+    /// How many errors are listed.
+    const MAX_ERRORS: usize = 12;
+
+    pub(super) fn validate(validator: &Validator, value: &Value) -> Result<(), String> {
+        let errors = validator.iter_errors(value).take(MAX_ERRORS);
+        let mut errors: Vec<String> = errors.map(|e| describe(&e)).collect();
         if errors.is_empty() {
             return Ok(());
         }
         errors.dedup();
         Err(format!("The arguments do not fit the schema:\n{}", errors.join("\n")))
     }
-}
 
-fn describe(error: &jsonschema::ValidationError<'_>) -> String {
-    let at = error.instance_path().to_string();
-    let received = shown(&error.instance().to_string(), SHOWN);
-    match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            format!("- {at}/{}: is required, but missing", property.as_str().unwrap_or_default())
-        }
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let names: Vec<String> = unexpected.iter().map(|name| format!("{at}/{name}")).collect();
-            format!("- {}: not a property of this tool", names.join(", "))
-        }
-        _ => {
-            let what = shown(&error.to_string(), SHOWN * 2);
-            format!("- {}: {what} (received {received})", if at.is_empty() { "/" } else { &at })
-        }
-    }
-}
-
-fn shown(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// Depth at which a schema that refers to itself is no longer followed.
-const DEEPEST: usize = 64;
-
-/// Changes what is certainly meant otherwise: a string where a number, boolean, array or object is
-/// wanted and the string is one; `400.0` where an integer is wanted; `null` for an optional
-/// property. A lone value is not wrapped into an array.
-fn coerce(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
-    let Some(rules) = resolve(root, schema).as_object() else {
-        return;
-    };
-    if depth > DEEPEST {
-        return;
-    }
-    for part in list(rules, "allOf") {
-        coerce(root, part, value, depth + 1);
-    }
-    let wanted = Types::of(root, rules, 0);
-    if let Some(better) = convert(wanted, value) {
-        *value = better;
-    }
-    match value {
-        Value::Object(fields) => {
-            for branch in list(rules, "anyOf")
-                .chain(list(rules, "oneOf"))
-                .filter(|b| Types::of_schema(root, b, 0).has(Types::OBJECT))
-            {
-                if let Some(rules) = resolve(root, branch).as_object() {
-                    coerce_fields(root, rules, fields, depth);
-                }
+    fn describe(error: &ValidationError<'_>) -> String {
+        let at = error.instance_path().to_string();
+        let received = cut(&error.instance().to_string(), MAX_VALUE_CHARS);
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let property = property.as_str().unwrap_or_default();
+                format!("- {at}/{property}: is required, but missing")
             }
-            coerce_fields(root, rules, fields, depth);
-        }
-        Value::Array(items) => {
-            let branches = list(rules, "anyOf")
-                .chain(list(rules, "oneOf"))
-                .filter_map(|b| resolve(root, b).get("items"));
-            for schema in rules.get("items").into_iter().chain(branches) {
-                items.iter_mut().for_each(|item| coerce(root, schema, item, depth + 1));
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names = unexpected.iter().map(|name| format!("{at}/{name}"));
+                let names: Vec<String> = names.collect();
+                format!("- {}: not a property of this tool", names.join(", "))
             }
-        }
-        _ => {}
-    }
-}
-
-fn coerce_fields(
-    root: &Value,
-    rules: &Map<String, Value>,
-    fields: &mut Map<String, Value>,
-    depth: usize,
-) {
-    let properties = rules.get("properties").and_then(Value::as_object);
-    let required = |name: &str| list(rules, "required").any(|r| r == name);
-    fields.retain(|name, value| {
-        let Some(schema) = properties.and_then(|p| p.get(name)) else {
-            return true;
-        };
-        !(value.is_null() && !required(name) && !Types::of_schema(root, schema, 0).allows_null())
-    });
-    for (name, value) in fields.iter_mut() {
-        let named = properties.and_then(|p| p.get(name));
-        if let Some(schema) = named.or_else(|| rules.get("additionalProperties")) {
-            coerce(root, schema, value, depth + 1);
-        }
-    }
-}
-
-fn convert(wanted: Types, value: &Value) -> Option<Value> {
-    match value {
-        Value::String(text) if !wanted.is_empty() && !wanted.has(Types::STRING) => {
-            let read: Value = serde_json::from_str(text.trim()).ok()?;
-            let fits = match &read {
-                Value::Number(n) => {
-                    wanted.has(Types::NUMBER) || wanted.has(Types::INTEGER) && is_integral(n)
-                }
-                Value::Bool(_) => wanted.has(Types::BOOLEAN),
-                Value::Array(_) => wanted.has(Types::ARRAY),
-                Value::Object(_) => wanted.has(Types::OBJECT),
-                _ => false,
-            };
-            fits.then(|| convert(wanted, &read).unwrap_or(read))
-        }
-        Value::Number(n)
-            if n.is_f64()
-                && wanted.has(Types::INTEGER)
-                && !wanted.has(Types::NUMBER)
-                && is_integral(n) =>
-        {
-            let float = n.as_f64()?;
-            // 2^53: beyond it a float does not say which integer is meant.
-            (float.abs() <= 9_007_199_254_740_992.0).then(|| Value::from(float as i64))
-        }
-        _ => None,
-    }
-}
-
-fn is_integral(n: &serde_json::Number) -> bool {
-    !n.is_f64() || n.as_f64().is_some_and(|f| f.fract() == 0.0)
-}
-
-fn list<'a>(rules: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Value> {
-    rules.get(key).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// Follows a reference inside the schema.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut schema = schema;
-    for _ in 0..DEEPEST {
-        let Some(to) = schema.get("$ref").and_then(Value::as_str) else {
-            break;
-        };
-        let Some(found) = to.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
-            break;
-        };
-        schema = found;
-    }
-    schema
-}
-
-/// The types that a schema allows, as bits; none if it does not say.
-#[derive(Clone, Copy)]
-struct Types(u8);
-
-impl Types {
-    const STRING: u8 = 1;
-    const NUMBER: u8 = 2;
-    const INTEGER: u8 = 4;
-    const BOOLEAN: u8 = 8;
-    const ARRAY: u8 = 16;
-    const OBJECT: u8 = 32;
-    const NULL: u8 = 64;
-
-    fn has(self, kind: u8) -> bool {
-        self.0 & kind != 0
-    }
-
-    fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn allows_null(self) -> bool {
-        self.is_empty() || self.has(Self::NULL)
-    }
-
-    fn of_schema(root: &Value, schema: &Value, depth: usize) -> Types {
-        resolve(root, schema).as_object().map_or(Types(0), |rules| Self::of(root, rules, depth))
-    }
-
-    fn of(root: &Value, rules: &Map<String, Value>, depth: usize) -> Types {
-        let mut bits = match rules.get("type") {
-            Some(Value::String(name)) => Self::bit(name),
-            Some(Value::Array(names)) => {
-                names.iter().filter_map(Value::as_str).map(Self::bit).fold(0, |a, b| a | b)
+            _ => {
+                let what = cut(&error.to_string(), MAX_VALUE_CHARS * 2);
+                let at = if at.is_empty() { "/" } else { &at };
+                format!("- {at}: {what} (received {received})")
             }
-            _ => 0,
-        };
-        let values = rules.get("const").into_iter().chain(list(rules, "enum"));
-        if bits == 0 {
-            bits = values.map(Self::of_value).fold(0, |a, b| a | b);
-        }
-        if bits == 0 && depth < 8 {
-            let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
-            bits = branches
-                .map(|branch| Self::of_schema(root, branch, depth + 1).0)
-                .fold(0, |a, b| a | b);
-        }
-        Types(bits)
-    }
-
-    fn bit(name: &str) -> u8 {
-        match name {
-            "string" => Self::STRING,
-            "number" => Self::NUMBER,
-            "integer" => Self::INTEGER,
-            "boolean" => Self::BOOLEAN,
-            "array" => Self::ARRAY,
-            "object" => Self::OBJECT,
-            "null" => Self::NULL,
-            _ => 0,
-        }
-    }
-
-    fn of_value(value: &Value) -> u8 {
-        match value {
-            Value::String(_) => Self::STRING,
-            Value::Number(n) if n.is_f64() => Self::NUMBER,
-            Value::Number(_) => Self::INTEGER,
-            Value::Bool(_) => Self::BOOLEAN,
-            Value::Array(_) => Self::ARRAY,
-            Value::Object(_) => Self::OBJECT,
-            Value::Null => Self::NULL,
         }
     }
 }
 
 #[cfg(test)]
+#[cfg(feature = "schema")]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -46,6 +46,16 @@ pub(crate) struct Entry {
     schema: Arc<Schema>,
 }
 
+impl Entry {
+    /// Checks arguments by the tool's own types, where the schema is not checked.
+    fn check_types(&self, arguments: &Value) -> Result<(), String> {
+        if cfg!(feature = "schema") {
+            return Ok(());
+        }
+        self.tool.check_arguments(arguments).unwrap_or(Ok(()))
+    }
+}
+
 impl Toolbox {
     /// An empty one.
     pub fn new() -> Self {
@@ -120,12 +130,17 @@ impl Toolbox {
     /// Validates arguments as a model wrote them, after safe coercions. The error is a text that
     /// lets a model mend them: it lists each path and what was received.
     pub fn validate(&self, name: &str, arguments: &str) -> Result<Value, String> {
-        self.entry(name)?.schema.read_arguments(arguments)
+        let entry = self.entry(name)?;
+        let arguments = entry.schema.read_arguments(arguments)?;
+        entry.check_types(&arguments)?;
+        Ok(arguments)
     }
 
     /// The same for arguments that are a value already.
     pub(crate) fn validate_value(&self, name: &str, mut arguments: Value) -> Result<Value, String> {
-        self.entry(name)?.schema.check(&mut arguments)?;
+        let entry = self.entry(name)?;
+        entry.schema.check(&mut arguments)?;
+        entry.check_types(&arguments)?;
         Ok(arguments)
     }
 
@@ -163,6 +178,9 @@ impl Toolbox {
     ) -> Result<(), ToolboxError> {
         if self.entries.contains_key(&spec.name) {
             return Err(ToolboxError::Twice(spec.name.clone()));
+        }
+        if cfg!(not(feature = "schema")) && tool.check_arguments(&Value::Null).is_none() {
+            return Err(ToolboxError::Unchecked(spec.name.clone()));
         }
         let schema = match schema {
             Some(schema) => schema,

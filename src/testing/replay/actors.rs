@@ -343,6 +343,10 @@ impl Tool for StandIn {
         &self.spec
     }
 
+    fn check_arguments(&self, _: &Value) -> Option<Result<(), String>> {
+        Some(Ok(())) // it does not read them
+    }
+
     async fn call(&self, _: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         let over = self.stage.over();
         let outcome = self.outcome(cx.call_id());
