@@ -4,6 +4,7 @@
 //! [`SessionStore`] the logs of many; [`SessionLog`] reads a log without opening the session.
 
 pub(crate) mod calls;
+pub(crate) mod check;
 pub(crate) mod compaction;
 pub(crate) mod conversation;
 pub(crate) mod entry;
@@ -17,6 +18,7 @@ pub(crate) mod store;
 pub(crate) mod turn;
 
 pub use crate::error::MemoryError;
+pub use check::{check_log, replay_messages};
 pub use entry::LogEntry;
 pub use memory::{InMemory, Memory};
 pub use session_log::{Branch, SessionLog};

@@ -10,7 +10,7 @@ pub use update::Update;
 
 use std::sync::Arc;
 
-use futures::stream::BoxStream;
+use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

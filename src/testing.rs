@@ -34,7 +34,8 @@ mod trace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use check::{check_events, check_log, check_request, check_transcript, replay_messages};
+pub use crate::log::{check_log, replay_messages};
+pub use check::{check_events, check_request, check_transcript};
 pub use crash::{CrashReport, Scenario, crash_at_every_entry};
 pub use faults::{FaultyMemory, Gate, TestTool};
 pub use replay::{Difference, Replay};

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 
 use loopwright_core::SessionStore;
-use loopwright_core::log::{LogEntry, MemoryError, SessionLog};
-use loopwright_core::testing::check_log;
+use loopwright_core::log::{LogEntry, MemoryError, SessionLog, check_log};
 use serde::{Deserialize, Serialize};
 
 use crate::codec;

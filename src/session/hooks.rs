@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::extensions::Extensions;

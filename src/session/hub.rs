@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use futures::Stream;
+use futures_util::Stream;
 
 use crate::environment::Environment;
 use crate::log::event::{AgentEvent, Envelope, Parent};

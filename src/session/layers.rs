@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures_util::FutureExt;
 use serde_json::Value;
 
 use crate::log::event::ExternalAction;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;

@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 
 use crate::error::{MemoryError, ModelError};
 use crate::log::input::Urgency;

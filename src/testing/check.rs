@@ -4,9 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Envelope, Role};
-use crate::log::fold::Fold;
 use crate::message::{Message, MessageKind};
 use crate::model::Update;
 use crate::model::{ChatRequest, ToolChoice};
@@ -195,47 +193,4 @@ impl Nesting {
 
 pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
-}
-
-/// Whether a log keeps its rules: runs do not nest and end once, no message is delivered twice or
-/// after it was taken back, every call has at most one result, nothing is asked while a batch is
-/// open, no call is compacted without its results.
-pub fn check_log(items: &[LogEntry]) -> Result<(), String> {
-    let (mut run, mut waiting, mut finished) = (None, HashSet::new(), HashSet::new());
-    let mut fold = Fold::default();
-    for (at, item) in items.iter().enumerate() {
-        let fine = match item {
-            LogEntry::RunStarted { run: new, .. } => run.replace(*new).is_none(),
-            LogEntry::RunEnded { run: old, handed_back, .. } => {
-                handed_back.iter().all(|input| waiting.remove(input)) && run.take() == Some(*old)
-            }
-            LogEntry::Queued { input, .. } => waiting.insert(input),
-            LogEntry::Delivered { input } => waiting.remove(input) && fold.batch.is_none(),
-            LogEntry::Withdrawn { inputs } => inputs.iter().all(|input| waiting.remove(input)),
-            LogEntry::RequestStarted { .. }
-            | LogEntry::Replied { .. }
-            | LogEntry::Remembered { .. } => fold.batch.is_none(),
-            LogEntry::Compacted { first, last, .. } => {
-                run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
-            }
-            LogEntry::CallFinished { result } => {
-                result.as_tool_result().is_some_and(|r| finished.insert(&r.call))
-            }
-            LogEntry::Reset => {
-                waiting.clear();
-                true
-            }
-            _ => true,
-        };
-        ensure(fine, &format!("item {at} breaks the rules of the log: {item:?}"))?;
-        fold.apply(item, &mut |_| {});
-    }
-    Ok(())
-}
-
-/// The messages of the conversation that a log tells of.
-pub fn replay_messages(items: &[LogEntry]) -> Vec<Arc<Message>> {
-    let mut fold = Fold::default();
-    items.iter().for_each(|item| fold.apply(item, &mut |_| {}));
-    fold.history.to_vec()
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
 use crate::error::{ModelError, ModelErrorKind};

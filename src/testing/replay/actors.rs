@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
 use super::compaction::{Step, step};
