@@ -1,22 +1,19 @@
 //! The command line.
 
-mod options;
 mod serve;
 mod sessions;
+mod verbosity;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::options::{Approve, Options, Pattern, Place, Thinking, without_key};
-pub(crate) use self::serve::{ADDR, ServeArgs};
+pub(crate) use self::serve::{DEFAULT_ADDR, ServeArgs};
 pub(crate) use self::sessions::{
-    ActionsArgs, AnswerArgs, ApproveArgs, DenyArgs, Format, Sessions, StoreAt, Which,
+    ActionsArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions, StoreArgs,
 };
-use crate::agent::StartError;
-use crate::print::Volume;
-use crate::stdin;
-use options::MODELS;
+pub(crate) use self::verbosity::VerbosityArgs;
+use crate::options::{MODELS_HELP, Options, WorkspaceOptions};
 
 /// An agent that works on the files of a directory.
 ///
@@ -28,7 +25,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) chat: ChatArgs,
-    /// Read no loopwright.toml, neither yours nor the project's.
+    /// Do not read any loopwright.toml, neither yours nor the project's.
     #[arg(long, global = true)]
     pub(crate) no_config: bool,
 }
@@ -38,39 +35,40 @@ pub(crate) enum Command {
     /// Answer one prompt and exit.
     ///
     /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2
-    /// bad usage, 3 a tool call waits for confirmation, 4 a limit was reached, 5 the model failed,
-    /// 130 aborted.
+    /// bad usage, 3 a tool call waits for approval, 4 a limit was reached, 5 the model failed, 130
+    /// aborted.
     Run(RunArgs),
-    /// Talk to the agent; line by line where standard input or output is no terminal.
+    /// Chat with the agent; line by line if standard input or output is not a terminal.
     Chat(ChatArgs),
-    /// List what waits for your answer, in one session or in all.
+    /// List the calls that wait for your approval, in one session or in all.
     ///
-    /// Exit codes: 0 done, 1 nothing waits, 2 bad usage.
+    /// Exit codes: 0 done, 1 no call waits, 2 bad usage.
     Actions(ActionsArgs),
-    /// Let a call that waits run, and go on with its session. Exit codes are those of `run`.
+    /// Approve a pending call and continue its session. Exit codes are those of `run`.
     Approve(ApproveArgs),
-    /// Refuse a call that waits, and go on with its session. Exit codes are those of `run`.
+    /// Deny a pending call and continue its session. Exit codes are those of `run`.
     Deny(DenyArgs),
-    /// Look at conversations, and move them about.
+    /// List, show, search, copy and delete conversations.
     #[command(subcommand)]
     Sessions(Sessions),
     /// Serve the agent over HTTP.
     ///
-    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions` keeps
-    /// conversations; `/` is a page to use them. Whoever reaches it can run commands here, so other
-    /// machines reach it only with a token.
+    /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions`
+    /// stores conversations; `/` is a web page for them. Clients can run commands on this machine,
+    /// so other machines need a token.
     Serve(ServeArgs),
-    /// Show the settings in force, and where each comes from.
+    /// Show the settings in force, and where each of them is set.
     ///
     /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or
     /// ~/.config/loopwright; another with LOOPWRIGHT_CONFIG), the project's (in the directory that
-    /// --root names), environment variables such as LOOPWRIGHT_MODEL, what a session keeps, flags.
+    /// --root names), environment variables such as LOOPWRIGHT_MODEL, the session, flags.
     Config(ConfigArgs),
-    /// List the models that are known: formats, sizes, prices in US dollars per million tokens.
+    /// List the known models: formats, sizes, prices in US dollars per million tokens.
     ///
-    /// Others can be used too; `?` is not known. Exit codes: 0 done, 1 no model fits, 2 bad usage.
+    /// Other models can be used too; `?` means unknown. Exit codes: 0 done, 1 no model matches, 2
+    /// bad usage.
     Models(ModelsArgs),
-    /// Look at the tools, and run one without a model.
+    /// List the tools, and run one without a model.
     #[command(subcommand)]
     Tools(Tools),
     /// Print a script that completes this command line in a shell.
@@ -81,9 +79,9 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man {
-        /// The directory to write a page of each command into.
+        /// The directory to write a page for each command into.
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
@@ -93,16 +91,16 @@ pub(crate) enum Command {
 pub(crate) enum Tools {
     /// List the tools.
     List {
-        /// Print all about them as JSON.
+        /// Print their full descriptions and schemas as JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        workspace: WorkspaceOptions,
     },
-    /// Run one tool and print its result. Nothing asks for confirmation.
+    /// Run one tool and print its result, without asking for approval.
     ///
-    /// Its text goes to standard output when it has ended, an error to standard error. Exit codes:
-    /// 0 done, 1 the tool failed, 2 bad usage, 130 aborted.
+    /// The result goes to standard output when the tool has ended, an error to standard error. Exit
+    /// codes: 0 done, 1 the tool failed, 2 bad usage, 130 aborted.
     Call {
         /// The tool, such as read_file.
         name: String,
@@ -113,7 +111,7 @@ pub(crate) enum Tools {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        workspace: WorkspaceOptions,
     },
 }
 
@@ -121,66 +119,44 @@ pub(crate) enum Tools {
 pub(crate) struct RunArgs {
     /// What to do; read from standard input if it is missing or `-`.
     #[arg(value_name = "PROMPT")]
-    prompt: Option<String>,
-    /// Read standard input to its end and put it below the prompt, at most 1 MiB of text.
+    pub(crate) prompt: Option<String>,
+    /// Read standard input to its end and append it to the prompt, at most 1 MiB of text.
     ///
-    /// A pipe or a file is read without this flag too, unless nothing comes in three seconds.
+    /// A pipe or a file is read without this flag too, unless nothing arrives in three seconds.
     #[arg(long, requires = "prompt", conflicts_with = "resume")]
-    stdin: bool,
-    /// Leave standard input alone: the list that a shell's loop goes through, or a pipe that nobody
-    /// ends.
+    pub(crate) stdin: bool,
+    /// Do not read standard input, for example in a shell loop that reads it, or if it is a pipe
+    /// that stays open.
     #[arg(long, requires = "prompt", conflicts_with_all = ["stdin", "resume"])]
-    no_stdin: bool,
+    pub(crate) no_stdin: bool,
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The answer must be JSON that fits the JSON Schema in this file, and is printed alone, on one
-    /// line.
+    /// Require an answer in JSON that matches the JSON Schema in this file, and print it alone on
+    /// one line.
     ///
-    /// The model is asked twice again if it does not fit; then the exit code is 5.
+    /// If the answer does not match, the model is asked up to two more times; after that the exit
+    /// code is 5.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub(crate) output_schema: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) speech: Speech,
-    /// Go on with a run that was interrupted, or with what waits, instead of a prompt.
+    pub(crate) verbosity: VerbosityArgs,
+    /// Continue an interrupted run, or deliver queued messages, instead of sending a prompt.
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) resume: bool,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) session: SessionArgs,
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
-/// How much is told on standard error.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Speech {
-    /// Print the answer when it is complete, and nothing else but errors.
-    #[arg(long, short)]
-    quiet: bool,
-    /// Tell all on standard error: what the model thinks, whole results of tools, tokens and what
-    /// they cost.
-    #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
-    verbose: bool,
-}
-
-impl Speech {
-    /// How much is told.
-    pub(crate) fn volume(self) -> Volume {
-        match self {
-            Speech { quiet: true, .. } => Volume::Quiet,
-            Speech { verbose: true, .. } => Volume::Verbose,
-            _ => Volume::Normal,
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// Talk line by line, even where a terminal could show more.
+    /// Chat line by line, even on a terminal.
     #[arg(long)]
     pub(crate) plain: bool,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) session: SessionArgs,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -190,62 +166,26 @@ pub(crate) struct ConfigArgs {
     /// Print each setting as a line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// What is in force when this session goes on.
+    /// Show the settings that are in force when this session is continued.
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) at: StoreAt,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
-    /// Only those with this in their name, such as `anthropic` or `haiku`, whatever the case.
+    /// List only models with this text in their name, such as `anthropic` or `haiku`, ignoring
+    /// case.
     #[arg(value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub(crate) filter: String,
     /// Print each model as a line of JSON instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
-    #[arg(long, value_name = "FILE", help = MODELS)]
+    #[arg(long, value_name = "FILE", help = MODELS_HELP)]
     pub(crate) models: Option<PathBuf>,
-}
-
-impl Tools {
-    /// Where the tools work.
-    pub(crate) fn place(&mut self) -> &mut Place {
-        match self {
-            Tools::List { place, .. } | Tools::Call { place, .. } => place,
-        }
-    }
-}
-
-impl RunArgs {
-    /// What to do, with what comes on standard input where that is asked for. Nothing where no
-    /// prompt is wanted.
-    pub(crate) fn prompt(&self) -> Result<Option<String>, StartError> {
-        if self.resume {
-            return Ok(None);
-        }
-        let prompt = match self.prompt.as_deref() {
-            Some("-") if self.stdin || self.no_stdin => {
-                let why = "With `-` standard input is the prompt: write a prompt, or leave --stdin and --no-stdin out.";
-                return Err(StartError(why.into()));
-            }
-            None | Some("-") => stdin::read("prompt")?,
-            Some(prompt) if prompt.trim().is_empty() || self.no_stdin => prompt.to_owned(),
-            Some(prompt) if self.stdin => stdin::below(prompt, &stdin::read("text")?),
-            Some(prompt) => match stdin::piped()?.filter(|text| !text.is_empty()) {
-                Some(text) => stdin::below(prompt, &text),
-                None => prompt.to_owned(),
-            },
-        };
-        if prompt.trim().is_empty() {
-            let why = "There is no prompt: write it after `run`, in quotes, or pipe it into standard input.";
-            return Err(StartError(why.into()));
-        }
-        Ok(Some(prompt))
-    }
 }
 
 #[cfg(test)]
@@ -253,6 +193,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::options::Approve;
 
     #[test]
     fn the_command_line_is_well_formed() {

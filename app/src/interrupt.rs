@@ -1,4 +1,4 @@
-//! Ctrl-C, and SIGTERM.
+//! Ctrl-C and SIGTERM.
 
 use std::io;
 
@@ -7,39 +7,41 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC as Signal, ctrl_c};
 
-use crate::agent::StartError;
+use crate::error::StartError;
 
-/// Hears Ctrl-C from the moment it is made; the process no longer ends by it.
+/// Listens for a signal. From its creation on, the signal no longer ends the process.
 pub(crate) struct Interrupt(Signal);
 
 impl Interrupt {
-    /// Begins to listen.
+    /// Listens for Ctrl-C.
     pub(crate) fn listen() -> Result<Self, StartError> {
-        let why = |why: io::Error| StartError(format!("Ctrl-C cannot be listened for: {why}."));
+        let error =
+            |why: io::Error| StartError(format!("The handler for Ctrl-C cannot be set: {why}."));
         #[cfg(unix)]
-        let heard = signal(SignalKind::interrupt());
+        let signal = signal(SignalKind::interrupt());
         #[cfg(windows)]
-        let heard = ctrl_c();
-        heard.map(Interrupt).map_err(why)
+        let signal = ctrl_c();
+        signal.map(Interrupt).map_err(error)
     }
 
-    /// The same for SIGTERM, by which services are stopped.
+    /// Listens for SIGTERM, with which service managers stop a process.
     #[cfg(unix)]
     pub(crate) fn terminate() -> Result<Self, StartError> {
-        let why = |why: io::Error| StartError(format!("SIGTERM cannot be listened for: {why}."));
-        signal(SignalKind::terminate()).map(Interrupt).map_err(why)
+        let error =
+            |why: io::Error| StartError(format!("The handler for SIGTERM cannot be set: {why}."));
+        signal(SignalKind::terminate()).map(Interrupt).map_err(error)
     }
 
-    /// There is no SIGTERM here.
+    /// Listens for Ctrl-C: Windows has no SIGTERM.
     #[cfg(windows)]
     pub(crate) fn terminate() -> Result<Self, StartError> {
         Interrupt::listen()
     }
 
-    /// Resolves at the next Ctrl-C, or at one since the last time.
+    /// Waits for the next signal. Returns immediately if one arrived since the last call.
     pub(crate) async fn pressed(&mut self) {
         if self.0.recv().await.is_none() {
-            std::future::pending().await // no more will come
+            std::future::pending().await // the signal can no longer arrive
         }
     }
 }

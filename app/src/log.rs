@@ -7,31 +7,30 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::agent::StartError;
+use crate::environment::LOG_LEVEL;
+use crate::error::StartError;
 
-/// The environment variable with the level.
-pub(crate) const LEVEL: &str = "LOOPWRIGHT_LOG";
-
-/// Begins the log: warnings, or what the environment says. Only of loopwright's own crates: what
-/// others would log of a request is not known to be without its key.
-pub(crate) fn begin() -> Result<(), StartError> {
-    let level = match std::env::var_os(LEVEL).filter(|level| !level.is_empty()) {
+/// Starts the log at the level that `LOOPWRIGHT_LOG` names, by default `warn`.
+///
+/// Only loopwright's own crates are logged: other crates could log a request with its key.
+pub(crate) fn start() -> Result<(), StartError> {
+    let level = match std::env::var_os(LOG_LEVEL).filter(|level| !level.is_empty()) {
         None => LevelFilter::WARN,
-        Some(told) => match told.to_str() {
+        Some(level) => match level.to_str() {
             Some("error") => LevelFilter::ERROR,
             Some("warn") => LevelFilter::WARN,
             Some("info") => LevelFilter::INFO,
             Some("debug") => LevelFilter::DEBUG,
             Some("trace") => LevelFilter::TRACE,
             _ => {
-                let why = format!(
-                    "{LEVEL} is {told:?}: give `error`, `warn`, `info`, `debug` or `trace`."
-                );
-                return Err(StartError(why));
+                return Err(StartError(format!(
+                    "{LOG_LEVEL} is {level:?}. It must be `error`, `warn`, `info`, `debug` or \
+                     `trace`."
+                )));
             }
         },
     };
-    // A run, a reply and a call are a line each when they have ended, with how long they took.
+    // Runs, replies and calls are logged when they end, with their duration.
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_span_events(FmtSpan::CLOSE)
@@ -39,5 +38,5 @@ pub(crate) fn begin() -> Result<(), StartError> {
     let log = tracing_subscriber::registry()
         .with(lines)
         .with(Targets::new().with_target("loopwright", level));
-    log.try_init().map_err(|why| StartError(format!("The log could not be begun: {why}.")))
+    log.try_init().map_err(|why| StartError(format!("The log could not be started: {why}.")))
 }

@@ -1,129 +1,101 @@
-//! The `loopwright` binary: one prompt with `run`, a conversation with `chat`; what waits with
-//! `actions`, and the answer to it with `approve` and `deny`; what was said with `sessions`; a
-//! server with `serve`; `models` to choose from; one tool with `tools call`; what is set with
-//! `config`; and for shells and manuals `completions` and `man`.
+//! The `loopwright` binary: `run` answers one prompt, `chat` is a conversation, `serve` a server.
+//! `actions`, `approve` and `deny` resolve pending calls; the other commands show and manage
+//! sessions, models, tools and settings.
 
-mod actions;
-mod agent;
 mod args;
-mod chat;
+mod commands;
 mod config;
+mod environment;
+mod error;
+mod exit_code;
 mod interrupt;
 mod log;
-mod model;
-mod models;
-mod print;
-mod run;
-mod serve;
-mod sessions;
-mod shell;
+mod options;
+mod output;
+mod session;
+mod settings;
 mod stdin;
-mod store;
-mod telling;
-mod tools;
 mod tui;
+mod wording;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::Parser;
+use tokio::runtime;
 
-use crate::agent::StartError;
 use crate::args::{ChatArgs, Cli, Command};
+use crate::commands::{
+    actions, chat, completions, config as config_command, models, run, serve, sessions, tools,
+};
 use crate::config::Config;
+use crate::error::StartError;
 
-/// Events and requests are made on one thread and dropped on another, which it does well.
+/// Allocates faster than the system's allocator if one thread frees what another has allocated, as
+/// is the case for events and requests.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bad usage, as clap has it.
-const USAGE: u8 = 2;
+/// The time that tasks and destructors have at the end of the process.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
-    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
-    let done = configure(&mut cli, &matches).and_then(|()| dispatch(cli));
-    match done {
+    match dispatch(Cli::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(why) => {
-            print::complain(&why);
-            ExitCode::from(USAGE)
+            output::error(&why);
+            ExitCode::from(exit_code::USAGE)
         }
     }
 }
 
-/// Fills in what flags do not say and the environment or the user's file does; what a project's
-/// file or a session says is added when the directory is known ([`store::Session::options`]).
-fn configure(cli: &mut Cli, matches: &ArgMatches) -> Result<(), StartError> {
-    if let Some(Command::Completions { .. } | Command::Man { .. }) = &cli.command {
-        return Ok(()); // there may be no user yet
-    }
-    let config = Config::load(cli.no_config)?;
-    let (options, at) = match &mut cli.command {
-        None => (Some(&mut cli.chat.options), Some(&mut cli.chat.which.at)),
-        Some(Command::Chat(args)) => (Some(&mut args.options), Some(&mut args.which.at)),
-        Some(Command::Run(args)) => (Some(&mut args.options), Some(&mut args.which.at)),
-        Some(Command::Approve(args)) => (Some(&mut args.answer.options), Some(&mut args.answer.at)),
-        Some(Command::Deny(args)) => (Some(&mut args.answer.options), Some(&mut args.answer.at)),
-        Some(Command::Actions(args)) => (None, Some(&mut args.at)),
-        Some(Command::Sessions(what)) => (None, Some(what.at())),
-        Some(Command::Completions { .. } | Command::Man { .. }) => return Ok(()),
-        Some(Command::Config(args)) => (Some(&mut args.options), None), // it tells what is a flag and what is not
-        Some(Command::Models(args)) => {
-            config.under_models(&mut args.models);
-            return Ok(());
-        }
-        Some(Command::Tools(what)) => return config.under_place(what.place()),
-        Some(Command::Serve(args)) => {
-            let given = matches
-                .subcommand_matches("serve")
-                .and_then(|matches| matches.value_source("addr"));
-            return config.under_serve(args, given == Some(ValueSource::CommandLine));
-        }
-    };
-    if let Some(at) = at {
-        config.under_store(at);
-    }
-    if let Some(options) = options {
-        options.config = config;
-    }
-    Ok(())
-}
-
+/// Runs the command and returns its exit code.
 fn dispatch(cli: Cli) -> Result<u8, StartError> {
-    match cli.command {
-        Some(Command::Run(args)) => args.prompt().and_then(|prompt| start(run::run(&args, prompt))),
-        Some(Command::Serve(args)) => start(serve::serve(&args)),
-        Some(Command::Config(args)) => start(config::config(&args)),
-        Some(Command::Models(args)) => models::models(&args),
-        Some(Command::Completions { shell }) => shell::completions(shell),
-        Some(Command::Man { directory }) => shell::man(directory.as_deref()),
-        Some(Command::Chat(args)) => talk(args),
-        Some(Command::Actions(args)) => start(actions::actions(&args)),
-        Some(Command::Approve(args)) => start(actions::approve(&args)),
-        Some(Command::Deny(args)) => start(actions::deny(&args)),
-        Some(Command::Sessions(what)) => start(sessions::sessions(&what)),
-        Some(Command::Tools(what)) => start(tools::tools(&what)),
-        None => talk(cli.chat),
+    let command = match cli.command {
+        // These work without a home directory, for example when a package is built.
+        Some(Command::Completions { shell }) => return completions::completions(shell),
+        Some(Command::Man { directory }) => return completions::man(directory.as_deref()),
+        Some(command) => command,
+        None => Command::Chat(cli.chat),
+    };
+    let config = Arc::new(Config::load(cli.no_config)?);
+    match command {
+        Command::Run(args) => {
+            let prompt = run::prompt(&args)?;
+            start(run::run(&args, &config, prompt))
+        }
+        Command::Chat(args) => start_chat(args, config),
+        Command::Actions(args) => start(actions::actions(&args, &config)),
+        Command::Approve(args) => start(actions::approve(&args, &config)),
+        Command::Deny(args) => start(actions::deny(&args, &config)),
+        Command::Sessions(args) => start(sessions::sessions(&args, &config)),
+        Command::Serve(args) => start(serve::serve(config.serve(args)?)),
+        Command::Config(args) => start(config_command::config(&args, &config)),
+        Command::Models(args) => models::models(&args, &config),
+        Command::Tools(args) => start(tools::tools(&args, &config)),
+        Command::Completions { .. } | Command::Man { .. } => Ok(0),
     }
 }
 
-/// A conversation: on the whole screen where there is one, else line by line.
-fn talk(args: ChatArgs) -> Result<u8, StartError> {
-    if !args.plain && tui::is_possible() { start(tui::tui(args)) } else { start(chat::chat(&args)) }
+/// Starts the terminal app on a terminal, and otherwise the chat line by line.
+fn start_chat(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
+    if !args.plain && tui::is_possible() {
+        start(tui::tui(args, config))
+    } else {
+        start(chat::chat(&args, &config))
+    }
 }
 
-/// Runs a front end on this thread and the agent on two others. So an agent never stands still
-/// because a terminal or a pipe takes no more text, and a tool that blocks a thread leaves one.
+/// Runs a front end on this thread, and the agent on two others. An agent is then never blocked by
+/// a terminal or a pipe that accepts no text, and a tool that blocks one thread leaves another.
 fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, StartError> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime =
         runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
     let done = runtime.block_on(front_end);
-    // What is dropped with the session has an end of its own, such as a temporary directory; but a
-    // tool that was given up may block a thread for ever.
-    runtime.shutdown_timeout(Duration::from_millis(300));
+    // A session's destructors may have work to do, such as the removal of a temporary directory,
+    // but a tool that was abandoned may block a thread forever.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
 }

@@ -32,10 +32,11 @@ use self::screen::{Screen, StderrCapture};
 use self::signals::{Signal, Signals};
 use self::state::{Effect, Outcome, Run, State, Tone};
 use self::view::View;
-use crate::agent::StartError;
 use crate::args::ChatArgs;
-use crate::print;
-use crate::telling::no_colour;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::output;
+use crate::wording::no_colour;
 
 /// The minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_micros(16_667);
@@ -59,7 +60,7 @@ pub(crate) fn is_possible() -> bool {
 
 /// Runs the interface until the user quits. Returns the exit code, or an error if the terminal
 /// cannot be used.
-pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
+pub(crate) async fn tui(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
     let failed = |why: io::Error| {
         StartError(format!("The terminal cannot be used: {why}. `--plain` needs none."))
     };
@@ -68,7 +69,7 @@ pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
     let mut ui = Ui::new(screen);
     ui.draw().map_err(failed)?;
     let signals = Signals::listen().map_err(failed)?;
-    let (runner, msgs) = EffectRunner::start(args);
+    let (runner, msgs) = EffectRunner::start(args, config);
     let code = ui.event_loop(&runner, msgs, stderr_lines, signals).await;
     ui.release();
     let name = match &code {
@@ -86,9 +87,9 @@ pub(crate) async fn tui(args: ChatArgs) -> Result<u8, StartError> {
 }
 
 fn print_resume_command(session: &str) {
-    print::tell(&format!(
+    output::info(&format!(
         "`loopwright --session {}` resumes this conversation.",
-        print::quoted(session)
+        output::quoted(session)
     ));
 }
 

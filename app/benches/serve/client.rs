@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::clock;
 
 /// How long a stream may be silent, and a connection take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A response, read line by line.
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Sends a request; `None` if there is no connection.
     pub(crate) async fn ask(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<Lines> {
-        let mut stream = timeout(PATIENCE, TcpStream::connect(to)).await.ok()?.ok()?;
+        let mut stream = timeout(CLIENT_TIMEOUT, TcpStream::connect(to)).await.ok()?.ok()?;
         stream.set_nodelay(true).ok()?;
         let kind = if method == "POST" { "content-type: application/json\r\n" } else { "" };
         let length = body.len();
@@ -50,7 +50,8 @@ impl Lines {
             self.bytes.drain(..std::mem::take(&mut self.given));
             from = self.bytes.len();
             self.bytes.reserve(512);
-            if timeout(PATIENCE, self.stream.read_buf(&mut self.bytes)).await.ok()?.ok()? == 0 {
+            if timeout(CLIENT_TIMEOUT, self.stream.read_buf(&mut self.bytes)).await.ok()?.ok()? == 0
+            {
                 return None;
             }
             self.came = clock();
@@ -59,7 +60,7 @@ impl Lines {
 
     /// What is left, up to the connection's end.
     pub(crate) async fn rest(mut self) -> String {
-        let _ = timeout(PATIENCE, self.stream.read_to_end(&mut self.bytes)).await;
+        let _ = timeout(CLIENT_TIMEOUT, self.stream.read_to_end(&mut self.bytes)).await;
         String::from_utf8_lossy(&self.bytes[self.given..]).into_owned()
     }
 

@@ -41,7 +41,7 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
         ids.push(session(server).await);
     }
     let with_sessions = server.rss_kib();
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut open = Vec::new();
     for first in (0..streams).step_by(OPENING as usize) {
         let mut opening = JoinSet::new();
@@ -57,7 +57,7 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
         }
         open.extend(opening.join_all().await.into_iter().flatten());
     }
-    let opened_in = begun.elapsed();
+    let opened_in = started.elapsed();
     let (opened, used, used_here) = (open.len(), server.cpu(), cpu("self"));
     let held = Duration::from_secs(15) * beats + Duration::from_secs(2);
     let until = Instant::now() + held;
@@ -73,8 +73,8 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     Held {
         streams: opened,
         lost: streams as usize - ends.iter().flatten().count(),
-        silent: ends.iter().flatten().filter(|heard| **heard < beats).count(),
-        heartbeats: ends.iter().flatten().map(|heard| u64::from(*heard)).sum(),
+        silent: ends.iter().flatten().filter(|heartbeats_seen| **heartbeats_seen < beats).count(),
+        heartbeats: ends.iter().flatten().map(|heartbeats_seen| u64::from(*heartbeats_seen)).sum(),
         kib_per_session: with_sessions.saturating_sub(empty) as f64 / sessions as f64,
         kib_per_stream: with_streams.saturating_sub(with_sessions) as f64 / opened.max(1) as f64,
         cores: (server.cpu() - used) / seconds,
@@ -85,11 +85,11 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
 
 /// The heartbeats that came until then; `None` if the stream ended.
 async fn listen(mut lines: Lines, until: Instant) -> Option<u32> {
-    let mut heard = 0;
+    let mut heartbeats_seen = 0;
     while let Ok(line) = timeout_at(until, lines.next()).await {
-        heard += u32::from(line?.starts_with(':'));
+        heartbeats_seen += u32::from(line?.starts_with(':'));
     }
-    Some(heard)
+    Some(heartbeats_seen)
 }
 
 async fn session(server: &Process) -> String {

@@ -124,12 +124,12 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
             broken.extend(misses(&measured, bounds));
         }
         if wanted("search") {
-            let most = search(&direct, &through, bounds).await;
+            let max_rate = search(&direct, &through, bounds).await;
             println!(
-                "\n{} runs keep p99 under {} ms up to {most:.0} deltas/s of each, {:.0} in all.",
+                "\n{} runs keep p99 under {} ms up to {max_rate:.0} deltas/s of each, {:.0} in all.",
                 bounds.runs,
                 bounds.delay_ms,
-                most * bounds.runs as f64
+                max_rate * bounds.runs as f64
             );
         }
     }

@@ -1,75 +1,75 @@
-//! Sessions on the command line: which one, where they are kept, what is done with them.
+//! The arguments of commands on sessions.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-
 use loopwright_core::message::MessageId;
 
-use super::Speech;
-use super::options::Options;
+use super::verbosity::VerbosityArgs;
+use crate::options::Options;
 
-/// Where sessions are kept.
+/// Where sessions are stored.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct StoreAt {
-    /// Where sessions are kept: a file, or a directory with a file for each session.
+pub(crate) struct StoreArgs {
+    /// Where sessions are stored: a file, or a directory with a file for each session.
     ///
-    /// Else LOOPWRIGHT_STORE, else loopwright/sessions.db in $XDG_DATA_HOME or ~/.local/share.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) store: Option<PathBuf>,
+    /// By default LOOPWRIGHT_STORE, else loopwright/sessions.db in $XDG_DATA_HOME or
+    /// ~/.local/share.
+    #[arg(long = "store", id = "store", value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
 }
 
-/// Which conversation.
+/// Which session a command opens.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// Go on with the session of this name, or begin it.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Go on with the session that was changed last.
+pub(crate) struct SessionArgs {
+    /// Continue the session with this name, or start it.
+    #[arg(long = "session", id = "session", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Continue the session that was changed last.
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     pub(crate) latest: bool,
-    /// Keep nothing of the conversation.
+    /// Do not store the conversation.
     #[arg(long, conflicts_with_all = ["session", "latest", "store"])]
     pub(crate) no_session: bool,
     #[command(flatten)]
-    pub(crate) at: StoreAt,
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ActionsArgs {
-    /// The session; all of them if it is missing.
+    /// The session; all sessions by default.
     pub(crate) session: Option<String>,
-    /// Only calls of this tool.
+    /// List only calls of this tool.
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
     /// Print each as a line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) at: StoreAt,
+    pub(crate) store: StoreArgs,
 }
 
-/// Which call is answered, by whom.
+/// Which call is decided, and by whom.
 #[derive(Debug, Args)]
-pub(crate) struct AnswerArgs {
+pub(crate) struct DecisionArgs {
     /// The session.
     pub(crate) session: String,
     /// The call, as `loopwright actions` lists it.
     pub(crate) call: String,
-    /// The digest that was listed with the call, or its beginning: what is answered is then what
-    /// was shown.
+    /// The digest that was listed with the call, or its beginning. If the call has changed since,
+    /// the decision is refused.
     #[arg(long, value_name = "DIGEST")]
     pub(crate) digest: Option<String>,
-    /// Who answers; it is kept with the answer.
+    /// The name of the person who decides; it is stored with the decision.
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Print each event as a line of JSON instead of the text.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) speech: Speech,
+    pub(crate) verbosity: VerbosityArgs,
     #[command(flatten)]
-    pub(crate) at: StoreAt,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -77,8 +77,8 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
-    pub(crate) answer: AnswerArgs,
-    /// Run it with these arguments instead.
+    pub(crate) decision: DecisionArgs,
+    /// Run the call with these arguments instead.
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
 }
@@ -86,118 +86,118 @@ pub(crate) struct ApproveArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DenyArgs {
     #[command(flatten)]
-    pub(crate) answer: AnswerArgs,
-    /// Why; the model is told.
+    pub(crate) decision: DecisionArgs,
+    /// The reason, which is sent to the model.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sessions {
-    /// List sessions, the one changed last first.
+    /// List sessions, most recently changed first.
     List {
         /// Print each as a line of JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
     /// Print a conversation as Markdown.
     Show {
         /// The session.
         session: String,
-        /// Print what is known of it as JSON instead.
+        /// Print its metadata as JSON instead.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
-    /// Find messages that contain all of these words. Exit codes: 0 found, 1 not found, 2 bad
+    /// Search for messages that contain all of these words. Exit codes: 0 found, 1 not found, 2 bad
     /// usage.
     Search {
         /// The words.
         #[arg(required = true)]
         words: Vec<String>,
-        /// The most messages to list.
+        /// The maximum number of messages to list.
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
         /// Print each as a line of JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
-    /// Write a session out.
+    /// Write a session to a file or to standard output.
     Export {
         /// The session.
         session: String,
-        /// All of it, or what people read.
+        /// All of its log as JSON Lines, or the conversation as Markdown.
         #[arg(long, value_enum, default_value = "jsonl")]
         format: Format,
-        /// The file to write; standard output if it is missing. One that is there is not
-        /// overwritten.
+        /// The file to write, which must not exist; standard output by default.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
-    /// Take in a session that was exported as JSON Lines.
+    /// Import a session that was exported as JSON Lines.
     Import {
         /// The file; standard input if it is `-`.
         file: PathBuf,
-        /// Its name here.
+        /// The name of the imported session.
         #[arg(long, value_name = "NAME")]
         session: Option<String>,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
-    /// Remove sessions for good.
+    /// Delete sessions permanently.
     Delete {
         /// The sessions.
         #[arg(required = true)]
         sessions: Vec<String>,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
-    /// Begin a session with the past of another one.
+    /// Start a session with the history of another session.
     Fork {
-        /// The session whose past it shares.
+        /// The session whose history is copied.
         session: String,
-        /// After which message, such as m7, back to where a turn had ended; all of it if not given.
-        #[arg(long = "at", value_name = "MESSAGE", value_parser = message)]
+        /// The last message to include, such as m7; the copy ends with the last complete turn up to
+        /// it. By default all messages.
+        #[arg(long = "at", value_name = "MESSAGE", value_parser = message_id)]
         message: Option<MessageId>,
-        /// Its name.
+        /// The name of the new session.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
-        at: StoreAt,
+        store: StoreArgs,
     },
 }
 
 impl Sessions {
-    /// Where the sessions are kept.
-    pub(crate) fn at(&mut self) -> &mut StoreAt {
+    /// Returns where the sessions are stored.
+    pub(crate) fn store(&self) -> &StoreArgs {
         match self {
-            Sessions::List { at, .. }
-            | Sessions::Show { at, .. }
-            | Sessions::Search { at, .. }
-            | Sessions::Export { at, .. }
-            | Sessions::Import { at, .. }
-            | Sessions::Delete { at, .. }
-            | Sessions::Fork { at, .. } => at,
+            Sessions::List { store, .. }
+            | Sessions::Show { store, .. }
+            | Sessions::Search { store, .. }
+            | Sessions::Export { store, .. }
+            | Sessions::Import { store, .. }
+            | Sessions::Delete { store, .. }
+            | Sessions::Fork { store, .. } => store,
         }
     }
 }
 
-/// `m7`, as `sessions show` has it.
-fn message(text: &str) -> Result<MessageId, String> {
+/// Parses a message id such as `m7`.
+fn message_id(text: &str) -> Result<MessageId, String> {
     let number = text.strip_prefix('m').and_then(|number| number.parse().ok());
-    number
-        .map(MessageId)
-        .ok_or_else(|| "write a message as `loopwright sessions show` does, such as m7".into())
+    number.map(MessageId).ok_or_else(|| {
+        "give a message id as `loopwright sessions show` prints it, such as m7".into()
+    })
 }
 
-/// How a session is written out.
+/// Selects the format of an exported session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Jsonl,

@@ -1,5 +1,4 @@
-//! One `loopwright.toml`: its settings with their lines, or the sentence that says what is wrong
-//! with it.
+//! A `loopwright.toml`: its settings with their lines, or an error with file and line.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,24 +8,29 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::keys::{KEYS, Key};
-use super::{Layer, Source};
-use crate::agent::StartError;
+use super::layer::{Layer, Origin};
+use crate::error::StartError;
 
-/// Whose a file is.
+/// Selects who wrote a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Whose<'a> {
-    /// The user's own.
+pub(super) enum Owner<'a> {
+    /// The user.
     User,
-    /// That of whoever wrote the project; the user's own is said to be here.
-    Project { own: Option<&'a Path> },
+    /// The author of the project. Errors name the user's own file.
+    Project { users_file: Option<&'a Path> },
 }
 
-/// The settings in the text of a file.
-pub(super) fn read(text: &str, path: &Path, whose: Whose<'_>) -> Result<Layer, StartError> {
-    let file = File { text, path, whose };
+/// Reads the settings in the text of a file.
+///
+/// # Errors
+///
+/// Fails on invalid TOML, on an unknown setting, on an invalid value, and on a setting that this
+/// owner may not set. The error names file and line.
+pub(super) fn read(text: &str, path: &Path, owner: Owner<'_>) -> Result<Layer, StartError> {
+    let file = File { text, path, owner };
     let table = DeTable::parse(text).map_err(|why| {
         let at = why.span().map_or(0, |span| span.start);
-        file.wrong(at, &format!("this is no TOML: {}", why.message().replace('\n', ", ")))
+        file.wrong(at, &format!("invalid TOML: {}", why.message().replace('\n', ", ")))
     })?;
     let mut layer = Layer::default();
     file.table(table.into_inner(), "", &mut layer)?;
@@ -36,19 +40,20 @@ pub(super) fn read(text: &str, path: &Path, whose: Whose<'_>) -> Result<Layer, S
 struct File<'a> {
     text: &'a str,
     path: &'a Path,
-    whose: Whose<'a>,
+    owner: Owner<'a>,
 }
 
 impl File<'_> {
     fn table(&self, table: DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<(), StartError> {
         let mut entries: Vec<_> = table.into_iter().collect();
-        entries.sort_by_key(|(name, _)| name.span().start); // as they are written
+        entries.sort_by_key(|(name, _)| name.span().start); // in the order of the file
         for (name, value) in entries {
             let at = name.span().start;
             let name = format!("{prefix}{}", name.into_inner());
             if name == "serve" {
                 let DeValue::Table(table) = value.into_inner() else {
-                    let why = "`serve` must be a table: write [serve] on a line of its own, and its settings below.";
+                    let why = "`serve` must be a table: write [serve] on a line of its own, and \
+                               its settings below.";
                     return Err(self.wrong(at, why));
                 };
                 self.table(table, "serve.", layer)?;
@@ -57,14 +62,14 @@ impl File<'_> {
             let Some(key) = KEYS.iter().find(|key| key.name == name) else {
                 return Err(self.wrong(at, &unknown(&name)));
             };
-            if let (Some(risk), Whose::Project { own }) = (key.risk, self.whose) {
-                return Err(self.wrong(at, &not_here(key, risk, own)));
+            if let (Some(risk), Owner::Project { users_file }) = (key.risk, self.owner) {
+                return Err(self.wrong(at, &not_allowed(key, risk, users_file)));
             }
             if ["readable", "writable", "unconfined"].contains(&key.name)
-                && both(layer, key, value.get_ref())
+                && is_contradiction(layer, key, value.get_ref())
             {
-                let why = "commands that are `unconfined` can read and write all that you can: leave that out, or \
-                           `readable` and `writable`.";
+                let why = "`unconfined` commands can read and write everything that you can: \
+                           remove either `unconfined`, or `readable` and `writable`.";
                 return Err(self.wrong(at, why));
             }
             let kind = value.get_ref().type_str();
@@ -73,19 +78,19 @@ impl File<'_> {
             else {
                 let allowed = key.kind.allowed();
                 let why = format!(
-                    "`{name}` must be {allowed}. This {kind} is not. Correct it, or leave it out."
+                    "`{name}` must be {allowed}, and not this {kind}. Correct or remove it."
                 );
                 return Err(self.wrong(at, &why));
             };
             if key.name == "guard"
                 && value == Value::Bool(false)
-                && matches!(self.whose, Whose::Project { .. })
+                && matches!(self.owner, Owner::Project { .. })
             {
-                let why = "a project's file may switch `guard` on and not off, since whoever wrote the project is not you. \
-                           Leave it out; `--guard=false` switches it off.";
+                let why = "a project's file may switch `guard` on but not off. Remove the \
+                           setting; `--guard=false` switches it off.";
                 return Err(self.wrong(at, why));
             }
-            layer.set(key, value, Source::File { path: Arc::from(self.path), line: self.line(at) });
+            layer.set(key, value, Origin::File { path: Arc::from(self.path), line: self.line(at) });
         }
         Ok(())
     }
@@ -99,8 +104,9 @@ impl File<'_> {
     }
 }
 
-/// Whether commands would be unconfined and confined with exceptions, as flags cannot say either.
-fn both(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
+/// Returns whether the setting contradicts the layer: commands cannot be unconfined and have
+/// exceptions to their confinement. The flags exclude each other too.
+fn is_contradiction(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
     match key.name {
         "unconfined" => {
             value.as_bool() == Some(true)
@@ -110,13 +116,13 @@ fn both(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// What is said of a name that no setting has.
+/// Returns the error for a name that no setting has.
 fn unknown(name: &str) -> String {
     let lower = name.to_lowercase();
     if ["key", "token", "secret", "password"].iter().any(|word| lower.contains(word)) {
         return format!(
-            "there is no setting `{name}`: keys do not belong into this file. Put them into the environment, such as \
-             OPENAI_API_KEY."
+            "there is no setting `{name}`: keys do not belong in this file. Put them into the \
+             environment, for example as OPENAI_API_KEY."
         );
     }
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
@@ -127,15 +133,15 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// What is said of a setting that a project's file may not have.
-fn not_here(key: &Key, risk: &str, own: Option<&Path>) -> String {
-    let file = own.map_or_else(
+/// Returns the error for a setting that a project's file may not contain.
+fn not_allowed(key: &Key, risk: &str, users_file: Option<&Path>) -> String {
+    let file = users_file.map_or_else(
         || "your own loopwright.toml".into(),
-        |own| format!("your own file, {},", own.display()),
+        |file| format!("your own file, {},", file.display()),
     );
     format!(
-        "a project's file may not set `{}`, since it decides {risk}, and whoever wrote the project is not you. If you want \
-         it, put it into {file} or give {}; `--no-config` starts without these files.",
+        "a project's file may not set `{}`, because it decides {risk}. If you want it, put it \
+         into {file} or give {}; `--no-config` starts without these files.",
         key.name,
         key.flag()
     )
@@ -145,13 +151,13 @@ fn not_here(key: &Key, risk: &str, own: Option<&Path>) -> String {
 mod tests {
     use super::*;
 
-    fn told(text: &str, whose: Whose<'_>) -> String {
-        read(text, Path::new("/p/loopwright.toml"), whose).unwrap_err().0
+    fn error(text: &str, owner: Owner<'_>) -> String {
+        read(text, Path::new("/p/loopwright.toml"), owner).unwrap_err().0
     }
 
     #[test]
     fn errors_name_file_line_and_what_to_do() {
-        for (text, says) in [
+        for (text, expected) in [
             (
                 "model = \"a/b\"\nmax-turn = 3",
                 "/p/loopwright.toml:2: there is no setting `max-turn`; did you mean `max_turns`?",
@@ -159,11 +165,12 @@ mod tests {
             ("zzz = 1", ":1: there is no setting `zzz`. There are: model, base_url, "),
             (
                 "\n\nmax_turns = \"3\"",
-                ":3: `max_turns` must be a whole number from 1 to 4294967295. This string is not.",
+                ":3: `max_turns` must be a whole number from 1 to 4294967295, and not this string.",
             ),
             (
                 "thinking = \"hard\"",
-                ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh.",
+                ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh, and not this \
+                 string.",
             ),
             ("[serve]\naddr = \"here\"", ":2: `serve.addr` must be an address and a port"),
             (
@@ -171,22 +178,19 @@ mod tests {
                 ":2: there is no setting `serve.adr`; did you mean `serve.addr`?",
             ),
             ("serve = 1", ":1: `serve` must be a table: write [serve]"),
-            (
-                "unconfined = true\nreadable = [\"/a\"]",
-                ":2: commands that are `unconfined` can read",
-            ),
-            ("writable = \"/a\"\nunconfined = true", ":2: commands that are `unconfined` can read"),
+            ("unconfined = true\nreadable = [\"/a\"]", ":2: `unconfined` commands can read"),
+            ("writable = \"/a\"\nunconfined = true", ":2: `unconfined` commands can read"),
             ("[agents]\nx = 1", ":1: there is no setting `agents`"),
             (
                 "openai_api_key = \"sk-x\"",
-                ":1: there is no setting `openai_api_key`: keys do not belong into this file.",
+                ":1: there is no setting `openai_api_key`: keys do not belong in this file.",
             ),
-            ("model = \"a/b\"\nmodel = \"c/d\"", ":2: this is no TOML: duplicate key"),
+            ("model = \"a/b\"\nmodel = \"c/d\"", ":2: invalid TOML: duplicate key"),
             ("max_turns = 1979-05-27", ":1: `max_turns` must be a whole number"),
         ] {
-            let why = told(text, Whose::User);
+            let why = error(text, Owner::User);
             assert!(
-                why.contains(says) && !why.contains('\n') && !why.contains("sk-x"),
+                why.contains(expected) && !why.contains('\n') && !why.contains("sk-x"),
                 "{text:?}: {why}"
             );
         }
@@ -198,54 +202,58 @@ mod tests {
         let block =
             page.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
         let layer =
-            read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Whose::User)
+            read(block.split("```").next().unwrap(), Path::new("/p/loopwright.toml"), Owner::User)
                 .unwrap();
         assert!(layer.has("approve") && layer.has("serve.max_runs"));
         read(
             "unconfined = false\nreadable = [\"/a\"]",
             Path::new("/p/loopwright.toml"),
-            Whose::User,
+            Owner::User,
         )
         .unwrap();
     }
 
     /// C114: a project's `loopwright.toml` can give away neither rights nor keys: each such setting
-    /// is an error that names file and line and the place where the user may put it.
+    /// is an error that names file and line and where the user may set it.
     #[test]
-    fn a_project_gives_nothing_away() {
-        let may: Vec<&str> =
+    fn a_project_cannot_grant_rights() {
+        let allowed: Vec<&str> =
             KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
         let known =
             ["system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
-        assert_eq!(may, known, "whoever lets projects set more thinks about it here");
+        assert_eq!(allowed, known, "consider the risk before projects may set more");
         let own = Path::new("/home/me/.config/loopwright/loopwright.toml");
         for key in KEYS.iter().filter(|key| key.risk.is_some()) {
             let text = format!("max_turns = 3\n{} = true", key.name);
-            let why = told(&text, Whose::Project { own: Some(own) });
-            let says = format!("/p/loopwright.toml:2: a project's file may not set `{}`", key.name);
+            let why = error(&text, Owner::Project { users_file: Some(own) });
+            let expected =
+                format!("/p/loopwright.toml:2: a project's file may not set `{}`", key.name);
             assert!(
-                why.starts_with(&says)
+                why.starts_with(&expected)
                     && why.contains("/home/me/.config")
                     && why.contains(&key.flag()),
                 "{why}"
             );
         }
         for key in KEYS.iter().filter(|key| key.risk.is_none()) {
-            let why = told(&format!("{} = []", key.name), Whose::Project { own: None });
+            let why = error(&format!("{} = []", key.name), Owner::Project { users_file: None });
             assert!(why.contains("must be"), "{why}");
         }
-        let why = told("guard = false", Whose::Project { own: None });
+        let why = error("guard = false", Owner::Project { users_file: None });
         assert!(
             why.starts_with(
-                "/p/loopwright.toml:1: a project's file may switch `guard` on and not off"
+                "/p/loopwright.toml:1: a project's file may switch `guard` on but not off"
             ),
             "{why}"
         );
-        for (text, whose) in
-            [("guard = true", Whose::Project { own: None }), ("guard = false", Whose::User)]
+        for (text, owner) in
+            [("guard = true", Owner::Project { users_file: None }), ("guard = false", Owner::User)]
         {
-            assert!(read(text, Path::new("/p/loopwright.toml"), whose).unwrap().has("guard"));
+            assert!(read(text, Path::new("/p/loopwright.toml"), owner).unwrap().has("guard"));
         }
-        assert!(told("headers = {}", Whose::Project { own: None }).contains("there is no setting"));
+        assert!(
+            error("headers = {}", Owner::Project { users_file: None })
+                .contains("there is no setting")
+        );
     }
 }

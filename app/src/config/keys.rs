@@ -1,5 +1,5 @@
-//! The settings that a `loopwright.toml` or the environment may hold: their names, what they may
-//! be, and who may set them.
+//! The settings that a `loopwright.toml` or the environment can contain: their names, their types,
+//! and who may set them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::PREFIX;
-use crate::args::{Approve, Pattern, Thinking};
+use crate::environment::PREFIX;
+use crate::options::{Approve, Pattern, Thinking};
 
-/// A setting. It is called as its flag is, with `_` for `-`.
+/// Describes a setting. Its name is that of its flag, with `_` for `-`.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Its name; those of the table `[serve]` begin with `serve.`.
+    /// The name; names of the table `[serve]` begin with `serve.`.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// What it decides that is not for a project's file to say, if it is one of these.
+    /// What the setting decides, if a project's file may not set it.
     pub(crate) risk: Option<&'static str>,
 }
 
-/// What a setting may be.
+/// The type of a setting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Text,
     Switch,
     Count,
-    /// One of some words.
+    /// One of a fixed set of words.
     Word(fn() -> Vec<String>),
     Approvals,
     Path,
@@ -39,18 +39,18 @@ const fn key(name: &'static str, kind: Kind) -> Key {
     Key { name, kind, risk: None }
 }
 
-/// One that only the user's own file, the environment and flags may set.
+/// Describes a setting that only the user's own file, the environment and flags may set.
 const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
     Key { name, kind, risk: Some(risk) }
 }
 
-const SERVER: &str = "what the server does";
-const WHO: &str = "which server gets the conversation and which key";
+const SERVER_RISK: &str = "what the server does";
+const MODEL_RISK: &str = "which server receives the conversation, and which key";
 
-/// All of them, as `loopwright config` lists them.
+/// All settings, in the order of `loopwright config`.
 pub(crate) const KEYS: &[Key] = &[
-    own("model", Kind::Text, WHO),
-    own("base_url", Kind::Text, WHO),
+    own("model", Kind::Text, MODEL_RISK),
+    own("base_url", Kind::Text, MODEL_RISK),
     own("models", Kind::Path, "where models are described"),
     key("system", Kind::Text),
     key("no_agents_md", Kind::Switch),
@@ -58,33 +58,33 @@ pub(crate) const KEYS: &[Key] = &[
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),
     key("max_turns", Kind::Count),
-    own("approve", Kind::Approvals, "what runs on your machine unasked"),
+    own("approve", Kind::Approvals, "what runs on your machine without approval"),
     key("guard", Kind::Switch),
     own("network", Kind::Switch, "whether commands reach the network"),
     own("unconfined", Kind::Switch, "whether commands are confined"),
     own("readable", Kind::Paths, "what commands can read"),
     own("writable", Kind::Paths, "what commands can write"),
-    own("store", Kind::Path, "where conversations are kept"),
-    own("serve.addr", Kind::Address, SERVER),
-    own("serve.root", Kind::Paths, SERVER),
-    own("serve.host", Kind::Names, SERVER),
-    own("serve.max_runs", Kind::Count, SERVER),
+    own("store", Kind::Path, "where conversations are stored"),
+    own("serve.addr", Kind::Address, SERVER_RISK),
+    own("serve.root", Kind::Paths, SERVER_RISK),
+    own("serve.host", Kind::Names, SERVER_RISK),
+    own("serve.max_runs", Kind::Count, SERVER_RISK),
 ];
 
 impl Key {
-    /// Its environment variable.
+    /// Returns the name of its environment variable.
     pub(crate) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())
     }
 
-    /// Its flag.
+    /// Returns its flag.
     pub(crate) fn flag(&self) -> String {
         format!("--{}", self.name.rsplit('.').next().unwrap_or(self.name).replace('_', "-"))
     }
 }
 
 impl Kind {
-    /// What it may be, for people.
+    /// Describes the valid values.
     pub(crate) fn allowed(self) -> String {
         match self {
             Kind::Text => "text in quotes".into(),
@@ -102,8 +102,8 @@ impl Kind {
         }
     }
 
-    /// The value in the form that options have it; `None` if it is not what it may be. Paths of a
-    /// file begin at its directory, and `~/` at the user's.
+    /// Returns the value in the form that [`Options`](crate::options::Options) have, or `None` if
+    /// it is invalid. Relative paths start at `directory`, and `~/` is the user's home directory.
     pub(crate) fn read(self, value: &Value, directory: Option<&Path>) -> Option<Value> {
         let path = |text: &str| json!(absolute(text, directory));
         let text = value.as_str().filter(|text| !text.trim().is_empty());
@@ -122,8 +122,8 @@ impl Kind {
         })
     }
 
-    /// The value of an environment variable. Lists of paths are written as PATH is, other lists
-    /// with commas.
+    /// Parses the value of an environment variable. Lists of paths have the syntax of PATH, other
+    /// lists are separated by commas.
     pub(crate) fn of_variable(self, text: &str) -> Value {
         match self {
             Kind::Switch => match text {
@@ -141,13 +141,13 @@ impl Kind {
     }
 }
 
-/// The words of a flag.
+/// Returns the possible values of a flag.
 fn words<T: ValueEnum>() -> Vec<String> {
     let values = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     values.map(|value| value.get_name().to_owned()).collect()
 }
 
-/// A list of texts; one text is a list of one.
+/// Converts a list of strings; a single string counts as a list.
 fn list(value: &Value, each: impl Fn(&str) -> Value) -> Option<Value> {
     let one = std::slice::from_ref(value);
     let all = value.as_array().map_or(one, Vec::as_slice).iter();
@@ -161,7 +161,7 @@ fn absolute(text: &str, directory: Option<&Path>) -> PathBuf {
             home().map_or_else(|| directory.join(text), |home| Path::new(&home).join(rest))
         }
         (Some(directory), None) => directory.join(text),
-        (None, _) => text.into(), // the shell has done this
+        (None, _) => text.into(), // the shell has expanded it
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_they_may_be_or_nothing() {
+    fn invalid_values_are_rejected() {
         let read = |kind: Kind, value: Value| kind.read(&value, Some(Path::new("/etc/loopwright")));
         assert_eq!(read(Kind::Count, json!(0)), None);
         assert_eq!(read(Kind::Count, json!(1_u64 << 40)), None);

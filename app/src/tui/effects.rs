@@ -19,7 +19,9 @@ pub(crate) use self::editor::{Editor, editor};
 pub(crate) use self::msg::Msg;
 use self::open::{Host, Target};
 use super::state::{Effect, Outcome, Tone};
-use crate::args::{ChatArgs, Options};
+use crate::args::ChatArgs;
+use crate::config::Config;
+use crate::options::Options;
 
 enum Job {
     Perform(Effect),
@@ -35,11 +37,15 @@ pub(crate) struct EffectRunner(mpsc::UnboundedSender<Job>);
 
 impl EffectRunner {
     /// Starts the task and opens the session that the command line names.
-    pub(crate) fn start(args: ChatArgs) -> (Self, mpsc::UnboundedReceiver<Msg>) {
+    pub(crate) fn start(
+        args: ChatArgs,
+        config: Arc<Config>,
+    ) -> (Self, mpsc::UnboundedReceiver<Msg>) {
         let (job_tx, jobs) = mpsc::unbounded_channel();
         let (msg_tx, msgs) = mpsc::unbounded_channel();
-        let ChatArgs { which, options, .. } = args;
-        tokio::spawn(work(Host::new(options, msg_tx), Target::First(Box::new(which)), jobs));
+        let ChatArgs { session, options, .. } = args;
+        let host = Host::new(options, config, msg_tx);
+        tokio::spawn(work(host, Target::First(Box::new(session)), jobs));
         (EffectRunner(job_tx), msgs)
     }
 

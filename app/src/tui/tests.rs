@@ -19,7 +19,7 @@ async fn panics_in_the_view() {
     let args = ["loopwright", "--session", "a b", "--store", &store_path, "--model", "offline"];
     let (stderr, stderr_lines) = StderrCapture::new().unwrap();
     let mut ui = Ui::new(Screen::acquire(stderr).unwrap());
-    let (runner, mut msgs) = EffectRunner::start(Cli::parse_from(args).chat);
+    let (runner, mut msgs) = EffectRunner::start(Cli::parse_from(args).chat, Arc::default());
     let (forward, forwarded) = mpsc::unbounded_channel();
     let fail = async {
         while let Some(msg) = msgs.recv().await {

@@ -13,7 +13,7 @@ use base64::Engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// A running browser without a window. It ends when the last of its tabs is dropped.
 pub(crate) struct Browser {
@@ -77,7 +77,7 @@ impl Browser {
         let missing = |why| {
             panic!("the browser does not answer {wanted}: {why}. Is Debian's `chromium` installed?")
         };
-        self.from.recv_timeout(PATIENCE).unwrap_or_else(missing)
+        self.from.recv_timeout(TEST_TIMEOUT).unwrap_or_else(missing)
     }
 
     fn call(&self, session: Option<&str>, method: &str, params: Value) -> Value {
@@ -160,7 +160,7 @@ impl Tab {
 
     /// Waits until an expression is true: checks it now, and after every change of the page.
     pub(crate) fn until(&self, condition: &str) {
-        let limit = PATIENCE.as_millis() - 5_000;
+        let limit = TEST_TIMEOUT.as_millis() - 5_000;
         let met = self.eval(&format!(
             "new Promise((done) => {{
                 const check = () => {{ if ({condition}) {{ observer.disconnect(); done(true); }} }};

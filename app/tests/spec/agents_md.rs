@@ -67,15 +67,15 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
 
 /// C113: so it is in sessions of the server.
 #[test]
-fn sessions_of_the_server_hear_it_too() {
+fn sessions_of_the_server_have_it_too() {
     let (project, model) = (project(), Server::start());
     fs::write(Process::file(&project, "AGENTS.md"), "Answer in Latin.\n").unwrap();
-    for (more, heard) in [(&[][..], true), (&["--no-agents-md"][..], false)] {
+    for (more, expected) in [(&[][..], true), (&["--no-agents-md"][..], false)] {
         let live = Live::start_as(&project, &model, &[], more);
         let id = live.post("/api/sessions", &json!({}))["id"].as_str().unwrap().to_owned();
         live.post(&format!("/api/sessions/{id}/prompt"), &json!({ "message": "Hello" }));
         let request = model.request();
         let system = request.body["messages"][0]["content"].as_str().unwrap();
-        assert_eq!(system.ends_with("\n\nAnswer in Latin."), heard, "{system}");
+        assert_eq!(system.ends_with("\n\nAnswer in Latin."), expected, "{system}");
     }
 }

@@ -65,7 +65,7 @@ fn no_tells_the_model_why() {
 }
 
 #[test]
-fn edit_runs_other_arguments_and_asks_again_while_they_do_not_fit() {
+fn edit_runs_other_arguments_and_repeats_the_question_until_they_are_valid() {
     let project = project();
     let mut chat = Process::start(&project, &["chat", "--model", "offline"]);
     chat.line("Create a.txt with \"hi\"");
@@ -76,7 +76,7 @@ fn edit_runs_other_arguments_and_asks_again_while_they_do_not_fit() {
     chat.err.until("The new arguments are not JSON");
     chat.err.until(QUESTION);
     chat.line("e {\"path\": \"b.txt\"}");
-    chat.err.until("This answer was refused");
+    chat.err.until("This decision was refused");
     chat.err.until("content");
     chat.err.until(QUESTION);
     chat.line("e");
@@ -158,7 +158,7 @@ fn a_line_typed_while_it_works_steers() {
     first.text("One sheep");
     chat.out.until("One sheep");
     chat.line("Goats, please");
-    chat.err.until("Heard");
+    chat.err.until("Queued for the next model request.");
     first.end("stop");
     let second = server.request();
     assert_eq!(second.last(), "\"Goats, please\"");
@@ -178,9 +178,9 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
     first.text("Hm.");
     chat.out.until("Hm.");
     chat.line("/later Now goats");
-    chat.err.until("Noted for later.");
+    chat.err.until("Queued until the agent would otherwise stop.");
     chat.line("Louder");
-    chat.err.until("Heard");
+    chat.err.until("Queued for the next model request.");
     first.end("stop");
     let second = server.request();
     assert_eq!(second.last(), "\"Louder\"");
@@ -204,14 +204,14 @@ fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
     let mut chat =
         Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
     chat.line("Count sheep");
-    for said in ["One", "Two"] {
+    for word in ["One", "Two"] {
         let mut stalled = server.request();
         stalled.begin();
-        stalled.text(said);
-        chat.out.until(said);
+        stalled.text(word);
+        chat.out.until(word);
         chat.interrupt();
         chat.err.until("Aborted.");
-        if said == "One" {
+        if word == "One" {
             chat.line("Count again"); // the session lives
         }
     }

@@ -40,7 +40,7 @@ fn shown(
 /// environment, the project's file, the user's file, what is built in; `config` tells each
 /// setting's value and place.
 #[test]
-fn the_strongest_place_counts_and_is_told() {
+fn the_strongest_layer_applies_and_is_shown() {
     let project = project();
     let from = |args: &[&str], vars: &[(&str, &str)]| {
         let row = shown(&project, args, vars)("max_turns");
@@ -64,8 +64,8 @@ fn the_strongest_place_counts_and_is_told() {
         (value, source.as_str(), &row["variable"]),
         (4, "environment", &json!("LOOPWRIGHT_MAX_TURNS"))
     );
-    let begun = ["run", "--model", "offline", "--session", "s", "--max-turns", "5", "Hello"];
-    assert_eq!(at_home(&project, &begun, &[]).code, 0);
+    let first = ["run", "--model", "offline", "--session", "s", "--max-turns", "5", "Hello"];
+    assert_eq!(at_home(&project, &first, &[]).code, 0);
     let (value, source, row) = from(&["--session", "s"], &variable);
     assert_eq!((value, source.as_str(), &row["session"]), (5, "session", &json!("s")));
     let (value, source, row) = from(&["--session", "s", "--max-turns", "6"], &variable);
@@ -85,7 +85,7 @@ fn the_strongest_place_counts_and_is_told() {
             .lines()
             .any(|line| line.starts_with("approve ") && line.contains("[\"write_file\"]"))
     );
-    assert!(table.err.contains("loopwright.toml (not there)"), "{table:?}");
+    assert!(table.err.contains("loopwright.toml (does not exist)"), "{table:?}");
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn what_is_configured_is_what_happens() {
     // What was configured is not kept, but for the model and its address: the file may change its
     // mind.
     write(&project, USER, "model = \"custom/other\"");
-    let again =
+    let second =
         Process::start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
     let request = server.request();
     assert_eq!(request.body["model"], "mine");
     request.call(&[("write_file", json!({ "path": "b.txt", "content": "hi" }))]);
-    assert_eq!(again.end().code, 3, "it is asked for");
+    assert_eq!(second.end().code, 3, "it is asked for");
 
     // Another model has another address.
     write(&project, USER, &format!("base_url = \"{}\"\nmodel = \"custom/mine\"", server.url));
@@ -153,7 +153,7 @@ fn the_store_and_the_list_of_models_may_be_configured_for_every_command() {
 /// C116: a setting that is not known or not what it may be is an error, before anything is done,
 /// with file and line or the variable, and the setting that was meant.
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn an_invalid_setting_is_an_error_with_file_and_line() {
     let project = project();
     for (path, text, says) in [
         (
@@ -161,8 +161,12 @@ fn what_is_wrong_is_told_with_its_place() {
             "max_turn = 3",
             "loopwright.toml:1: there is no setting `max_turn`; did you mean `max_turns`?",
         ),
-        (USER, "\nguard = \"yes\"", "loopwright.toml:2: `guard` must be true or false."),
-        (USER, "model = [", "loopwright.toml:1: this is no TOML"),
+        (
+            USER,
+            "\nguard = \"yes\"",
+            "loopwright.toml:2: `guard` must be true or false, and not this string.",
+        ),
+        (USER, "model = [", "loopwright.toml:1: invalid TOML"),
         (
             "loopwright.toml",
             "thinkin = \"low\"",
@@ -176,7 +180,7 @@ fn what_is_wrong_is_told_with_its_place() {
         (
             "loopwright.toml",
             "guard = false",
-            "loopwright.toml:1: a project's file may switch `guard` on and not off",
+            "loopwright.toml:1: a project's file may switch `guard` on but not off",
         ),
         (
             "loopwright.toml",
@@ -212,7 +216,8 @@ fn what_is_wrong_is_told_with_its_place() {
     );
     let vars = [("LOOPWRIGHT_MODLE", "x"), ("LOOPWRIGHT_SEED", "1")];
     let exit = at_home(&project, &["run", "-q", "--model", "offline", "Hello"], &vars);
-    let says = "The environment variable LOOPWRIGHT_MODLE is not known and does nothing; did you mean LOOPWRIGHT_MODEL?\n";
+    let says = "The environment variable LOOPWRIGHT_MODLE is unknown and has no effect; \
+                did you mean LOOPWRIGHT_MODEL?\n";
     assert_eq!((exit.code, exit.err.as_str()), (0, says));
     let exit = at_home(&project, &["config"], &[("LOOPWRIGHT_CONFIG", "nowhere.toml")]);
     assert!(exit.code == 2 && exit.err.contains("nowhere.toml cannot be read"), "{exit:?}");
@@ -222,17 +227,17 @@ fn what_is_wrong_is_told_with_its_place() {
 /// read.
 #[test]
 fn a_project_is_where_the_tools_work() {
-    let (project, elsewhere) = (project(), tempfile::tempdir().unwrap());
+    let (project, outside) = (project(), tempfile::tempdir().unwrap());
     write(&project, "loopwright.toml", "max_turns = 3");
     let root = project.path().display().to_string();
-    assert_eq!(shown(&elsewhere, &["--root", &root], &[])("max_turns")["value"], 3);
-    assert_eq!(shown(&elsewhere, &[], &[])("max_turns")["value"], 50);
+    assert_eq!(shown(&outside, &["--root", &root], &[])("max_turns")["value"], 3);
+    assert_eq!(shown(&outside, &[], &[])("max_turns")["value"], 50);
     std::os::unix::fs::symlink(
         Process::file(&project, "loopwright.toml"),
-        elsewhere.path().join("loopwright.toml"),
+        outside.path().join("loopwright.toml"),
     )
     .unwrap();
-    let exit = loopwright(&elsewhere, &["run", "--model", "offline", "Hello"]);
+    let exit = loopwright(&outside, &["run", "--model", "offline", "Hello"]);
     assert!(exit.code == 2 && exit.err.contains("leads out of the workspace"), "{exit:?}");
     let own = loopwright(&project, &["run", "--session", "s", "--model", "offline", "Hello"]);
     assert_eq!(own.code, 0, "{own:?}");

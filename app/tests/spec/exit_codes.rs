@@ -91,7 +91,7 @@ fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_is_130_and_keeps_what_was_said() {
+fn ctrl_c_is_130_and_stores_the_partial_reply() {
     let (server, project) = (Server::start(), project());
     for json in [false, true] {
         let mut args = vec!["run", "--model", "openai/x", "--base-url", &server.url, "Hello"];

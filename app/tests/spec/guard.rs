@@ -37,15 +37,15 @@ fn session(more: &[&str]) -> [(String, String); 2] {
 }
 
 #[test]
-fn a_file_that_the_user_changed_is_not_overwritten_until_it_is_read_again() {
-    let [(told, there), (_, later)] = session(&["--guard"]);
-    assert!(told.contains("`notes.txt` has changed on disk since it was last read"), "{told}");
+fn a_file_that_the_user_changed_is_not_overwritten_until_the_agent_rereads_it() {
+    let [(result, there), (_, later)] = session(&["--guard"]);
+    assert!(result.contains("`notes.txt` has changed on disk since it was last read"), "{result}");
     assert_eq!((there.as_str(), later.as_str()), ("the user's\n", "the model's\n"));
 }
 
 #[test]
 fn without_it_the_model_has_its_way() {
-    let [(told, there), _] = session(&[]);
-    assert!(told.contains("notes.txt"), "{told}");
+    let [(result, there), _] = session(&[]);
+    assert!(result.contains("notes.txt"), "{result}");
     assert_eq!(there, "the model's\n");
 }

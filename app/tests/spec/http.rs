@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// A connection to a server, and what came of it that nobody has read yet.
 pub(crate) struct Connection {
@@ -24,7 +24,7 @@ pub(crate) struct Response {
 impl Connection {
     pub(crate) fn open(address: &str) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Connection { stream, unread: Vec::new() }
     }
 
@@ -107,7 +107,7 @@ impl Connection {
 
     /// The next frame of an event stream, as it is; comments are left out.
     pub(crate) fn frame(&mut self) -> Option<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             assert!(Instant::now() < deadline, "no frame comes");
             let frame = self.chunk()?;

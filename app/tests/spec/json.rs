@@ -12,7 +12,7 @@ fn events(exit: &Exit) -> Vec<Value> {
         exit.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["type"], "agent_start");
     assert_eq!(events.last().unwrap()["type"], "agent_end");
-    let overlay = |event: &Value, role: Option<&Value>| match event["type"].as_str().unwrap() {
+    let transient = |event: &Value, role: Option<&Value>| match event["type"].as_str().unwrap() {
         "message_update" | "tool_execution_update" => true,
         "message_start" => role == Some(&json!("assistant")),
         _ => false,
@@ -20,7 +20,7 @@ fn events(exit: &Exit) -> Vec<Value> {
     let mut before = 0;
     for event in &events {
         let seq = event["seq"].as_u64().unwrap();
-        let same = overlay(event, event.get("role"));
+        let same = transient(event, event.get("role"));
         assert_eq!(seq, before + u64::from(!same), "{event}");
         assert!(
             event["session_id"].is_string()

@@ -55,7 +55,7 @@ fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
 }
 
 #[test]
-fn system_takes_the_place_of_the_system_prompt() {
+fn system_replaces_the_system_prompt() {
     let (server, project) = (Server::start(), project());
     let args = [
         "run",

@@ -37,9 +37,9 @@ fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32
 #[test]
 fn every_command_minds_where_its_output_goes() {
     let project = project();
-    let begun =
+    let first =
         loopwright(&project, &["run", "--model", "offline", "--session", "s", "Read Cargo.toml"]);
-    assert_eq!(begun.code, 0);
+    assert_eq!(first.code, 0);
     for (args, full, closed) in ALL {
         let file = Process::file(&project, "out");
         let (code, err) = to(&project, args, File::create(&file).unwrap());
@@ -54,7 +54,7 @@ fn every_command_minds_where_its_output_goes() {
         let (code, err) =
             to(&project, args, File::options().write(true).open("/dev/full").unwrap());
         assert_eq!(code, full, "{args:?}: {err}");
-        assert_eq!(err.matches("takes no more text").count(), 1, "{args:?}: {err}");
+        assert_eq!(err.matches("cannot be written").count(), 1, "{args:?}: {err}");
 
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -102,7 +102,7 @@ fn json_is_harmless_on_a_terminal() {
 /// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of
 /// the command line too.
 #[test]
-fn no_color_is_minded_everywhere() {
+fn no_color_is_honoured_everywhere() {
     let project = project();
     assert_eq!(
         loopwright(&project, &["run", "--model", "offline", "--session", "s", "Hello"]).code,

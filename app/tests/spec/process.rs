@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a test waits for what must come at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where sessions are kept in a test's directory.
 pub(crate) const STORE: &str = ".kept/sessions.db";
@@ -166,7 +166,7 @@ impl Process {
 
     /// The exit code of one whose output nobody reads.
     pub(crate) fn code(&mut self) -> i32 {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while self.is_alive() {
             assert!(Instant::now() < deadline, "it does not end");
             std::thread::yield_now();
@@ -216,7 +216,7 @@ impl Output {
 
     /// Waits until `text` comes, after what was waited for before.
     pub(crate) fn until(&mut self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let unseen = &self.bytes[self.seen..];
             if let Some(at) =
@@ -238,7 +238,7 @@ impl Output {
     /// Waits until something more comes, and gives it.
     pub(crate) fn more(&mut self) -> &[u8] {
         if self.seen == self.bytes.len() {
-            self.bytes.extend(self.chunks.recv_timeout(PATIENCE).unwrap());
+            self.bytes.extend(self.chunks.recv_timeout(TEST_TIMEOUT).unwrap());
         }
         let from = std::mem::replace(&mut self.seen, self.bytes.len());
         &self.bytes[from..]
@@ -259,7 +259,7 @@ impl Output {
     }
 
     fn rest(&mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.bytes.extend(chunk),

@@ -34,12 +34,12 @@ fn the_prompt_comes_from_standard_input_where_it_is_missing_or_a_dash() {
 
 #[test]
 fn root_is_where_the_tools_work() {
-    let (project, elsewhere) = (project(), tempfile::tempdir().unwrap());
+    let (project, other_dir) = (project(), tempfile::tempdir().unwrap());
     let root = project.path().display().to_string();
     let exit =
-        loopwright(&elsewhere, &["run", "--model", "offline", "--root", &root, "Read Cargo.toml"]);
+        loopwright(&other_dir, &["run", "--model", "offline", "--root", &root, "Read Cargo.toml"]);
     assert!(exit.code == 0 && exit.out.contains("Counts sheep"), "{exit:?}");
-    let exit = loopwright(&elsewhere, &["run", "--model", "offline", "Read Cargo.toml"]);
+    let exit = loopwright(&other_dir, &["run", "--model", "offline", "Read Cargo.toml"]);
     assert!(
         exit.code == 0 && exit.err.contains("✗ read_file: `Cargo.toml` does not exist"),
         "{exit:?}"

@@ -44,9 +44,9 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     );
     request.call(&[("read_file", json!({ "path": "Cargo.toml" }))]);
     server.request().say("I count them: {\"sheep\": 3}");
-    let again = server.request();
-    assert!(again.last().contains("nothing but JSON that fits"), "{}", again.last());
-    again.say("```json\n{\"sheep\": 3}\n```");
+    let second = server.request();
+    assert!(second.last().contains("nothing but JSON that fits"), "{}", second.last());
+    second.say("```json\n{\"sheep\": 3}\n```");
     let exit = run.end();
     assert_eq!((exit.code, exit.out.as_str()), (0, "{\"sheep\":3}\n"), "{exit:?}");
     assert!(exit.err.contains("✓ read_file"), "{exit:?}");
@@ -129,7 +129,7 @@ fn standard_input_is_context() {
     assert_eq!(request.last(), prompt(""), "a pipe that is forgotten holds nothing up for long");
     request.say("What?");
     let exit = silent.end();
-    assert!(exit.code == 0 && exit.err.contains("Nothing came on standard input"), "{exit:?}");
+    assert!(exit.code == 0 && exit.err.contains("Nothing arrived on standard input"), "{exit:?}");
 
     fs::write(Process::file(&project, "empty"), "").unwrap();
     fs::write(Process::file(&project, "list"), "sheep").unwrap();
@@ -157,7 +157,7 @@ fn standard_input_is_context() {
     }
 
     for (count, byte, says) in
-        [((1 << 20) + 1, b'a', "more than 1 MiB"), (9, 0xff, "no UTF-8 text, from byte 0")]
+        [((1 << 20) + 1, b'a', "more than 1 MiB"), (9, 0xff, "not UTF-8 text from byte 0")]
     {
         for (flags, hint) in [(&["--stdin"][..], false), (&[], true)] {
             let mut run = Process::piped(&project, &[&args[..], flags].concat());

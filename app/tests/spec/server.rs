@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// A listening socket on this machine.
 pub(crate) struct Server {
@@ -41,7 +41,7 @@ impl Server {
 
     /// The next request.
     pub(crate) fn request(&self) -> Exchange {
-        self.requests.recv_timeout(PATIENCE).unwrap()
+        self.requests.recv_timeout(TEST_TIMEOUT).unwrap()
     }
 }
 
@@ -91,7 +91,7 @@ impl Exchange {
 
     /// Waits until the client closes the connection.
     pub(crate) fn until_hung_up(mut self) {
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         match self.stream.read(&mut [0]) {
             Ok(0) => {}
             Err(why) if why.kind() == std::io::ErrorKind::ConnectionReset => {}

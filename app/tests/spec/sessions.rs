@@ -40,7 +40,7 @@ fn a_call_is_approved_by_another_process() {
     for wrong in ["0123456789ab", "", &digest[..4]] {
         let refused = loopwright(&project, &["approve", &session, &call, "--digest", wrong]);
         assert!(
-            refused.code == 2 && refused.err.contains("is not that of what would run"),
+            refused.code == 2 && refused.err.contains("does not match the pending call"),
             "{refused:?}"
         );
     }
@@ -49,8 +49,8 @@ fn a_call_is_approved_by_another_process() {
         loopwright(&project, &["approve", &session, &call, "--digest", digest, "--by", "Ann"]);
     assert!(done.code == 0 && done.err.contains("✓ write_file: Created `a.txt`"), "{done:?}");
     assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
-    let again = loopwright(&project, &["approve", &session, &call]);
-    assert!(again.code == 2 && again.err.contains("nothing does"), "{again:?}");
+    let second = loopwright(&project, &["approve", &session, &call]);
+    assert!(second.code == 2 && second.err.contains("no call does"), "{second:?}");
     assert_eq!(loopwright(&project, &["actions"]).code, 1);
     let log = loopwright(&project, &["sessions", "export", &session]);
     assert!(log.out.contains("\"by\":\"Ann\""), "{log:?}");
@@ -93,14 +93,14 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     let busy = loopwright(&project, &["run", "--model", "offline", "--session", "s", "And you?"]);
     assert!(busy.code == 2 && busy.err.contains("is in use"), "{busy:?}");
     chat.kill();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let other_dir = tempfile::tempdir().unwrap();
     let store = Process::file(&project, STORE);
     let store = store.to_str().unwrap();
     let call =
-        lines(&loopwright(&elsewhere, &["actions", "s", "--json", "--store", store]))[0]["call"]
+        lines(&loopwright(&other_dir, &["actions", "s", "--json", "--store", store]))[0]["call"]
             .clone();
     let approve = ["approve", "s", call.as_str().unwrap(), "--store", store];
-    let approve = Process::start_with(&elsewhere, &approve, &vars); // model, address and directory come from the session
+    let approve = Process::start_with(&other_dir, &approve, &vars); // model, address and directory come from the session
     let request = server.request();
     assert!(
         request.head.contains("bearer sk-secret") && request.last().contains("Created"),
@@ -130,7 +130,8 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         drop(request);
         let list = loopwright(&project, &["sessions", "list"]);
         assert!(
-            list.out.contains("run r1 goes on, or was interrupted") && list.out.contains("Think"),
+            list.out.contains("run r1 is in progress or was interrupted")
+                && list.out.contains("Think"),
             "{list:?}"
         );
         let rest = if resume {
@@ -138,20 +139,20 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         } else {
             ["run", "--session", "s", "Anew"]
         };
-        let again = Process::start(&project, &rest);
+        let second = Process::start(&project, &rest);
         let request = server.request();
-        let said: Vec<_> = request.body["messages"]
+        let messages: Vec<_> = request.body["messages"]
             .as_array()
             .unwrap()
             .iter()
             .map(|m| m["content"].clone())
             .collect();
         assert_eq!(
-            said[1..],
+            messages[1..],
             if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Anew")] }
         );
         request.say("Done.");
-        let exit = again.end();
+        let exit = second.end();
         assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");
         assert_eq!(exit.err.contains("was interrupted; your prompt ends it"), !resume, "{exit:?}");
         let nothing = loopwright(&project, &["run", "--session", "s", "--resume"]);
@@ -163,8 +164,8 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
 fn the_latest_session_goes_on_as_it_was_started() {
     let (project, server) = (project(), Server::start());
     let none = loopwright(&project, &["run", "-c", "Hello"]);
-    assert!(none.code == 2 && none.err.contains("no session to go on with"), "{none:?}");
-    for (args, said) in [
+    assert!(none.code == 2 && none.err.contains("no session to continue"), "{none:?}");
+    for (args, expected) in [
         (
             vec![
                 "run",
@@ -191,10 +192,10 @@ fn the_latest_session_goes_on_as_it_was_started() {
         let messages = request.body["messages"].as_array().unwrap();
         let users: Vec<_> =
             messages.iter().filter(|m| m["role"] == "user").map(|m| m["content"].clone()).collect();
-        assert_eq!(users, said);
+        assert_eq!(users, expected);
         let system = messages[0]["content"].as_str().unwrap();
-        match said.len() {
-            1 if said[0] == "Four" => assert!(!system.starts_with("Be ")),
+        match expected.len() {
+            1 if expected[0] == "Four" => assert!(!system.starts_with("Be ")),
             1 | 2 => assert_eq!(system, "Be brief."),
             _ => assert_eq!(system, "Be long."),
         }
@@ -225,11 +226,11 @@ fn a_chat_goes_on_where_it_was() {
 #[test]
 fn sessions_are_shown_searched_forked_moved_and_removed() {
     let project = project();
-    let said = loopwright(
+    let messages = loopwright(
         &project,
         &["run", "--model", "offline", "--session", "first one", "Read Cargo.toml"],
     );
-    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(messages.code, 0, "{messages:?}");
     let shown = loopwright(&project, &["sessions", "show", "first one"]);
     assert!(
         shown.out.starts_with("# Read Cargo.toml\n") && shown.out.contains("Call of `read_file`"),
@@ -291,7 +292,7 @@ fn sessions_are_shown_searched_forked_moved_and_removed() {
 }
 
 #[test]
-fn a_place_that_cannot_be_is_a_clear_error() {
+fn an_unusable_store_path_is_a_clear_error() {
     let project = project();
     let file = Process::file(&project, "Cargo.toml");
     let exit = loopwright(
@@ -316,7 +317,7 @@ fn what_had_waited_runs_first_and_is_shown() {
         chat.line("One");
         let request = server.request();
         chat.line("/later Two");
-        chat.err.until("Noted for later.");
+        chat.err.until("Queued until the agent would otherwise stop.");
         chat.kill();
         drop(request);
         let rest = if resume {
@@ -341,26 +342,27 @@ fn what_had_waited_runs_first_and_is_shown() {
 }
 
 #[test]
-fn what_a_session_may_do_is_told_and_can_be_taken_back() {
+fn permissions_of_a_session_are_reported_and_can_be_revoked() {
     let project = project();
     let first =
         ["run", "--model", "offline", "--session", "s", "--approve", "all", "--network", "Hello"];
     assert_eq!(loopwright(&project, &first).code, 0);
-    let again = loopwright(&project, &["run", "-c", "Hello"]);
+    let second = loopwright(&project, &["run", "-c", "Hello"]);
     assert!(
-        again.err.contains("all tools run unasked") && again.err.contains("may use the network"),
-        "{again:?}"
+        second.err.contains("all tools run without approval")
+            && second.err.contains("may use the network"),
+        "{second:?}"
     );
     let back = ["run", "-c", "--approve", "read-only", "--network=false", WRITE];
     assert_eq!(loopwright(&project, &back).code, 3);
-    let again = loopwright(&project, &["run", "-c", "Hello"]);
-    assert!(!again.err.contains("As this session was started"), "{again:?}");
+    let second = loopwright(&project, &["run", "-c", "Hello"]);
+    assert!(!second.err.contains("As this session was started"), "{second:?}");
     let nowhere = loopwright(&project, &["run", "--resume"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("-c for the latest"), "{nowhere:?}");
 }
 
 #[test]
-fn a_call_waits_on_when_the_chat_is_left_and_nothing_said_is_nothing_kept() {
+fn a_call_stays_pending_when_the_chat_ends_and_an_unused_session_is_not_stored() {
     let project = project();
     let (session, call) = waits(&project);
     let mut chat = Process::start(&project, &["--session", &session]);

@@ -94,7 +94,7 @@ impl Drop for Terminal {
 /// C131: the first frame is there before a session or a model is. What cannot be opened is told
 /// there, and another can be chosen.
 #[test]
-fn the_first_frame_comes_before_all_else_and_failures_are_told_in_it() {
+fn the_first_frame_is_drawn_first_and_failures_are_shown_in_it() {
     let project = project();
     let mut terminal = Terminal::start(&project, &["--model", "nobody/knows"]);
     terminal.screen.until(TAKEN);
@@ -207,7 +207,7 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
 
 /// C134: however fast the model speaks, no more than sixty frames a second are drawn.
 #[test]
-fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
+fn a_flood_of_text_is_drawn_at_no_more_than_sixty_frames_a_second() {
     let project = project();
     let server = Server::start();
     let mut terminal =
@@ -224,13 +224,13 @@ fn a_flood_of_text_is_drawn_sixty_times_a_second_at_most() {
     request.text("\n\nTHE-END");
     request.end("stop");
     terminal.screen.until("THE-END");
-    let most = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
+    let max_frames = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
     let frames = terminal.screen.so_far().matches(FRAME).count() - before;
-    assert!(frames as f64 <= most && frames > 0, "{frames} frames, {most} are allowed");
+    assert!(frames as f64 <= max_frames && frames > 0, "{frames} frames, {max_frames} are allowed");
 }
 
 #[test]
-fn what_was_mended_is_told_once() {
+fn a_repair_is_reported_once() {
     let project = project();
     let kept = ["--store", "kept/", "--session", "a", "--model", "offline"];
     crate::process::loopwright(&project, &[&["run"], &kept[..], &["Hello"]].concat());

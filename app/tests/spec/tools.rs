@@ -25,7 +25,7 @@ fn the_tools_are_listed() {
         assert!(exit.out.contains(tool), "{tool}: {exit:?}");
     }
     assert!(
-        exit.out.contains("write_file (asks first)\n") && exit.out.contains("read_file\n"),
+        exit.out.contains("write_file (needs approval)\n") && exit.out.contains("read_file\n"),
         "{exit:?}"
     );
     let exit = loopwright(&project(), &["tools", "list", "--json"]);
@@ -66,9 +66,9 @@ fn a_tool_prints_its_text_or_json_with_details() {
     assert!(exit.out.starts_with("     1\t[package]\n") && exit.err.is_empty(), "{exit:?}");
     let arguments = json!({ "path": "new/a.txt", "content": "hi" }).to_string();
     let exit = loopwright(&project, &["tools", "call", "write_file", &arguments, "--json"]);
-    let told: Value = serde_json::from_str(&exit.out).unwrap();
+    let result: Value = serde_json::from_str(&exit.out).unwrap();
     assert_eq!(
-        (exit.code, &told["status"], &told["details"]["bytes"]),
+        (exit.code, &result["status"], &result["details"]["bytes"]),
         (0, &json!("ok"), &json!(2))
     );
     assert_eq!(fs::read_to_string(Process::file(&project, "new/a.txt")).unwrap(), "hi");
@@ -82,9 +82,9 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
     assert!(exit.err.contains("`../x` leads out of the workspace"), "{exit:?}");
     let exit =
         loopwright(&project, &["tools", "call", "read_file", r#"{"path": "none"}"#, "--json"]);
-    let told: Value = serde_json::from_str(&exit.out).unwrap();
-    assert_eq!((exit.code, &told["status"]), (1, &json!("error")));
-    assert!(told["error"].as_str().unwrap().contains("does not exist"), "{told}");
+    let result: Value = serde_json::from_str(&exit.out).unwrap();
+    assert_eq!((exit.code, &result["status"]), (1, &json!("error")));
+    assert!(result["error"].as_str().unwrap().contains("does not exist"), "{result}");
     for (args, says) in [
         (&["tools", "call", "nothing", "{}"][..], "There is no tool `nothing`; the tools are: "),
         (&["tools", "call", "read_file", "{"], "not valid JSON"),
@@ -110,7 +110,7 @@ mod commands {
     use std::time::Instant;
 
     use super::*;
-    use crate::process::{Exit, PATIENCE};
+    use crate::process::{Exit, TEST_TIMEOUT};
 
     fn execute(project: &tempfile::TempDir, command: &str, more: &[&str]) -> Exit {
         let arguments = json!({ "command": command }).to_string();
@@ -131,7 +131,7 @@ mod commands {
     fn until(what: &str, holds: impl Fn() -> bool) {
         let start = Instant::now();
         while !holds() {
-            assert!(start.elapsed() < PATIENCE, "{what}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "{what}");
             std::thread::yield_now();
         }
     }
@@ -152,9 +152,9 @@ mod commands {
     }
 
     #[test]
-    fn a_command_is_confined_unless_it_is_said_otherwise() {
-        let (project, elsewhere) = (project(), tempfile::tempdir().unwrap());
-        let path = elsewhere.path().join("f");
+    fn a_command_is_confined_by_default() {
+        let (project, outside) = (project(), tempfile::tempdir().unwrap());
+        let path = outside.path().join("f");
         let write = format!("echo x > {0} && cat {0}", path.display());
         let exit = execute(&project, &write, &[]);
         assert_eq!(exit.code, 0, "a command that fails is no tool that does: {exit:?}");
@@ -163,7 +163,7 @@ mod commands {
             "{exit:?}"
         );
         assert!(!path.exists());
-        let writable = elsewhere.path().display().to_string();
+        let writable = outside.path().display().to_string();
         assert_eq!(execute(&project, &write, &["--writable", &writable]).out, "Exit code 0.\nx\n");
         assert_eq!(execute(&project, &write, &["--unconfined"]).out, "Exit code 0.\nx\n");
         let exit =
@@ -281,8 +281,12 @@ mod commands {
             let run = Process::start_with(&project, &options, &vars);
             server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
             let asked = server.request();
-            let told: String = serde_json::from_str(&asked.last()).unwrap();
-            (run, asked, Path::new(told.strip_prefix("Exit code 0.\n").unwrap().trim()).to_owned())
+            let result: String = serde_json::from_str(&asked.last()).unwrap();
+            (
+                run,
+                asked,
+                Path::new(result.strip_prefix("Exit code 0.\n").unwrap().trim()).to_owned(),
+            )
         };
         let (killed, asked, left) = begin();
         drop((killed, asked)); // by SIGKILL
@@ -309,9 +313,9 @@ mod commands {
         let run = Process::start(&project, &[&["run"], &options[..], &["Go"]].concat());
         server.request().call(&[("execute_command", json!({ "command": "echo $TMPDIR" }))]);
         let asked = server.request();
-        let told: String = serde_json::from_str(&asked.last()).unwrap();
-        let temporary = told.strip_prefix("Exit code 0.\n").unwrap().trim().to_owned();
-        assert!(Path::new(&temporary).is_dir(), "{told}");
+        let result: String = serde_json::from_str(&asked.last()).unwrap();
+        let temporary = result.strip_prefix("Exit code 0.\n").unwrap().trim().to_owned();
+        assert!(Path::new(&temporary).is_dir(), "{result}");
         asked.say("Done.");
         let exit = run.end();
         assert_eq!((exit.code, exit.out.as_str()), (0, "Done.\n"), "{exit:?}");

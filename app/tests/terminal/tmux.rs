@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, STORE};
+use crate::process::{STORE, TEST_TIMEOUT};
 
 /// A terminal with a shell in the test's directory.
 pub(crate) struct Terminal {
@@ -105,7 +105,7 @@ impl Terminal {
 
     /// Waits until the screen meets a condition.
     pub(crate) fn when(&self, what: &str, wanted: impl Fn(&Screen) -> bool) -> Screen {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let screen = self.screen();
             if wanted(&screen) {

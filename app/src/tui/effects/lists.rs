@@ -12,13 +12,12 @@ use loopwright_tools::coding_tools_with;
 use super::files::{MAX_FILES, files};
 use super::msg::Msg;
 use super::open::Host;
-use crate::agent::StartError;
-use crate::args::Approve;
-use crate::print::age;
-use crate::sessions::write_new;
-use crate::telling::waiting;
+use crate::error::StartError;
+use crate::options::Approve;
+use crate::output::{age, write_new_file};
+use crate::session::{Session, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
-use crate::{models, store::Session};
+use crate::wording::waiting;
 
 impl Host {
     /// Lists the choices of a source in the background.
@@ -35,7 +34,7 @@ impl Host {
         };
         match source {
             Source::Files => {
-                let (root, msgs) = (options.place.root_or_here(), self.msgs());
+                let (root, msgs) = (options.workspace.root_or_here(), self.msgs());
                 tokio::task::spawn_blocking(move || {
                     let (all, more) = files(&root, MAX_FILES);
                     if more {
@@ -72,11 +71,11 @@ impl Host {
 
     /// Sends the list of the agent's tools.
     pub(super) fn tools(&self) {
-        let place = &self.options().place;
-        let outcome = match place.workspace() {
+        let directory = &self.options().workspace;
+        let outcome = match directory.workspace() {
             Err(why) => Outcome::Notice(Tone::Error, StartError::from(why).0),
             Ok(workspace) => {
-                let tools = coding_tools_with(workspace, place.commands());
+                let tools = coding_tools_with(workspace, directory.commands());
                 let approved = &self.options().approve;
                 let unasked = |name: &str| {
                     let allowed_by = |one: &Approve| {
@@ -122,11 +121,11 @@ impl Host {
 
 async fn export(session: &Session, file: &Path) -> Result<(), StartError> {
     let info = session.store.session(&session.name).await?;
-    write_new(file, &to_markdown(&info, &session.store.read(&session.name, 0).await?))
+    write_new_file(file, &to_markdown(&info, &session.store.read(&session.name, 0).await?))
 }
 
 fn known_models(list: Option<&PathBuf>) -> Result<Vec<Choice>, StartError> {
-    let catalogue = models::catalogue(list)?;
+    let catalogue = catalogue(list)?;
     let mut all: Vec<Choice> =
         catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
     all.push(Choice::new("offline", "fixed rules instead of a model"));

@@ -13,19 +13,23 @@ use loopwright_core::{AgentHandle, EventStream};
 use tokio::sync::mpsc;
 
 use super::msg::Msg;
-use crate::agent::{self, Allowed, Built, StartError};
-use crate::args::{Options, Which};
-use crate::print;
-use crate::sessions::place_of;
-use crate::store::{Session, find, name_or_fresh};
+use crate::args::SessionArgs;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::options::Options;
+use crate::output::{self, Verbosity};
+use crate::session::{
+    Allowed, Built, Session, build, find, log_position, name_or_random, open_store,
+};
+use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
 
 /// Which session to open.
 pub(super) enum Target {
     /// The session that the command line names.
-    First(Box<Which>),
+    First(Box<SessionArgs>),
     /// The current session, with other options.
-    Same(Box<Options>),
+    Same(Box<Settings>),
     /// The session of this name.
     Named(String),
     /// The session of this name, a fork of the current one.
@@ -39,15 +43,16 @@ pub(super) struct Host {
     msgs: mpsc::UnboundedSender<Msg>,
     /// The options of the command line.
     cli_options: Options,
+    config: Arc<Config>,
     /// The options of the current session.
-    options: Options,
+    settings: Settings,
     /// The tools that the user allowed in this session.
     allowed: Allowed,
     open: Option<Open>,
     /// The current session, or the one that could not be opened.
     session: Option<Session>,
     /// The session that the command line names, until it is open.
-    first: Option<Box<Which>>,
+    first: Option<Box<SessionArgs>>,
 }
 
 struct Open {
@@ -59,11 +64,16 @@ struct Open {
 }
 
 impl Host {
-    pub(super) fn new(cli_options: Options, msgs: mpsc::UnboundedSender<Msg>) -> Self {
+    pub(super) fn new(
+        cli_options: Options,
+        config: Arc<Config>,
+        msgs: mpsc::UnboundedSender<Msg>,
+    ) -> Self {
         let allowed = Allowed::default();
         Host {
             msgs,
-            options: cli_options.clone(),
+            settings: Settings { active: cli_options.clone(), given: cli_options.clone() },
+            config,
             cli_options,
             allowed,
             open: None,
@@ -73,15 +83,14 @@ impl Host {
     }
 
     pub(super) fn options(&self) -> &Options {
-        &self.options
+        &self.settings.active
     }
 
-    /// Returns the options with a change, which is applied to the stored options too.
-    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Options> {
-        let mut options = Box::new(self.options.clone());
-        change(&mut options);
-        options.given.as_deref_mut().into_iter().for_each(change);
-        options
+    /// Returns the settings with a change, which is applied to the stored options too.
+    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Settings> {
+        let mut settings = Box::new(self.settings.clone());
+        settings.change(change);
+        settings
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
@@ -130,15 +139,15 @@ impl Host {
 
     async fn try_open(&mut self, target: Target) -> Result<(), StartError> {
         let same = matches!(target, Target::Same(_)) && self.session.is_some();
-        let (session, options) = self.choose(target).await?;
+        let (session, settings) = self.choose(target).await?;
         let allowed = if same { self.allowed.clone() } else { Allowed::default() };
-        let built = match agent::build(&options, &allowed).await {
+        let built = match build(&settings, &allowed, Verbosity::Normal).await {
             Ok(built) => built,
             Err(why) => {
-                let why = with_address(why, &session, &options);
+                let why = with_address(why, &session, &settings.active);
                 if self.session.is_none() {
                     self.session = Some(session);
-                    self.options = options;
+                    self.settings = settings;
                 }
                 return Err(why);
             }
@@ -154,7 +163,7 @@ impl Host {
         self.release().await;
         let name = session.name.clone();
         self.session = Some(session);
-        self.options = options;
+        self.settings = settings;
         self.allowed = allowed;
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
         let model = opened.model.clone();
@@ -167,10 +176,10 @@ impl Host {
     }
 
     /// Returns the session and the options to open it with.
-    async fn choose(&mut self, target: Target) -> Result<(Session, Options), StartError> {
+    async fn choose(&mut self, target: Target) -> Result<(Session, Settings), StartError> {
         match target {
             Target::First(which) => {
-                let name = which.session.clone();
+                let name = which.name.clone();
                 self.first = Some(which);
                 let chosen = self.first_session().await;
                 match (chosen, name) {
@@ -178,10 +187,10 @@ impl Host {
                     (chosen, _) => chosen,
                 }
             }
-            Target::Same(options) => match &self.session {
-                Some(session) => Ok((session.clone(), *options)),
+            Target::Same(settings) => match &self.session {
+                Some(session) => Ok((session.clone(), *settings)),
                 None => {
-                    self.cli_options = *options;
+                    self.cli_options = settings.given;
                     self.first_session().await
                 }
             },
@@ -190,18 +199,15 @@ impl Host {
                     Some(_) if self.open.is_some() => {
                         Err(StartError(format!("Session `{name}` is already open.")))
                     }
-                    Some(session) => Ok((session.clone(), self.options.clone())),
+                    Some(session) => Ok((session.clone(), self.settings.clone())),
                     None if self.is_first(&name) => self.first_session().await,
                     None => {
                         let session = self.named(&name).await?;
                         // It is resumed with its stored options.
-                        let (models, config) =
-                            (self.cli_options.models.clone(), self.cli_options.config.clone());
-                        let options = self.resolve_options(
-                            &session,
-                            &Options { models, config, ..Options::default() },
-                        )?;
-                        Ok((session, options))
+                        let models = self.cli_options.models.clone();
+                        let given = Options { models, ..Options::default() };
+                        let settings = self.resolve_settings(&session, &given)?;
+                        Ok((session, settings))
                     }
                 }
             }
@@ -209,14 +215,14 @@ impl Host {
             Target::Fork(name) => {
                 let session = self.named(&name).await?;
                 let bare = Session { info: None, ..session.clone() };
-                Ok((session, self.resolve_options(&bare, &self.new_session_options())?))
+                Ok((session, self.resolve_settings(&bare, &self.new_session_options())?))
             }
             Target::New => {
                 let store = self.store()?;
-                let name = name_or_fresh(None, &*store).await?.into();
-                let session = Session { store, name, info: None, kept: self.is_persistent() };
-                let options = self.resolve_options(&session, &self.new_session_options())?;
-                Ok((session, options))
+                let name = name_or_random(None, &*store).await?.into();
+                let session = Session { store, name, info: None, is_stored: self.is_persistent() };
+                let settings = self.resolve_settings(&session, &self.new_session_options())?;
+                Ok((session, settings))
             }
         }
     }
@@ -230,22 +236,22 @@ impl Host {
             ))
         };
         let info = find(&*store, name).await?.ok_or_else(none)?;
-        Ok(Session { kept: self.is_persistent(), ..Session::known(store, info) })
+        Ok(Session { is_stored: self.is_persistent(), ..Session::existing(store, info) })
     }
 
     /// Returns whether this is the command line's session, which could not be opened.
     fn is_first(&self, name: &str) -> bool {
-        let first = self.first.as_ref().and_then(|which| which.session.as_deref());
+        let first = self.first.as_ref().and_then(|which| which.name.as_deref());
         self.session.is_none() && first == Some(name)
     }
 
     fn is_persistent(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.kept)
+        self.session.as_ref().is_none_or(|session| session.is_stored)
     }
 
     /// Returns the options of the command line, with the model and the thinking level in use.
     fn new_session_options(&self) -> Options {
-        let used = self.options.given.as_deref().unwrap_or(&self.options);
+        let used = &self.settings.given;
         let (model, base_url, thinking) =
             (used.model.clone(), used.base_url.clone(), used.thinking);
         Options {
@@ -258,25 +264,26 @@ impl Host {
     }
 
     /// Returns the options for a session, and reports permissions that were stored with it.
-    fn resolve_options(
+    fn resolve_settings(
         &self,
         session: &Session,
         cli_options: &Options,
-    ) -> Result<Options, StartError> {
-        let (options, freedoms) = session.options_and_freedoms(cli_options)?;
-        if let Some(freedoms) = freedoms {
-            self.send_outcome(Outcome::Notice(Tone::Loud, freedoms));
+    ) -> Result<Settings, StartError> {
+        let (settings, permissions) =
+            session.settings_and_permissions(cli_options, &self.config)?;
+        if let Some(permissions) = permissions {
+            self.send_outcome(Outcome::Notice(Tone::Loud, permissions));
         }
-        Ok(options)
+        Ok(settings)
     }
 
-    async fn first_session(&mut self) -> Result<(Session, Options), StartError> {
+    async fn first_session(&mut self) -> Result<(Session, Settings), StartError> {
         let session = match &self.first {
-            Some(which) => Session::choose(which).await?,
+            Some(which) => Session::choose(which, &self.config).await?,
             None => return Err(StartError("There is no session to open.".into())),
         };
-        let options = self.resolve_options(&session, &self.cli_options)?;
-        Ok((session, options))
+        let settings = self.resolve_settings(&session, &self.cli_options)?;
+        Ok((session, settings))
     }
 
     /// Joins the session again after its events lagged.
@@ -307,7 +314,7 @@ impl Host {
     pub(super) fn store(&self) -> Result<Arc<dyn loopwright_core::SessionStore>, StartError> {
         match (&self.session, &self.first) {
             (Some(session), _) => Ok(session.store.clone()),
-            (None, Some(which)) => crate::store::open(&which.at),
+            (None, Some(which)) => open_store(self.config.store(&which.store)),
             (None, None) => Err(StartError("No session store is open.".into())),
         }
     }
@@ -330,14 +337,14 @@ impl Host {
         let entry = match at {
             None => None,
             Some(id) => {
-                Some(place_of(id, &store.read(&session.name, 0).await?).ok_or_else(|| {
+                Some(log_position(id, &store.read(&session.name, 0).await?).ok_or_else(|| {
                     StartError(format!(
                         "There is no message {id} in this conversation: `/fork` lists the messages."
                     ))
                 })?)
             }
         };
-        let name = name_or_fresh(None, &**store).await?;
+        let name = name_or_random(None, &**store).await?;
         match store.fork(&session.name, entry, &name).await? {
             0 => Err(StartError(
                 "No turn had ended at that message, so there is nothing to fork.".into(),
@@ -357,7 +364,7 @@ impl Host {
         if let Some(session) = self
             .session
             .as_ref()
-            .filter(|session| !has_user_message && session.kept && session.info.is_none())
+            .filter(|session| !has_user_message && session.is_stored && session.info.is_none())
         {
             let _ = session.store.delete(&session.name).await; // an empty session does no harm
         }
@@ -375,7 +382,8 @@ impl Host {
         drop(handle);
         self.release().await;
         let session = self.session.as_ref()?;
-        (session.kept && (has_user_message || session.info.is_some())).then(|| session.name.clone())
+        (session.is_stored && (has_user_message || session.info.is_some()))
+            .then(|| session.name.clone())
     }
 }
 
@@ -384,7 +392,7 @@ async fn start(
     built: Built,
     same: bool,
 ) -> Result<(Opened, AgentHandle, EventStream), StartError> {
-    let (context, _) = session.context_and_mended(&built).await?; // the state reports repairs
+    let (context, _) = session.context_and_repair(&built).await?; // the state reports repairs
     let (handle, events) = built.agent.run(context).await?;
     let state = handle
         .state()
@@ -403,7 +411,7 @@ async fn opened(
 ) -> Result<Opened, StartError> {
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
-    Ok(Opened { state, model, is_persistent: session.kept, root, usage, cost, same })
+    Ok(Opened { state, model, is_persistent: session.is_stored, root, usage, cost, same })
 }
 
 fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {
@@ -415,9 +423,9 @@ fn with_address(StartError(why): StartError, session: &Session, options: &Option
     if !why.contains("--base-url") {
         return StartError(why);
     }
-    let name = print::quoted(&session.name);
+    let name = output::quoted(&session.name);
     let model = options.model.as_deref().unwrap_or("PROVIDER/NAME");
-    let which = if session.kept { format!("--session {name} ") } else { String::new() };
-    let command = format!("loopwright {which}--model {} --base-url URL", print::quoted(model));
+    let which = if session.is_stored { format!("--session {name} ") } else { String::new() };
+    let command = format!("loopwright {which}--model {} --base-url URL", output::quoted(model));
     StartError(format!("{why} To set it, `/quit` and run `{command}`."))
 }

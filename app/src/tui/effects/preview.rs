@@ -11,7 +11,7 @@ impl Host {
     /// Computes the diff in the background and sends it.
     pub(super) fn preview(&self, action: ExternalAction) {
         let msgs = self.msgs();
-        let root = self.options().place.root_or_here();
+        let root = self.options().workspace.root_or_here();
         tokio::task::spawn_blocking(move || {
             let diff = match Workspace::open(&root) {
                 Ok(workspace) => preview(&workspace, &action.name, &action.arguments),

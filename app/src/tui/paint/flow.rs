@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::print::harmless;
+use crate::output::sanitized;
 
 /// Replaces a tab: its column is not known to wrapped text.
 const TAB: &str = "    ";
@@ -106,7 +106,7 @@ pub(crate) fn columns(text: &str) -> usize {
 
 /// Shortens text to one line of `width` columns, with an ellipsis if it does not fit.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
-    let text = harmless(text).replace(['\n', '\t'], " ");
+    let text = sanitized(text).replace(['\n', '\t'], " ");
     if columns(&text) <= width {
         return text;
     }
@@ -178,7 +178,7 @@ impl Flow {
             if n > 0 {
                 self.end_line();
             }
-            self.push_line(&harmless(line), style);
+            self.push_line(&sanitized(line), style);
         }
     }
 

@@ -19,7 +19,7 @@ use self::terminal::without_escapes;
 use super::diff::diff;
 use super::flow::{Fragment, columns, shorten, wrap};
 use super::theme::Theme;
-use crate::telling::time;
+use crate::wording::time;
 
 /// How many lines are shown of the output of a running tool.
 const MAX_TAIL_LINES: usize = 5;

@@ -8,7 +8,7 @@ use super::core::{Queues, State};
 use super::effect::{Effect, Tone};
 use super::entry::user_text;
 use super::status::{Activity, Run};
-use crate::telling::{self, Failure, sentence};
+use crate::wording::{self, Failure, sentence};
 
 impl State {
     /// Handles an event. Events of sub-agents are ignored: the parent's call shows their result.
@@ -80,7 +80,7 @@ impl State {
     fn run_ended(&mut self, outcome: &RunOutcome) -> Vec<Effect> {
         self.run = Run::Idle;
         self.last_end = Some(outcome.end);
-        match telling::failure(outcome) {
+        match wording::failure(outcome) {
             None => {}
             Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, "Interrupted."),
             Some(Failure::Turns) => {

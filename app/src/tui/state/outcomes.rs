@@ -9,7 +9,7 @@ use super::core::{Queues, State};
 use super::effect::{Effect, Opened, Outcome, Scroll, Tone};
 use super::entry::user_text;
 use super::status::Run;
-use crate::telling::sentence;
+use crate::wording::sentence;
 
 impl State {
     /// Handles the outcome of an effect.

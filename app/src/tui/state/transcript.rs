@@ -17,7 +17,7 @@ use self::streaming::Streaming;
 use super::effect::{Choice, Tone};
 use super::entries::Entries;
 use super::entry::{Entry, Kind, Phase, ReplyText, Thought, ToolEntry};
-use crate::telling;
+use crate::wording;
 
 /// The transcript of a session, in blocks.
 #[derive(Debug, Default)]
@@ -152,7 +152,7 @@ impl Transcript {
             AgentEvent::ExternalActionEnd { call, .. } => {
                 self.update_known_tool(call, |tool| tool.phase = Phase::Waiting)
             }
-            AgentEvent::Compaction(done) => self.notice(Tone::Quiet, telling::compaction(done)),
+            AgentEvent::Compaction(done) => self.notice(Tone::Quiet, wording::compaction(done)),
             AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation was reset."),
             _ => {}
         }

@@ -2,9 +2,9 @@
 
 use ratatui::text::{Line, Span};
 
-use crate::telling::{time, waiting};
 use crate::tui::paint::{Theme, wrap};
 use crate::tui::state::{Activity, Run, State};
+use crate::wording::{time, waiting};
 
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// The first hint that fits is shown.

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::input::{draw_input, draw_rule};
-use crate::print::harmless;
+use crate::output::sanitized;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 
@@ -267,7 +267,7 @@ fn answers(
         let is_quiet = ignores_keys && *key != "Esc";
         let spans = [
             Span::styled((*key).to_owned(), if is_quiet { theme.dim } else { theme.accent }),
-            Span::styled(format!(" {}   ", harmless(what)), theme.dim),
+            Span::styled(format!(" {}   ", sanitized(what)), theme.dim),
         ];
         let wide: usize = spans.iter().map(Span::width).sum();
         if wide.saturating_sub(3) > room && room < width.into() {

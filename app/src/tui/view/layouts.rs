@@ -7,11 +7,11 @@ use loopwright_core::tool::Progress;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::telling::time;
 use crate::tui::paint::{Growing, Markdown, Theme, ToolPhase, ToolView, languages, tool, wrap};
 use crate::tui::state::{
     Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text,
 };
+use crate::wording::time;
 
 /// How many blocks are cached. Beyond that, those that were not in the last frame are dropped.
 const MAX_CACHED_BLOCKS: usize = 512;

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::print::harmless;
+use crate::output::sanitized;
 use crate::tui::paint::{Theme, columns, shorten};
 use crate::tui::state::State;
 
@@ -40,14 +40,14 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect
     let visible = popup.matches.iter().enumerate().skip(first).take(rows);
     let width = usize::from(area.width);
     let widest =
-        visible.clone().map(|(_, choice)| columns(&harmless(&choice.value))).max().unwrap_or(0);
+        visible.clone().map(|(_, choice)| columns(&sanitized(&choice.value))).max().unwrap_or(0);
     let room = widest.min(width.saturating_sub(2));
     for ((at, choice), y) in visible.zip(area.y..) {
         let chosen = at == popup.chosen;
         let (mark, style) = if chosen { ("› ", theme.accent) } else { ("  ", theme.text) };
-        let name = shorten(&harmless(&choice.value), room);
+        let name = shorten(&sanitized(&choice.value), room);
         let space = " ".repeat(room - columns(&name).min(room));
-        let note = shorten(&harmless(&choice.note), width.saturating_sub(room + 4));
+        let note = shorten(&sanitized(&choice.note), width.saturating_sub(room + 4));
         let line = Line::from(vec![
             Span::styled(mark, theme.accent),
             Span::styled(name, style),

@@ -50,10 +50,10 @@ fn run(served: &Served, attacks: Vec<Attack>, headers: &str) -> usize {
         let response = connection.response();
         let status = response.as_ref().map_or(0, |response| response.status);
         assert!(attack.refusals.contains(&status), "{}: {response:?}", attack.name);
-        let told = response.map(|response: Response| response.body).unwrap_or_default();
+        let body = response.map(|response: Response| response.body).unwrap_or_default();
         assert!(
-            ![SECRET, KEY, TOKEN].iter().any(|secret| told.contains(secret)),
-            "{}: {told}",
+            ![SECRET, KEY, TOKEN].iter().any(|secret| body.contains(secret)),
+            "{}: {body}",
             attack.name
         );
     }
@@ -291,21 +291,21 @@ fn a_client_has_so_many_connections_and_no_more() {
         connection.response().map(|response: Response| (response.status, response.body))
     };
     assert_eq!(ask(&mut held[2]).unwrap().0, 200);
-    let (status, told) = ask(&mut Connection::open(&served.address)).unwrap();
+    let (status, body) = ask(&mut Connection::open(&served.address)).unwrap();
     assert!(
-        status == 429 && told.contains("Too many connections of this address"),
-        "{status} {told}"
+        status == 429 && body.contains("Too many connections of this address"),
+        "{status} {body}"
     );
     assert_eq!(ask(&mut held[0]).unwrap().0, 200, "those that were there stay");
     held.pop();
-    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::process::TEST_TIMEOUT;
     while ask(&mut Connection::open(&served.address)).is_none_or(|(status, _)| status != 200) {
         assert!(std::time::Instant::now() < deadline, "the place is not free again");
     }
 }
 
 #[test]
-fn without_the_token_nothing_is_told() {
+fn without_the_token_nothing_is_revealed() {
     let served = Served::start(&["--token", TOKEN]);
     let body = served.body("Hello", &json!({})).to_string();
     let usual = format!("Host: {}\r\nContent-Type: application/json\r\n", served.address);
@@ -347,15 +347,15 @@ fn without_the_token_nothing_is_told() {
     let kind =
         |answer: &str| serde_json::from_str::<Value>(answer).unwrap()["error"]["kind"].clone();
     assert_eq!(kind(&answers[0]), "token");
-    let mut elsewhere = Connection::open(&served.address);
-    elsewhere.send(
+    let mut foreign = Connection::open(&served.address);
+    foreign.send(
         format!(
             "GET /api/sessions HTTP/1.1\r\nHost: {}\r\nOrigin: http://a.example\r\n\r\n",
             served.address
         )
         .as_bytes(),
     );
-    assert_eq!(kind(&elsewhere.response().unwrap().body), "forbidden", "a token would not help");
+    assert_eq!(kind(&foreign.response().unwrap().body), "forbidden", "a token would not help");
     let count = run(&served, attacks, &format!("Authorization: Bearer {TOKEN}\r\n"));
     assert_eq!(count, 11);
 }

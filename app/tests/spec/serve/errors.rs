@@ -10,7 +10,7 @@ use crate::server::Server;
 /// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
 /// neither, nor in a log
 #[test]
-fn errors_are_told_in_an_error_frame() {
+fn errors_are_sent_in_an_error_frame() {
     let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
     let mut connection = served.ask("Fail", &json!({}));
     let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
@@ -52,7 +52,7 @@ fn the_log_is_as_much_as_the_environment_says() {
     )
     .end();
     assert!(
-        wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\": give `error`"),
+        wrong.code == 2 && wrong.err.contains("LOOPWRIGHT_LOG is \"loud\". It must be `error`"),
         "{wrong:?}"
     );
     for (level, lines) in [("", [false, false]), ("info", [true, false]), ("debug", [true, true])] {

@@ -10,14 +10,17 @@ use crate::server::Server;
 /// What was told is what is kept: the messages on the screen, and every event with its number, for
 /// whoever comes anew.
 fn agree(live: &Live, id: &str, screen: &Screen) {
-    let said = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
-    let said: Value = serde_json::from_str(&said.body).unwrap();
-    assert_eq!((&said["messages"], &said["seq"]), (&json!(screen.messages), &json!(screen.seq)));
-    let (mut anew, mut events) = (Screen::default(), live.events(id, 0));
-    while anew.seq < screen.seq {
-        anew.read(&mut events).unwrap();
+    let stored = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
+    let stored: Value = serde_json::from_str(&stored.body).unwrap();
+    assert_eq!(
+        (&stored["messages"], &stored["seq"]),
+        (&json!(screen.messages), &json!(screen.seq))
+    );
+    let (mut fresh, mut events) = (Screen::default(), live.events(id, 0));
+    while fresh.seq < screen.seq {
+        fresh.read(&mut events).unwrap();
     }
-    assert_eq!(anew.messages, screen.messages);
+    assert_eq!(fresh.messages, screen.messages);
 }
 
 /// C98: a model's server that breaks off, sends garbage, or begins and then says nothing: what came
@@ -72,14 +75,14 @@ fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
 /// or at the end of the run, the server lives on, and with room again the session does, without an
 /// event lost or doubled.
 #[test]
-fn a_disk_that_is_full_is_told_and_the_session_goes_on_when_there_is_room() {
+fn a_full_disk_is_reported_and_the_session_continues_when_there_is_space() {
     for store in ["sessions.db", "sessions/"] {
         let (dir, model) = (project(), Server::start());
-        let place = dir.path().join(store).display().to_string();
+        let path = dir.path().join(store).display().to_string();
         // Files cannot grow beyond this; the signal that would end the process says so as an error
         // then.
         let limited = r#"trap "" XFSZ; ulimit -S -f 600; exec "$0" "$@""#;
-        let live = Live::start_as(&dir, &model, &["sh", "-c", limited], &["--store", &place]);
+        let live = Live::start_as(&dir, &model, &["sh", "-c", limited], &["--store", &path]);
         let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"]
             .as_str()
             .unwrap()
@@ -88,8 +91,8 @@ fn a_disk_that_is_full_is_told_and_the_session_goes_on_when_there_is_room() {
         let path = format!("/api/sessions/{id}/prompt");
         let long = "sheep ".repeat(10_000);
         let full = (0..100).any(|_| {
-            let said = json!({ "message": "More" }).to_string();
-            let response = Connection::post(&live.address, &path, "", &said).response().unwrap();
+            let stored = json!({ "message": "More" }).to_string();
+            let response = Connection::post(&live.address, &path, "", &stored).response().unwrap();
             if response.status != 202 {
                 assert_eq!(response.status, 500, "{response:?}");
                 return true;

@@ -53,11 +53,13 @@ fn tools_stay_in_the_directory_of_their_request() {
         events.iter().filter(|event| event["type"] == "tool_result").collect();
     assert_eq!(results.len(), calls.len());
     for ((name, arguments), result) in calls.iter().zip(results) {
-        let told = result["content"].as_str().unwrap();
-        assert!(!told.contains(SECRET), "{name} {arguments}: {told}");
+        let output = result["content"].as_str().unwrap();
+        assert!(!output.contains(SECRET), "{name} {arguments}: {output}");
         assert!(
-            result["isError"] == true || told.contains("denied") || told.contains("No such file"),
-            "{name} {arguments}: {told}"
+            result["isError"] == true
+                || output.contains("denied")
+                || output.contains("No such file"),
+            "{name} {arguments}: {output}"
         );
     }
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), SECRET);

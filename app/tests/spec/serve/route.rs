@@ -157,14 +157,14 @@ fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
                 ["path"],
             "Cargo.toml"
         );
-        let told = |at: usize| messages[at]["content"].to_string();
+        let content = |at: usize| messages[at]["content"].to_string();
         assert!(
-            told(2).contains("Let me look.")
-                && told(3).contains("sheep")
-                && told(4).contains("Sheep."),
+            content(2).contains("Let me look.")
+                && content(3).contains("sheep")
+                && content(4).contains("Sheep."),
             "{messages:?}"
         );
-        assert!(told(5).contains("How many?"));
+        assert!(content(5).contains("How many?"));
         request.say("Three.");
         assert_eq!(connection.events().last().unwrap()["type"], "complete");
     }
@@ -181,7 +181,7 @@ fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
 }
 
 #[test]
-fn a_reply_that_breaks_off_is_withdrawn_and_asked_for_again() {
+fn a_reply_that_breaks_off_is_withdrawn_and_requested_once_more() {
     let served = Served::start(&[]);
     let mut connection = served.ask("Talk", &json!({}));
     let mut request = served.model.request();

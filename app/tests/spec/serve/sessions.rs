@@ -136,18 +136,21 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     model.request().say("The end.");
     let end = screen.until(&mut events, "agent_end", "");
     assert_eq!((&end["end"], &end["text"]), (&json!("done"), &json!("The end.")));
-    let said = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
-    let said: Value = serde_json::from_str(&said.body).unwrap();
-    assert_eq!((&said["messages"], &said["seq"]), (&json!(screen.messages), &json!(screen.seq)));
-    let mut anew = Screen::default();
-    anew.until(&mut live.events(&id, 0), "agent_end", "");
-    assert_eq!((anew.seq, anew.messages), (screen.seq, screen.messages));
+    let stored = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
+    let stored: Value = serde_json::from_str(&stored.body).unwrap();
+    assert_eq!(
+        (&stored["messages"], &stored["seq"]),
+        (&json!(screen.messages), &json!(screen.seq))
+    );
+    let mut fresh = Screen::default();
+    fresh.until(&mut live.events(&id, 0), "agent_end", "");
+    assert_eq!((fresh.seq, fresh.messages), (screen.seq, screen.messages));
 }
 
 /// C98: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go
 /// on.
 #[test]
-fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
+fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
     let settings = json!({ "workDir": dir.path(), "autoApprove": ["execute_command"] });
@@ -178,7 +181,7 @@ fn a_server_that_is_killed_in_a_command_does_not_run_it_again() {
 /// C101: told to end, it tells its readers, lets the run end, closes the streams and exits; the
 /// session is there after.
 #[test]
-fn a_server_that_is_told_to_end_lets_the_run_end() {
+fn a_server_that_shuts_down_lets_the_run_end() {
     let (dir, model) = (project(), Server::start());
     let live = Live::start(&dir, &model);
     let (id, mut screen, mut events) = live.prompted(&json!({ "workDir": dir.path() }), "Talk");

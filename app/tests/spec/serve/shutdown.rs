@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Served, types};
 use crate::http::Connection;
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// C94: When a client of `/api/agent-chat` hangs up, its model request and its processes end within
 /// a second
@@ -53,7 +53,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
     assert_eq!(alive.read(&mut up).unwrap(), 0, "nobody holds it any more");
     assert!(hung_up.elapsed() < Duration::from_secs(1), "{:?}", hung_up.elapsed());
     // What the run held is free again, soon: the permit is given back when the run is over.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut connection = served.post(&served.body("Another", &json!({})));
         let (status, _) = connection.head().unwrap();
@@ -67,7 +67,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
 }
 
 #[test]
-fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
+fn a_shutdown_finishes_current_runs_and_accepts_no_new_ones() {
     let mut served = Served::start(&[]);
     let mut connection = served.ask("Talk", &json!({}));
     let mut request = served.model.request();
@@ -75,7 +75,7 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
     request.text("Once upon ");
     connection.event_of("content");
     served.process.signal("-TERM");
-    served.process.err.until("Ending");
+    served.process.err.until("Stopping");
     let health = || {
         let mut connection = Connection::open(&served.address);
         connection
@@ -96,7 +96,7 @@ fn when_it_is_told_to_end_it_finishes_what_goes_on_and_takes_nothing_new() {
 /// C108: what does not end in the grace is stopped, its client is told, and the server ends by
 /// itself.
 #[test]
-fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
+fn a_shutdown_stops_a_run_that_outlasts_the_grace_period_and_reports_it() {
     let mut served = Served::start(&["--grace", "0"]);
     let mut connection = served.ask("Talk", &json!({}));
     let mut request = served.model.request();
@@ -104,7 +104,7 @@ fn when_it_is_told_to_end_a_run_that_does_not_is_stopped_and_told_so() {
     request.text("Once upon ");
     connection.event_of("content");
     served.process.signal("-TERM");
-    served.process.err.until("what goes on has 0 seconds");
+    served.process.err.until("current runs have 0 seconds");
     let last = connection.events();
     assert_eq!(types(&last), ["error", "complete"], "{last:?}");
     assert_eq!(last[0]["kind"], "draining");
@@ -123,7 +123,7 @@ fn a_second_ctrl_c_ends_it_at_once() {
         request.text("Once upon ");
         connection.event_of("content");
         served.process.signal(first);
-        served.process.err.until("Ending");
+        served.process.err.until("Stopping");
         served.process.interrupt();
         assert_eq!(served.process.end().code, 130, "after {first}");
         assert!(connection.events().is_empty(), "there was no time for words");

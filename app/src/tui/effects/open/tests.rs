@@ -7,7 +7,8 @@ use loopwright_memory::Jsonl;
 use tempfile::TempDir;
 
 use super::*;
-use crate::args::{Approve, ChatArgs, Cli};
+use crate::args::{ChatArgs, Cli};
+use crate::options::Approve;
 use crate::tui::state::{Effect, Source};
 
 struct TestHost {
@@ -21,10 +22,11 @@ struct TestHost {
 impl TestHost {
     /// Opens the session that these arguments name.
     async fn begin(dir: TempDir, args: &[&str]) -> Self {
-        let ChatArgs { which, options, .. } = chat(&dir, args);
+        let ChatArgs { session, options, .. } = chat(&dir, args);
         let (msg_tx, msgs) = mpsc::unbounded_channel();
-        let mut test = TestHost { dir, host: Host::new(options, msg_tx), msgs, events: None };
-        test.host.open(Target::First(Box::new(which))).await;
+        let mut test =
+            TestHost { dir, host: Host::new(options, Arc::default(), msg_tx), msgs, events: None };
+        test.host.open(Target::First(Box::new(session))).await;
         test
     }
 
@@ -105,7 +107,7 @@ async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
     let outcomes = test.outcomes();
     let warned = |outcome: &Outcome| {
         let Outcome::Notice(Tone::Loud, text) = outcome else { return false };
-        text.contains("all tools run unasked")
+        text.contains("all tools run without approval")
     };
     assert!(outcomes.iter().any(warned), "{outcomes:?}");
     assert_eq!(test.host.options().approve, [Approve::All, Approve::Tool("diff".into())]);
@@ -183,9 +185,9 @@ async fn a_session_in_use_can_be_opened_once_it_is_free() {
 
     // From an open session.
     let (msg_tx, msgs) = mpsc::unbounded_channel();
-    let ChatArgs { which, options, .. } = chat(&first.dir, &["--session", "a"]);
-    let mut host = Host::new(options, msg_tx);
-    host.open(Target::First(Box::new(which))).await;
+    let ChatArgs { session, options, .. } = chat(&first.dir, &["--session", "a"]);
+    let mut host = Host::new(options, Arc::default(), msg_tx);
+    host.open(Target::First(Box::new(session))).await;
     let mut second = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
     second.opened();
     second.host.perform(Effect::Open(Some("b".into()))).await;
@@ -194,10 +196,10 @@ async fn a_session_in_use_can_be_opened_once_it_is_free() {
 
     // As the first session.
     let (msg_tx, msgs) = mpsc::unbounded_channel();
-    let ChatArgs { which, options, .. } =
+    let ChatArgs { session, options, .. } =
         chat(&first.dir, &["--session", "b", "--thinking", "low"]);
-    let mut host = Host::new(options, msg_tx);
-    host.open(Target::First(Box::new(which))).await;
+    let mut host = Host::new(options, Arc::default(), msg_tx);
+    host.open(Target::First(Box::new(session))).await;
     let mut third = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
     let (why, closed) = third.not_opened();
     assert!(why.contains("`/sessions b` retries") && closed, "{why}");
@@ -240,7 +242,7 @@ async fn a_list_that_fails_is_reported_and_the_open_session_comes_last() {
     };
     assert_eq!(all.iter().map(|choice| choice.value.as_str()).collect::<Vec<_>>(), ["old", "new"]);
 
-    test.host.options.models = Some(broken);
+    test.host.settings.active.models = Some(broken);
     test.host.list(Source::Models);
     let Some(Msg::Outcome(Outcome::Notice(Tone::Error, why))) = test.msgs.recv().await else {
         panic!("a notice")

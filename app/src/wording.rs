@@ -1,16 +1,16 @@
-//! What is told in the same words wherever it is told: on lines, in the terminal app and in lists.
+//! Phrases that lines, lists and the terminal app share.
 
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{RunOutcome, RunStatus};
 
-/// With a full stop.
+/// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{text}{end}")
 }
 
-/// With a capital letter and a full stop.
+/// Returns the text with a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let ended = ended(text);
     let mut letters = ended.chars();
@@ -18,7 +18,7 @@ pub(crate) fn sentence(text: &str) -> String {
     first.chain(letters).collect()
 }
 
-/// `7s`, `1m 05s` or `2h 03m`.
+/// Formats a duration in seconds as `7s`, `1m 05s` or `2h 03m`.
 pub(crate) fn time(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds}s"),
@@ -27,7 +27,7 @@ pub(crate) fn time(seconds: u64) -> String {
     }
 }
 
-/// How many calls wait, if any does.
+/// Returns how many calls wait, or `None` if no call does.
 pub(crate) fn waiting(calls: usize) -> Option<String> {
     match calls {
         0 => None,
@@ -36,50 +36,51 @@ pub(crate) fn waiting(calls: usize) -> Option<String> {
     }
 }
 
-/// What a compaction has done.
+/// Describes the result of a compaction.
 pub(crate) fn compaction(done: &Compaction) -> String {
     let Compaction { messages, tokens_before, tokens_after, .. } = done;
     let (s, are) = if *messages == 1 { ("", "is") } else { ("s", "are") };
     let how = match (&done.error, done.summarised) {
         (_, true) => format!("{are} summarised for the model"),
         (Some(why), false) => {
-            format!("{are} no longer shown to the model, since no summary could be had ({why})")
+            format!("{are} no longer shown to the model, because no summary was written ({why})")
         }
         (None, false) => format!("{are} no longer shown to the model"),
     };
     format!(
-        "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} now."
+        "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} \
+         now."
     )
 }
 
-/// Why a run did not end well.
+/// Describes why a run did not complete.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// Somebody stopped it.
+    /// The user aborted it.
     Aborted,
-    /// It took as many turns as it may.
+    /// It reached the limit of turns.
     Turns,
-    /// Another budget is used up; a sentence without its capital letter.
+    /// It reached another limit; holds a sentence without its capital letter.
     Limit(String),
-    /// It broke; the same.
+    /// It failed; holds a sentence without its capital letter.
     Error(String),
 }
 
-/// Why this run did not end well, if it did not.
+/// Returns why this run did not complete, or `None` if it did.
 pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     let why = |otherwise: &str| ended(outcome.error.as_deref().unwrap_or(otherwise));
     Some(match outcome.end {
         RunStatus::Done | RunStatus::AwaitingAction => return None,
         RunStatus::Aborted => Failure::Aborted,
         RunStatus::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
-        RunStatus::Limit => Failure::Limit(why("a limit is reached")),
+        RunStatus::Limit => Failure::Limit(why("a limit was reached")),
         _ => Failure::Error(why("the run failed")),
     })
 }
 
-/// Whether colours are unwanted: `NO_COLOR`.
+/// Returns whether `NO_COLOR` asks for output without colours.
 pub(crate) fn no_colour() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty())
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -101,16 +102,18 @@ mod tests {
     }
 
     #[test]
-    fn one_message_is_one() {
+    fn one_message_is_singular() {
         let done = |messages: u64| -> Compaction {
             let message = serde_json::json!({ "id": "m9", "role": "user", "content": [] });
-            let done = serde_json::json!({ "why": "threshold", "first": "m1", "last": "m8", "messages": messages,
-                "message": message, "summarised": true, "tokens_before": 90, "tokens_after": 20 });
+            let done = serde_json::json!({
+                "why": "threshold", "first": "m1", "last": "m8", "messages": messages,
+                "message": message, "summarised": true, "tokens_before": 90, "tokens_after": 20,
+            });
             serde_json::from_value(done).unwrap()
         };
-        let told = compaction(&done(1));
+        let text = compaction(&done(1));
         assert_eq!(
-            told,
+            text,
             "1 older message is summarised for the model: about 90 tokens before, 20 now."
         );
         assert!(compaction(&done(3)).starts_with("3 older messages are summarised"));

@@ -1,4 +1,4 @@
-//! `loopwright tools`: the tools by themselves, without a model.
+//! `loopwright tools`: the tools, without a model.
 
 use std::io;
 
@@ -8,22 +8,21 @@ use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use loopwright_tools::coding_tools_with;
 use serde_json::{Value, json};
 
-use crate::agent::StartError;
-use crate::args::{Place, Tools};
+use crate::args::Tools;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::exit_code::{ABORTED, TOOL_FAILED};
 use crate::interrupt::Interrupt;
-use crate::print;
-use crate::run::ABORTED;
+use crate::options::WorkspaceOptions;
+use crate::output;
 
-/// A tool that failed.
-const TOOL_FAILED: u8 = 1;
-
-/// Does it, and gives the exit code.
-pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
-    let done = match what {
-        Tools::List { json, place } => list(&all(place)?, *json),
-        Tools::Call { name, arguments, json, place } => {
-            let tools = all(place)?;
-            // As the engine does it, with the same words.
+/// Lists the tools or calls one, and returns the exit code.
+pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartError> {
+    let done = match args {
+        Tools::List { json, workspace } => list(&toolbox(workspace, config)?, *json),
+        Tools::Call { name, arguments, json, workspace } => {
+            let tools = toolbox(workspace, config)?;
+            // The same check as in a run, with the same errors.
             let arguments = tools.validate(name, arguments).map_err(StartError)?;
             let Some(tool) = tools.tool(name) else {
                 return Ok(TOOL_FAILED);
@@ -33,12 +32,13 @@ pub(crate) async fn tools(what: &Tools) -> Result<u8, StartError> {
     };
     match done {
         Ok(code) => Ok(code),
-        Err(why) => print::printed(Err(why)),
+        Err(why) => output::exit_code(Err(why)),
     }
 }
 
-fn all(place: &Place) -> Result<Toolbox, StartError> {
-    Ok(coding_tools_with(place.workspace()?, place.commands()))
+fn toolbox(given: &WorkspaceOptions, config: &Config) -> Result<Toolbox, StartError> {
+    let options = config.workspace(given)?;
+    Ok(coding_tools_with(options.workspace()?, options.commands()))
 }
 
 fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
@@ -54,17 +54,17 @@ fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
                 "schema": spec.schema,
             })
         });
-        print::json_line(&all.collect::<Vec<Value>>())?;
+        output::json_line(&all.collect::<Vec<Value>>())?;
         return Ok(0);
     }
     for spec in specs {
-        let asks = if spec.effect == Effect::ReadOnly { "" } else { " (asks first)" };
-        print::text(&format!("{}{asks}\n    {}\n", spec.name, spec.description))?;
+        let asks = if spec.effect == Effect::ReadOnly { "" } else { " (needs approval)" };
+        output::text(&format!("{}{asks}\n    {}\n", spec.name, spec.description))?;
     }
     Ok(0)
 }
 
-/// Calls it. The first Ctrl-C cancels, the second one exits at once.
+/// Calls the tool. The first Ctrl-C cancels the call, the second one ends the process.
 async fn call(
     tool: &dyn Tool,
     arguments: &Value,
@@ -95,27 +95,27 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
     match done {
         Ok(output) if json => {
             let ToolOutput { content, details, .. } = output;
-            print::json_line(&json!({ "status": "ok", "content": content, "details": details }))?;
+            output::json_line(&json!({ "status": "ok", "content": content, "details": details }))?;
         }
         Err(ToolError::FailedWith { why, details }) if json => {
-            print::json_line(&json!({ "status": "error", "error": why, "details": details }))?
+            output::json_line(&json!({ "status": "error", "error": why, "details": details }))?
         }
         Err(why) if json => {
-            print::json_line(&json!({ "status": "error", "error": why.to_string() }))?
+            output::json_line(&json!({ "status": "error", "error": why.to_string() }))?
         }
         Ok(output) => output.content.iter().try_for_each(show_content)?,
-        Err(ToolError::Cancelled) => print::tell("Aborted."),
-        Err(why) => print::complain(&why),
+        Err(ToolError::Cancelled) => output::info("Aborted."),
+        Err(why) => output::error(&why),
     }
     Ok(code)
 }
 
 fn show_content(content: &Content) -> io::Result<()> {
     match content {
-        Content::Text { text } => print::text(text),
+        Content::Text { text } => output::text(text),
         Content::Image { media_type, data } => {
-            print::text(&format!("({media_type}, {} characters of base64)", data.len()))
+            output::text(&format!("({media_type}, {} characters of base64)", data.len()))
         }
-        other => print::json_line(other),
+        other => output::json_line(other),
     }
 }

@@ -1,0 +1,11 @@
+//! The commands of the command line, one file each.
+
+pub(crate) mod actions;
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod models;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod sessions;
+pub(crate) mod tools;

@@ -1,0 +1,382 @@
+//! `loopwright chat` in a pipe, on a dumb terminal, or with `--plain`: a conversation line by line.
+//!
+//! The meaning of a line depends on the state of the conversation: while the agent is idle it is a
+//! request, during a run it is a steer, and if a call waits it is the decision. The loop over the
+//! session's events is shared with `run`: see [`follow`].
+
+mod confirm;
+mod lines;
+
+use std::future::pending;
+use std::io::{self, IsTerminal};
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+
+use loopwright_core::agent::InputError;
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::{ExternalAction, InputEvent, Role, RunStatus};
+use loopwright_core::{AgentEvent, AgentHandle};
+use tokio::sync::mpsc;
+
+use crate::args::ChatArgs;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::exit_code::{ABORTED, FAILED};
+use crate::interrupt::Interrupt;
+use crate::output::{self, EventView, Printer, Verbosity, report_pending};
+use crate::session::{Allowed, FollowError, Live, Operator, Session, build, follow};
+
+const HELP: &str = "\
+A line is a request; while the agent works, a line steers it.
+/compact TEXT summarise older turns, following the instructions in TEXT if given
+/continue     continue a run that was interrupted or has failed
+/later TEXT   queue a message until the agent would otherwise stop
+/help         show this text
+/quit         leave: a run is aborted, pending calls stay open
+Ctrl-C        abort the run; a second one, or one while idle, leaves";
+
+/// Chats until the user leaves, and returns the exit code.
+pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartError> {
+    let allowed = Allowed::default();
+    let session = Session::choose(&args.session, config).await?;
+    let settings = session.settings(&args.options, config, Verbosity::Normal)?;
+    let built = build(&settings, &allowed, Verbosity::Normal).await?;
+    let interrupt = Interrupt::listen()?;
+    let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+    let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
+    let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
+    let followed = match chat.greet(session.info.is_some()).await {
+        Ok(()) => follow(&mut live, Some(interrupt), &mut chat).await,
+        Err(why) => Err(why),
+    };
+    let code = match followed {
+        Ok(code) => code,
+        Err(why) => {
+            output::error(&why);
+            return Ok(FAILED);
+        }
+    };
+    let is_unused = !chat.has_request && session.info.is_none();
+    if session.is_stored && is_unused {
+        drop(chat);
+        live.close().await;
+        session.store.delete(&session.name).await?;
+    } else if session.is_stored && chat.keyboard {
+        output::info(&format!(
+            "This is session {0}: `loopwright --session {0}` continues it.",
+            output::quoted(&session.name)
+        ));
+    }
+    Ok(code)
+}
+
+type Done = Result<(), FollowError>;
+type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
+
+/// Describes what the next line means.
+enum State {
+    /// A request.
+    Idle,
+    /// A steer.
+    Running,
+    /// The decision on this call.
+    Deciding(ExternalAction),
+    /// The new arguments of this call.
+    Editing(ExternalAction),
+}
+
+/// What the chat waits for besides events.
+enum Input {
+    /// A line, or `None` at the end of the input.
+    Line(Option<String>),
+    /// The result of a compaction that the user requested.
+    Compacted(Compacted),
+}
+
+struct Chat {
+    handle: AgentHandle,
+    allowed: Allowed,
+    lines: mpsc::Receiver<String>,
+    state: State,
+    /// An abort was requested and the run has not ended yet.
+    aborting: bool,
+    /// The end of the input was reached.
+    input_ended: bool,
+    /// The name of the session, if it is stored.
+    stored_name: Option<Arc<str>>,
+    /// Standard input is a terminal.
+    keyboard: bool,
+    /// The user has sent a request.
+    has_request: bool,
+    compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
+    exit_code: Option<u8>,
+}
+
+impl Operator for Chat {
+    type Input = Input;
+
+    fn exit_code(&self) -> Option<u8> {
+        self.exit_code
+    }
+
+    fn observe(&mut self, event: &AgentEvent) {
+        if matches!(event, AgentEvent::AgentStart { .. }) {
+            self.state = State::Running;
+        }
+    }
+
+    async fn input(&mut self) -> Input {
+        tokio::select! { biased;
+            done = compaction(&mut self.compaction) => Input::Compacted(done),
+            line = self.lines.recv(), if !self.input_ended => Input::Line(line),
+        }
+    }
+
+    async fn handle(&mut self, input: Input, live: &mut Live) -> Done {
+        match input {
+            Input::Line(Some(line)) => self.line(line.trim()).await,
+            Input::Line(None) => {
+                self.input_ended();
+                Ok(())
+            }
+            Input::Compacted(done) => self.compacted(done, live).await,
+        }
+    }
+
+    /// Aborts the run, or leaves if the agent is idle or already aborting.
+    async fn interrupted(&mut self, _: &mut Live) -> Done {
+        match self.state {
+            State::Idle => self.exit_code = Some(0),
+            _ if self.aborting => self.exit_code = Some(ABORTED),
+            _ => {
+                self.aborting = true;
+                self.state = State::Running;
+                self.handle.abort().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a decision if a call waits, and for the next request otherwise.
+    async fn idle(&mut self, live: &mut Live) -> Done {
+        let state = self.handle.state().await?;
+        if state.is_running {
+            return Ok(());
+        }
+        self.aborting = false;
+        if let Some(action) = state.pending_actions.into_iter().next() {
+            return self.ask(action).await;
+        }
+        let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
+        let is_done = live.outcome().is_some_and(|outcome| outcome.end == RunStatus::Done);
+        if is_queued && is_done {
+            // A message that was sent before this end was observed arrived after it.
+            self.state = State::Running;
+            self.handle.send(InputEvent::Continue(None)).await?;
+            return Ok(());
+        }
+        if is_queued {
+            output::info("Your messages during the run are queued until your next request.");
+        }
+        self.wait_for_request();
+        Ok(())
+    }
+}
+
+/// Waits for the compaction, if there is one.
+async fn compaction(running: &mut Option<Pin<Box<dyn Future<Output = Compacted>>>>) -> Compacted {
+    match running {
+        Some(compaction) => compaction.await,
+        None => pending().await,
+    }
+}
+
+impl Chat {
+    fn new(
+        handle: AgentHandle,
+        allowed: Allowed,
+        session: &Session,
+        lines: mpsc::Receiver<String>,
+    ) -> Self {
+        Chat {
+            handle,
+            allowed,
+            lines,
+            state: State::Idle,
+            aborting: false,
+            input_ended: false,
+            stored_name: session.is_stored.then(|| session.name.clone()),
+            keyboard: io::stdin().is_terminal(),
+            has_request: false,
+            compaction: None,
+            exit_code: None,
+        }
+    }
+
+    /// Shows the state of the conversation, and asks for a decision if a call waits.
+    async fn greet(&mut self, is_continued: bool) -> Done {
+        if self.keyboard {
+            output::info("Type a request; /help lists the commands, /quit leaves.");
+        }
+        if is_continued {
+            let state = self.handle.state().await?;
+            output::info(&format!("The conversation has {} messages.", state.messages.len()));
+            let replies =
+                state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
+            let mut texts = replies.map(|reply| reply.text());
+            if let Some(last) = texts.find(|text| !text.trim().is_empty()) {
+                output::notice(last.trim_end());
+            }
+            if let Some(run) = state.interrupted_run {
+                output::info(&format!(
+                    "Run {run} was interrupted; /continue continues it, a new request ends it."
+                ));
+            }
+            if let Some(action) = state.pending_actions.into_iter().next() {
+                return self.ask(action).await;
+            }
+        }
+        self.prompt();
+        Ok(())
+    }
+
+    fn prompt(&self) {
+        if self.keyboard {
+            output::question(">");
+        }
+    }
+
+    fn wait_for_request(&mut self) {
+        self.state = State::Idle;
+        if self.input_ended {
+            self.exit_code = Some(0);
+        } else {
+            self.prompt();
+        }
+    }
+
+    async fn line(&mut self, line: &str) -> Done {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match (word, &self.state) {
+            ("", State::Idle) => self.wait_for_request(),
+            ("", State::Running) => {}
+            ("/quit", _) => self.quit().await?,
+            ("/help", _) => {
+                output::info(HELP);
+                self.repeat_question();
+            }
+            ("/continue", State::Idle) => self.continue_run().await?,
+            ("/continue", State::Running) => output::info("The agent is already running."),
+            ("/compact", State::Idle | State::Running) => self.compact(rest),
+            ("/later", State::Idle) if !rest.is_empty() => self.request(rest).await?,
+            ("/later", _) if !rest.is_empty() => {
+                self.handle.follow_up(rest).await?;
+                output::info("Queued until the agent would otherwise stop.");
+                self.repeat_question();
+            }
+            (command, _) if is_command(command) => {
+                output::info(&format!("`{line}` is not a command; /help lists the commands."));
+                self.repeat_question();
+            }
+            (_, State::Idle) => self.request(line).await?,
+            (_, State::Running) => {
+                self.handle.steer(line).await?;
+                output::info("Queued for the next model request.");
+            }
+            (_, State::Deciding(action)) => {
+                let action = action.clone();
+                self.decision(action, word, rest).await?;
+            }
+            (_, State::Editing(action)) => {
+                let action = action.clone();
+                self.edit(action, line).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn request(&mut self, text: &str) -> Done {
+        self.state = State::Running;
+        self.has_request = true;
+        self.handle.send(InputEvent::UserRequest(text.into())).await?;
+        Ok(())
+    }
+
+    /// Continues a run that was interrupted or has failed, or delivers queued messages.
+    async fn continue_run(&mut self) -> Done {
+        match self.handle.send(InputEvent::Continue(None)).await {
+            Ok(_) => {
+                self.state = State::Running;
+                self.has_request = true;
+            }
+            Err(why @ InputError::NothingToContinue) => {
+                output::info(&format!("{why}."));
+                self.wait_for_request();
+            }
+            Err(why) => return Err(why.into()),
+        }
+        Ok(())
+    }
+
+    /// Starts a compaction. An event shows its result.
+    fn compact(&mut self, instructions: &str) {
+        self.state = State::Running;
+        let handle = self.handle.clone();
+        let instructions = Some(instructions.to_owned()).filter(|text| !text.is_empty());
+        self.compaction =
+            Some(Box::pin(async move { handle.compact(instructions.as_deref()).await }));
+    }
+
+    /// Handles the end of a compaction, which may have been a run of its own or a part of a run.
+    async fn compacted(&mut self, done: Compacted, live: &mut Live) -> Done {
+        self.compaction = None;
+        match done {
+            Ok(done) if done.is_empty() => output::info("There is nothing to summarise yet."),
+            Ok(_) => {}
+            Err(why) => output::error(&format!("{why}.")),
+        }
+        live.show_arrived(self)?;
+        let is_running = matches!(self.state, State::Running);
+        if is_running && !live.awaits_idle() && !self.handle.state().await?.is_running {
+            self.wait_for_request();
+        }
+        Ok(())
+    }
+
+    fn input_ended(&mut self) {
+        self.input_ended = true;
+        match self.state {
+            State::Running => {}
+            State::Idle => self.exit_code = Some(0),
+            State::Deciding(_) | State::Editing(_) => self.leave_pending(),
+        }
+    }
+
+    /// Leaves while a call waits: there is no more input that could decide it.
+    fn leave_pending(&mut self) {
+        match (&self.state, &self.stored_name) {
+            (State::Deciding(action) | State::Editing(action), Some(session)) => {
+                output::info("The input has ended, so the call waits.");
+                report_pending(slice::from_ref(action), Some(session));
+            }
+            _ => output::info("The input has ended, so the call is not run."),
+        }
+        self.exit_code = Some(0);
+    }
+
+    /// Leaves. A run is aborted, pending calls stay open.
+    async fn quit(&mut self) -> Done {
+        if matches!(self.state, State::Running) {
+            self.handle.abort().await?;
+            self.handle.wait_for_idle().await;
+        }
+        self.exit_code = Some(0);
+        Ok(())
+    }
+}
+
+fn is_command(word: &str) -> bool {
+    word.strip_prefix('/').is_some_and(|name| name.chars().all(char::is_alphabetic))
+}

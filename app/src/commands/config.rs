@@ -1,0 +1,160 @@
+//! `loopwright config`: the settings in force, and where each of them is set.
+
+use std::io;
+use std::path::Path;
+
+use loopwright_core::agent::Limits;
+use loopwright_core::model::ThinkingLevel;
+use loopwright_server::ServerBuilder;
+use serde_json::{Value, json};
+
+use crate::args::{ConfigArgs, DEFAULT_ADDR};
+use crate::config::{Config, FILE_NAME, KEYS, Layer, Origin};
+use crate::error::StartError;
+use crate::options::{Options, Pattern, Thinking, without_credentials};
+use crate::output;
+use crate::session::{default_models_file, default_store, existing, open_store, stored_options};
+
+/// The maximum width of the column of values; longer values move the next column.
+const MAX_VALUE_WIDTH: usize = 60;
+
+/// Shows all settings, and returns the exit code.
+pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, StartError> {
+    let mut flags = Layer::of(&args.options, |key| Origin::Flag(key.flag()))?;
+    let store_key = KEYS.iter().find(|key| key.name == "store");
+    if let (Some(path), Some(key)) = (&args.store.path, store_key) {
+        flags.set(key, json!(path), Origin::Flag(key.flag()));
+    }
+    let stored = match &args.session {
+        Some(name) => {
+            let store = open_store(config.store(&args.store))?;
+            stored_options(&existing(&*store, name).await?)?
+        }
+        None => Options::default(),
+    };
+    let name = args.session.clone().unwrap_or_default();
+    let session = Layer::of(&stored, |_| Origin::Session(name.clone()))?;
+    let given = args.options.clone().over(stored);
+    let project = config.project(&given.workspace)?;
+    let root = given.workspace.workspace()?.root().to_owned();
+    let layers = [&flags, &session, &config.environment, &project, &config.user];
+    // A setting can disable others: an address applies only to its own model, for example.
+    let active = Layer::of(&config.resolve(given)?.active, |key| Origin::Flag(key.flag()))?;
+    let rows: Vec<Row> = KEYS.iter().map(|key| row(key.name, &layers, &active)).collect();
+    if args.json {
+        return output::exit_code(rows.iter().try_for_each(|row| output::json_line(&row.json())));
+    }
+    let code = output::exit_code(print_table(&rows))?;
+    let described = |path: &Path| {
+        format!("{}{}", path.display(), if path.exists() { "" } else { " (does not exist)" })
+    };
+    match &config.file {
+        Some(file) => output::info(&format!(
+            "Your file: {}. The project's: {}.",
+            described(file),
+            described(&root.join(FILE_NAME))
+        )),
+        None => output::info("No file is read."),
+    }
+    Ok(code)
+}
+
+/// Holds a setting as it is shown.
+struct Row {
+    name: &'static str,
+    value: Value,
+    /// Where it is set, or `None` if it has its default.
+    origin: Option<Origin>,
+}
+
+fn row(name: &'static str, layers: &[&Layer], active: &Layer) -> Row {
+    let set = layers.iter().find_map(|layer| layer.get(name));
+    let is_option = name != "store" && !name.starts_with("serve.");
+    let value = if is_option { active.get(name) } else { set }.map(|(value, _)| value.clone());
+    let (value, origin) = match (value, set) {
+        (Some(value), Some((_, origin))) => (value, Some(origin.clone())),
+        _ => (default_value(name), None),
+    };
+    let value = match value {
+        Value::String(url) if name == "base_url" => json!(without_credentials(&url)),
+        Value::Array(items) if name == "approve" => {
+            items.into_iter().map(|item| item.get("tool").cloned().unwrap_or(item)).collect()
+        }
+        value => value,
+    };
+    Row { name, value, origin }
+}
+
+/// Returns the default of a setting, or null if there is none or it depends on the environment.
+fn default_value(name: &str) -> Value {
+    match name {
+        "no_agents_md" | "guard" | "network" | "unconfined" => json!(false),
+        "thinking" => json!(Thinking::from(ThinkingLevel::default())),
+        "pattern" => json!(Pattern::default()),
+        "max_turns" => json!(Limits::default().turns),
+        "approve" => json!(["read-only"]),
+        "readable" | "writable" | "serve.host" => json!([]),
+        "models" => json!(default_models_file()),
+        "store" => json!(default_store()),
+        "serve.addr" => json!(DEFAULT_ADDR),
+        "serve.root" => json!(["."]),
+        "serve.max_runs" => json!(ServerBuilder::RUNS_PER_CLIENT),
+        _ => Value::Null,
+    }
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        let mut row = json!({ "key": self.name, "value": self.value, "source": "default" });
+        match &self.origin {
+            None => {}
+            Some(Origin::Flag(flag)) => {
+                row["source"] = json!("flag");
+                row["flag"] = json!(flag);
+            }
+            Some(Origin::Session(name)) => {
+                row["source"] = json!("session");
+                row["session"] = json!(name);
+            }
+            Some(Origin::Variable(name)) => {
+                row["source"] = json!("environment");
+                row["variable"] = json!(name);
+            }
+            Some(Origin::File { path, line }) => {
+                row["source"] = json!("file");
+                row["path"] = json!(path);
+                row["line"] = json!(line);
+            }
+        }
+        row
+    }
+
+    fn value(&self) -> String {
+        match (&self.value, self.name) {
+            (Value::Null, "model") => "(chosen by the keys and servers on this machine)".into(),
+            (Value::Null, "system") => "(built in)".into(),
+            (Value::Null, _) => "(none)".into(),
+            (value, _) => value.to_string(),
+        }
+    }
+
+    fn origin(&self) -> String {
+        match &self.origin {
+            None => "default".into(),
+            Some(Origin::Flag(flag)) => format!("flag {flag}"),
+            Some(Origin::Session(name)) => format!("session {name}"),
+            Some(Origin::Variable(name)) => format!("environment {name}"),
+            Some(Origin::File { path, line }) => format!("{}:{line}", path.display()),
+        }
+    }
+}
+
+fn print_table(rows: &[Row]) -> io::Result<()> {
+    let widths = |cell: fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or_default();
+    let names = widths(|row| row.name.len());
+    let values = widths(|row| row.value().chars().count()).min(MAX_VALUE_WIDTH);
+    rows.iter().try_for_each(|row| {
+        let (value, origin) = (row.value(), row.origin());
+        output::text(&format!("{:<names$}  {value:<values$}  {origin}", row.name))
+    })
+}

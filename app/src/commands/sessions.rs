@@ -1,0 +1,168 @@
+//! `loopwright sessions`: the stored conversations.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use loopwright_core::SessionStore;
+use loopwright_core::event::Role;
+use loopwright_core::log::{SearchHit, SessionInfo};
+use loopwright_core::message::MessageId;
+use loopwright_memory::{import, to_jsonl, to_markdown};
+
+use crate::args::{Format, Sessions};
+use crate::config::Config;
+use crate::error::StartError;
+use crate::exit_code::EMPTY;
+use crate::output::{self, age, exit_code, write_new_file};
+use crate::session::{existing, log_position, name_or_random, open_store};
+use crate::wording;
+
+/// The number of characters of a message that a line shows.
+const MAX_LINE_CHARS: usize = 100;
+
+/// Runs the subcommand, and returns the exit code.
+pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, StartError> {
+    // The file of an import is read before the store is created.
+    let import_text = match args {
+        Sessions::Import { file, .. } => read(file)?,
+        _ => String::new(),
+    };
+    let store = &*open_store(config.store(args.store()))?;
+    match args {
+        Sessions::List { json, .. } => {
+            let print = |info: &SessionInfo| match json {
+                true => output::json_line(info),
+                false => print_session(info),
+            };
+            exit_code(store.sessions().await?.iter().try_for_each(print))
+        }
+        Sessions::Show { session, json, .. } => {
+            let info = existing(store, session).await?;
+            if *json {
+                return exit_code(output::json_line(&info));
+            }
+            exit_code(output::text(&to_markdown(&info, &store.read(session, 0).await?)))
+        }
+        Sessions::Search { words, limit, json, .. } => {
+            let hits = store.search(&words.join(" "), *limit).await?;
+            let print = |hit: &SearchHit| match json {
+                true => output::json_line(hit),
+                false => print_hit(hit),
+            };
+            let code = exit_code(hits.iter().try_for_each(print))?;
+            Ok(if hits.is_empty() { EMPTY } else { code })
+        }
+        Sessions::Export { session, format, output: file, .. } => {
+            export(store, session, *format, file.as_deref()).await
+        }
+        Sessions::Import { session, .. } => {
+            let name = name_or_random(session.as_deref(), store).await?;
+            let entries = import(store, &name, &import_text).await?;
+            output::info(&format!("Imported as session {name}: {entries} log entries."));
+            Ok(0)
+        }
+        Sessions::Delete { sessions, .. } => {
+            for session in sessions {
+                existing(store, session).await?;
+                store.delete(session).await?;
+                output::info(&format!("Session {session} was deleted."));
+            }
+            Ok(0)
+        }
+        Sessions::Fork { session, message, name, .. } => {
+            fork(store, session, *message, name.as_deref()).await
+        }
+    }
+}
+
+async fn export(
+    store: &dyn SessionStore,
+    session: &str,
+    format: Format,
+    file: Option<&Path>,
+) -> Result<u8, StartError> {
+    let info = existing(store, session).await?;
+    let entries = store.read(session, 0).await?;
+    let text = match format {
+        Format::Markdown => to_markdown(&info, &entries),
+        Format::Jsonl => to_jsonl(session, &entries)?,
+    };
+    match file {
+        None => exit_code(output::text(&text)),
+        Some(file) => write_new_file(file, &text).map(|()| 0),
+    }
+}
+
+async fn fork(
+    store: &dyn SessionStore,
+    session: &str,
+    message: Option<MessageId>,
+    name: Option<&str>,
+) -> Result<u8, StartError> {
+    existing(store, session).await?;
+    let name = name_or_random(name, store).await?;
+    let position = match message {
+        None => None,
+        Some(id) => {
+            let position = log_position(id, &store.read(session, 0).await?);
+            let position = position.ok_or_else(|| {
+                StartError(format!(
+                    "Session {session} has no message {id}; `sessions show {session}` lists its \
+                     messages."
+                ))
+            })?;
+            Some(position)
+        }
+    };
+    let shared = store.fork(session, position, &name).await?;
+    if shared == 0 {
+        return Err(StartError(format!(
+            "Session {session} has no complete turn up to this message, so there is no history to \
+             start with."
+        )));
+    }
+    output::info(&format!(
+        "Session {name} shares {shared} log entries with {session}; `--session {name}` continues \
+         it."
+    ));
+    Ok(0)
+}
+
+fn print_session(info: &SessionInfo) -> io::Result<()> {
+    let mut notes = Vec::new();
+    notes.extend(wording::waiting(info.pending.len()));
+    if let Some(run) = info.run {
+        notes.push(format!("run {run} is in progress or was interrupted"));
+    }
+    if let Some((parent, entries)) = &info.parent {
+        notes.push(format!("forked from {parent} at {entries}"));
+    }
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
+    let age = age(info.changed);
+    output::text(&format!("{}  {age}  {} entries  {}{notes}", info.id, info.items, info.title))
+}
+
+fn print_hit(hit: &SearchHit) -> io::Result<()> {
+    let role = match hit.message.role() {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::ToolResult => "tool",
+        Role::Custom => "note",
+    };
+    let text = hit.message.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = text.chars().take(MAX_LINE_CHARS).collect();
+    let more = if line.len() < text.len() { "…" } else { "" };
+    output::text(&format!("{}  {} {role}: {line}{more}", hit.session, hit.message.id))
+}
+
+/// Reads a file, or standard input if its name is `-`.
+fn read(file: &Path) -> Result<String, StartError> {
+    let mut text = String::new();
+    let read = match file.to_str() {
+        Some("-") => io::stdin().read_to_string(&mut text),
+        _ => File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    read.map_err(|why| StartError(format!("{} cannot be read: {why}.", file.display())))?;
+    Ok(text)
+}

@@ -1,0 +1,69 @@
+//! The settings of one source, each with its origin.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::keys::{KEYS, Key};
+use crate::error::StartError;
+use crate::options::Options;
+
+/// Describes where a setting was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Flag(String),
+    Session(String),
+    Variable(String),
+    File { path: Arc<Path>, line: usize },
+}
+
+/// Holds the settings of one source.
+#[derive(Debug, Default)]
+pub(crate) struct Layer(BTreeMap<&'static str, (Value, Origin)>);
+
+impl Layer {
+    /// Returns the settings among the options, whose origins `origin` returns.
+    pub(crate) fn of(
+        options: &Options,
+        origin: impl Fn(&Key) -> Origin,
+    ) -> Result<Self, StartError> {
+        let all = serde_json::to_value(options)
+            .map_err(|why| StartError(format!("The options cannot be serialised: {why}.")))?;
+        let given = KEYS
+            .iter()
+            .filter_map(|key| Some((key.name, (all.get(key.name)?.clone(), origin(key)))));
+        Ok(Layer(given.collect()))
+    }
+
+    /// Adds a setting.
+    pub(crate) fn set(&mut self, key: &Key, value: Value, origin: Origin) {
+        self.0.insert(key.name, (value, origin));
+    }
+
+    /// Returns the value and the origin of a setting.
+    pub(crate) fn get(&self, key: &str) -> Option<&(Value, Origin)> {
+        self.0.get(key)
+    }
+
+    /// Returns whether the setting is set.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Returns the value of a setting, or `None` if it is not set or has another type.
+    pub(super) fn value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        T::deserialize(&self.0.get(key)?.0).ok()
+    }
+
+    /// Returns the options of an agent among the settings.
+    pub(super) fn options(&self) -> Result<Options, StartError> {
+        let all =
+            self.0.iter().map(|(name, (value, _))| ((*name).to_owned(), value.clone())).collect();
+        Options::deserialize(Value::Object(all))
+            .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))
+    }
+}

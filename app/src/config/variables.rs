@@ -1,0 +1,102 @@
+//! The settings in environment variables.
+
+use std::env;
+
+use super::keys::{KEYS, Key};
+use super::layer::{Layer, Origin};
+use crate::environment::{CONFIG, LOG_LEVEL, PREFIX, TOKEN};
+use crate::error::StartError;
+
+/// How similar a name must be to one of our variables to be reported as misspelt, from 0 to 1.
+const MIN_SIMILARITY: f32 = 0.75;
+
+/// Reads the settings in environment variables.
+///
+/// # Errors
+///
+/// Fails if a variable has an invalid value.
+pub(super) fn read() -> Result<Layer, StartError> {
+    let mut layer = Layer::default();
+    for key in KEYS {
+        let variable = key.variable();
+        let Some(text) = env::var_os(&variable).filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        let value = text.to_str().and_then(|text| key.kind.read(&key.kind.of_variable(text), None));
+        let Some(value) = value else {
+            let allowed = key.kind.allowed();
+            return Err(StartError(format!(
+                "The environment variable {variable} is `{}`; it must be {allowed}.",
+                text.display()
+            )));
+        };
+        layer.set(key, value, Origin::Variable(variable));
+    }
+    Ok(layer)
+}
+
+/// Returns a warning for each set variable whose name is almost one of ours.
+pub(super) fn misspelt_warnings() -> Vec<String> {
+    warnings(env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+}
+
+/// Returns a warning for each name that is almost one of ours. Names that are less similar belong
+/// to another program, or to another version.
+fn warnings(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let ours: Vec<String> = KEYS
+        .iter()
+        .map(Key::variable)
+        .chain([CONFIG, TOKEN, LOG_LEVEL].map(str::to_owned))
+        .collect();
+    let suffix = |name: &str| name.strip_prefix(PREFIX).map(str::to_lowercase);
+    let known: Vec<String> = ours.iter().filter_map(|name| suffix(name)).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let warning = |name: &String| {
+        let asked = suffix(name).filter(|_| !ours.contains(name))?;
+        let nearest = *similar::get_close_matches(&*asked, &known, 1, MIN_SIMILARITY).first()?;
+        Some(format!(
+            "The environment variable {name} is unknown and has no effect; did you mean \
+             {PREFIX}{}?",
+            nearest.to_uppercase()
+        ))
+    };
+    names.into_iter().filter_map(|name| warning(&name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Variables of this project's tests, and those of other programs, are not reported.
+    #[test]
+    fn only_names_that_are_almost_ours_are_misspelt() {
+        let misspelt = warnings(
+            ["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned),
+        );
+        for (warning, meant) in misspelt.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR"]) {
+            assert!(warning.ends_with(&format!("did you mean LOOPWRIGHT_{meant}?")), "{warning}");
+        }
+        assert_eq!(misspelt.len(), 3);
+        for name in [
+            "MODEL",
+            "MODELS",
+            "TOKEN",
+            "LOG",
+            "CONFIG",
+            "API",
+            "CASES",
+            "COMMAND",
+            "CRASH_ORDERS",
+            "FORCED_MODEL",
+            "KILLS",
+            "LOCAL_MODEL",
+            "SEED",
+            "SHARED",
+            "SPEC_STORE",
+            "",
+        ] {
+            assert_eq!(warnings([format!("{PREFIX}{name}")]), [""; 0], "{name}");
+        }
+        assert_eq!(warnings(["MODLE".to_owned(), "LOOPWRITE_MODEL".to_owned()]), [""; 0]);
+    }
+}

@@ -1,0 +1,128 @@
+//! The options of an agent, on the command line, in `loopwright.toml` and in a session's log.
+
+mod address;
+mod choices;
+mod workspace;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::address::{address_in_environment, without_credentials};
+pub(crate) use self::choices::{Approve, Pattern, Thinking};
+pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions};
+
+/// The help text of `--models`.
+pub(crate) const MODELS_HELP: &str = "A list of your own models, in TOML; by default \
+                                      LOOPWRIGHT_MODELS, else loopwright/models.toml in \
+                                      $XDG_CONFIG_HOME or ~/.config";
+
+/// The options that `run` and `chat` share.
+///
+/// A session stores them, so that continuing it needs none. Options that are given again replace
+/// the stored ones from then on.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Options {
+    /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no
+    /// model.
+    ///
+    /// Providers: openai, anthropic, google, openrouter, groq, deepseek, mistral, xai, together,
+    /// azure, ollama, llamacpp, vllm, lmstudio, each with its usual key (OPENAI_API_KEY and so on).
+    /// openai-chat/NAME and openai-responses/NAME choose between OpenAI's two formats. `loopwright
+    /// models` lists the known models.
+    ///
+    /// By default: the provider whose key is in the environment, else a server on this machine that
+    /// responds (Ollama, llama.cpp, vLLM, LM Studio), else offline rules.
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// The address of your own model server, without `/chat/completions`.
+    ///
+    /// The server is sent Chat Completions requests, unless the model is anthropic/NAME,
+    /// google/NAME or openai-responses/NAME.
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) base_url: Option<String>,
+    #[arg(long, value_name = "FILE", help = MODELS_HELP)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) models: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) workspace: WorkspaceOptions,
+    /// The system prompt, instead of the built-in one.
+    #[arg(long, value_name = "TEXT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) system: Option<String>,
+    /// Do not append the directory's AGENTS.md to the system prompt.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_agents_md: Option<bool>,
+    /// How much the model thinks before it answers; `off` by default.
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) thinking: Option<Thinking>,
+    /// The loop of the agent; `pi` by default.
+    ///
+    /// `pi` has two loops: a steer is delivered before the next model request, a follow-up when the
+    /// agent would otherwise stop. `generic` is one plain loop: every message that you send during
+    /// a run is delivered before the next model request.
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pattern: Option<Pattern>,
+    /// What the first turn of each request must call: a tool's name, or `required` for any tool.
+    #[arg(long, value_name = "TOOL|required")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_choice: Option<String>,
+    /// The maximum number of turns for a request; 50 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_turns: Option<u32>,
+    /// What runs without approval: a tool's name, `read-only` (always included), or `all`. May be
+    /// repeated.
+    #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) approve: Vec<Approve>,
+}
+
+impl Options {
+    /// Returns these options, with the values of `lower` for those that are not set.
+    pub(crate) fn over(self, lower: Options) -> Options {
+        // An address belongs to its model.
+        let other_model = self.model.is_some() && self.model != lower.model;
+        let base_url = if other_model { self.base_url } else { self.base_url.or(lower.base_url) };
+        Options {
+            model: self.model.or(lower.model),
+            base_url,
+            models: self.models.or(lower.models),
+            workspace: self.workspace.over(lower.workspace),
+            system: self.system.or(lower.system),
+            no_agents_md: self.no_agents_md.or(lower.no_agents_md),
+            thinking: self.thinking.or(lower.thinking),
+            pattern: self.pattern.or(lower.pattern),
+            tool_choice: self.tool_choice.or(lower.tool_choice),
+            max_turns: self.max_turns.or(lower.max_turns),
+            approve: if self.approve.is_empty() { lower.approve } else { self.approve },
+        }
+    }
+
+    /// Returns a sentence about the permissions that a session was started with (`stored`) and that
+    /// these options do not set, or `None` if there are none.
+    pub(crate) fn inherited_permissions(&self, stored: &Options) -> Option<String> {
+        let mut more = Vec::new();
+        if self.approve.is_empty() && stored.approve.contains(&Approve::All) {
+            more.push("all tools run without approval (`--approve read-only` changes that)");
+        }
+        let given = &self.workspace.commands;
+        let stored = &stored.workspace.commands;
+        if given.unconfined.is_none() && stored.unconfined == Some(true) {
+            more.push("commands are unconfined (`--unconfined=false`)");
+        }
+        if given.network.is_none() && stored.network == Some(true) {
+            more.push("commands may use the network (`--network=false`)");
+        }
+        (!more.is_empty()).then(|| format!("As this session was started: {}.", more.join("; ")))
+    }
+}

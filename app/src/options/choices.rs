@@ -1,0 +1,82 @@
+//! Options with a fixed set of values.
+
+use std::convert::Infallible;
+
+use clap::ValueEnum;
+use loopwright_core::model::ThinkingLevel;
+use serde::{Deserialize, Serialize};
+
+/// Selects the tools that run without approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Approve {
+    ReadOnly,
+    All,
+    Tool(String),
+}
+
+impl Approve {
+    /// Parses a word: `read-only`, `all`, or a tool's name.
+    pub(crate) fn of(word: &str) -> Self {
+        match word {
+            "read-only" => Approve::ReadOnly,
+            "all" => Approve::All,
+            tool => Approve::Tool(tool.to_owned()),
+        }
+    }
+
+    /// Parses a word, as clap requires it.
+    pub(super) fn read(word: &str) -> Result<Self, Infallible> {
+        Ok(Self::of(word))
+    }
+}
+
+/// Selects the agent's loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pattern {
+    /// One plain loop: every message sent during a run is delivered before the next model request.
+    Generic,
+    /// Two loops: steers are delivered before the next model request, follow-ups at the end.
+    #[default]
+    Pi,
+}
+
+/// Selects how much the model thinks: [`ThinkingLevel`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Thinking {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    #[value(name = "xhigh")]
+    XHigh,
+}
+
+impl From<ThinkingLevel> for Thinking {
+    fn from(level: ThinkingLevel) -> Self {
+        match level {
+            ThinkingLevel::Off => Thinking::Off,
+            ThinkingLevel::Minimal => Thinking::Minimal,
+            ThinkingLevel::Low => Thinking::Low,
+            ThinkingLevel::Medium => Thinking::Medium,
+            ThinkingLevel::High => Thinking::High,
+            ThinkingLevel::XHigh => Thinking::XHigh,
+        }
+    }
+}
+
+impl From<Thinking> for ThinkingLevel {
+    fn from(level: Thinking) -> Self {
+        match level {
+            Thinking::Off => ThinkingLevel::Off,
+            Thinking::Minimal => ThinkingLevel::Minimal,
+            Thinking::Low => ThinkingLevel::Low,
+            Thinking::Medium => ThinkingLevel::Medium,
+            Thinking::High => ThinkingLevel::High,
+            Thinking::XHigh => ThinkingLevel::XHigh,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The directory that tools work in, and what commands may do there.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use loopwright_tools::{Commands, Workspace, WorkspaceError};
+use serde::{Deserialize, Serialize};
+
+/// Describes the directory that tools work in.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct WorkspaceOptions {
+    /// The directory to work in, which tools cannot leave; the current one by default.
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) root: Option<PathBuf>,
+    /// Refuse to change a file that was modified by others since the agent read it.
+    ///
+    /// The agent must read the file again first. Each session has its own record of reads, so the
+    /// option has no effect on `tools call`, which is a single call. It does not apply to commands.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<bool>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) commands: CommandOptions,
+}
+
+/// Describes what commands may do.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandOptions {
+    /// Let commands use the network. By default they have no network, not even localhost.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<bool>,
+    /// Run commands without confinement: they can do everything that you can.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", conflicts_with_all = ["readable", "writable"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unconfined: Option<bool>,
+    /// Another file or directory that commands may read and run programs from. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) readable: Vec<PathBuf>,
+    /// Another file or directory that commands may write. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) writable: Vec<PathBuf>,
+}
+
+impl WorkspaceOptions {
+    /// Opens the workspace.
+    pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
+        let workspace = Workspace::open(self.root.as_deref().unwrap_or(Path::new(".")))?;
+        Ok(if self.guard.unwrap_or_default() { workspace.guarded() } else { workspace })
+    }
+
+    /// Returns the directory as it was given, by default `.`.
+    pub(crate) fn root_or_here(&self) -> PathBuf {
+        self.root.clone().unwrap_or_else(|| PathBuf::from("."))
+    }
+
+    /// Returns the settings of the command tool.
+    pub(crate) fn commands(&self) -> Commands {
+        self.commands.commands()
+    }
+
+    /// Returns these options, with the values of `lower` for those that are not set.
+    pub(crate) fn over(self, lower: WorkspaceOptions) -> WorkspaceOptions {
+        WorkspaceOptions {
+            root: self.root.or(lower.root),
+            guard: self.guard.or(lower.guard),
+            commands: self.commands.over(lower.commands),
+        }
+    }
+}
+
+impl CommandOptions {
+    /// Returns the settings of the command tool.
+    pub(crate) fn commands(&self) -> Commands {
+        let mut commands = Commands::new();
+        if self.network.unwrap_or_default() {
+            commands = commands.network();
+        }
+        if self.unconfined.unwrap_or_default() {
+            commands = commands.unconfined();
+        }
+        let commands = self.readable.iter().fold(commands, Commands::readable);
+        self.writable.iter().fold(commands, Commands::writable)
+    }
+
+    /// Returns these options, with the values of `lower` for those that are not set.
+    pub(crate) fn over(self, lower: CommandOptions) -> CommandOptions {
+        // Paths mean that commands are confined.
+        let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
+        let inherited = lower.unconfined.filter(|_| !has_paths);
+        CommandOptions {
+            network: self.network.or(lower.network),
+            unconfined: self.unconfined.or(inherited),
+            readable: if self.readable.is_empty() { lower.readable } else { self.readable },
+            writable: if self.writable.is_empty() { lower.writable } else { self.writable },
+        }
+    }
+}

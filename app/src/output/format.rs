@@ -1,0 +1,61 @@
+//! Values as text: ages, calls, digests, shell words.
+
+use std::borrow::Cow;
+
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::ExternalAction;
+
+/// The number of characters of a call's arguments, or of a result, that a line shows.
+const MAX_LINE_CHARS: usize = 160;
+/// The number of characters of a digest that are shown.
+const DIGEST_CHARS: usize = 12;
+
+/// Returns how long ago a time in milliseconds since 1970 was, such as `5m`.
+pub(crate) fn age(time: u64) -> String {
+    let seconds = SystemEnvironment.now().saturating_sub(time) / 1000;
+    match seconds {
+        _ if time == 0 => "-".into(),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Returns a pending call with all of its arguments, so that nobody approves what they did not see.
+pub(crate) fn call(action: &ExternalAction) -> String {
+    format!("{} {}", action.name, action.arguments)
+}
+
+/// Returns the beginning of an action's digest, which is enough to identify it.
+pub(crate) fn digest(action: &ExternalAction) -> &str {
+    action.digest.get(..DIGEST_CHARS).unwrap_or(&action.digest)
+}
+
+/// Returns a word quoted for a shell.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''")).into()
+    }
+}
+
+/// Returns the beginning of a text, with an ellipsis if it is longer than a line shows.
+pub(super) fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_shortened() {
+        assert_eq!(shortened(&"é".repeat(200)).chars().count(), MAX_LINE_CHARS + 1);
+    }
+}

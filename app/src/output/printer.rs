@@ -1,0 +1,193 @@
+//! Events as text: the answer on standard output, tool calls and thinking on standard error.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal};
+
+use loopwright_core::event::{RunOutcome, Update};
+use loopwright_core::message::ResultStatus;
+use loopwright_core::{AgentEvent, Message};
+
+use super::format::shortened;
+use super::sanitize::sanitized;
+use super::streams::{Style, line, write_stderr, write_stdout};
+use super::verbosity::Verbosity;
+use crate::wording;
+
+/// Prints the events of a session as text.
+pub(crate) struct Printer {
+    /// Standard output is a terminal, so control characters must not reach it.
+    is_terminal: bool,
+    verbosity: Verbosity,
+    /// The answer is printed while it streams; otherwise the caller prints it at the end.
+    streams: bool,
+    shows_thinking: bool,
+    cursor: Cursor,
+    /// A part of the current message was printed.
+    printed: bool,
+}
+
+/// Describes the text on the current line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cursor {
+    LineStart,
+    /// The answer, on standard output.
+    Answer,
+    /// Text on standard error.
+    Note,
+}
+
+impl Printer {
+    /// Creates a printer that streams the answer. On a terminal it also shows the thinking.
+    pub(crate) fn new() -> Self {
+        Self::with(Verbosity::Normal, true)
+    }
+
+    /// Creates a printer with this verbosity. Without `streams`, it does not print the answer.
+    pub(crate) fn with(verbosity: Verbosity, streams: bool) -> Self {
+        let shows_thinking = match verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => io::stderr().is_terminal(),
+            Verbosity::Verbose => true,
+        };
+        let is_terminal = io::stdout().is_terminal();
+        let cursor = Cursor::LineStart;
+        Printer { is_terminal, verbosity, streams, shows_thinking, cursor, printed: false }
+    }
+
+    pub(super) fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
+    /// Prints an event. Fails if standard output cannot be written.
+    pub(super) fn show(&mut self, event: &AgentEvent) -> io::Result<()> {
+        match event {
+            AgentEvent::MessageStart { .. } => self.printed = false,
+            AgentEvent::MessageUpdate { update, .. } => self.update(update)?,
+            AgentEvent::MessageEnd { .. } | AgentEvent::AgentEnd(_) => self.end_line()?,
+            AgentEvent::ToolExecutionStart { name, arguments, .. } => {
+                let arguments = arguments.to_string();
+                let is_verbose = self.verbosity == Verbosity::Verbose;
+                let arguments =
+                    if is_verbose { Cow::from(&arguments) } else { shortened(&arguments) };
+                self.note_line(&format!("→ {name} {arguments}"))?;
+            }
+            AgentEvent::ToolExecutionEnd { name, status, result, .. } => {
+                let text = match self.verbosity {
+                    Verbosity::Verbose => whole_result(name, *status, result),
+                    _ => result_line(name, *status, result),
+                };
+                self.note_line(&text)?;
+            }
+            AgentEvent::Compaction(done) => {
+                self.note_line(&format!("({})", wording::compaction(done)))?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Prints the tokens and the cost of a run, if the output is verbose.
+    pub(super) fn show_usage(&mut self, outcome: &RunOutcome) -> io::Result<()> {
+        match self.verbosity {
+            Verbosity::Verbose => self.note_line(&usage_line(outcome)),
+            _ => Ok(()),
+        }
+    }
+
+    fn update(&mut self, update: &Update) -> io::Result<()> {
+        match update {
+            Update::Text { delta, .. } => self.answer(delta),
+            Update::Thinking { delta, .. } if self.shows_thinking => self.note(delta),
+            Update::Withdrawn if self.printed => {
+                self.printed = false;
+                self.note_line("(The reply broke off. The part shown above no longer counts.)")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints a line on standard error.
+    fn note_line(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        if self.verbosity.notes() {
+            line(text, Style::Dim);
+        }
+        Ok(())
+    }
+
+    /// Ends the current line, if it is not empty.
+    fn end_line(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.cursor, Cursor::LineStart) {
+            Cursor::LineStart => {}
+            Cursor::Answer => write_stdout("\n")?,
+            Cursor::Note => write_stderr("\n", Style::Plain),
+        }
+        Ok(())
+    }
+
+    /// Prints a part of the answer.
+    fn answer(&mut self, delta: &str) -> io::Result<()> {
+        match (self.streams, self.verbosity) {
+            (true, _) => {}
+            (false, Verbosity::Verbose) => return self.note(delta),
+            (false, _) => return Ok(()),
+        }
+        if delta.is_empty() {
+            return Ok(());
+        }
+        if self.cursor == Cursor::Note {
+            self.end_line()?;
+        }
+        self.printed = true;
+        self.cursor = if delta.ends_with('\n') { Cursor::LineStart } else { Cursor::Answer };
+        if self.is_terminal { write_stdout(&sanitized(delta)) } else { write_stdout(delta) }
+    }
+
+    /// Prints text that is not the answer.
+    fn note(&mut self, delta: &str) -> io::Result<()> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        if self.cursor == Cursor::Answer {
+            self.end_line()?;
+        }
+        self.printed = true;
+        self.cursor = if delta.ends_with('\n') { Cursor::LineStart } else { Cursor::Note };
+        write_stderr(&sanitized(delta), Style::Dim);
+        Ok(())
+    }
+}
+
+fn result_line(name: &str, status: ResultStatus, result: &Message) -> String {
+    let text = result.text();
+    let first = shortened(text.trim().lines().next().unwrap_or("no text"));
+    match (status, text.trim().lines().count()) {
+        (ResultStatus::Ok, 0 | 1) => format!("✓ {name}: {first}"),
+        (ResultStatus::Ok, lines) => format!("✓ {name} ({lines} lines)"),
+        _ => format!("✗ {name}: {first}"),
+    }
+}
+
+fn whole_result(name: &str, status: ResultStatus, result: &Message) -> String {
+    let mark = if status == ResultStatus::Ok { '✓' } else { '✗' };
+    let text = result.text();
+    let lines = text.trim_end().lines().map(|line| format!("\n  {line}"));
+    format!("{mark} {name}:{}", lines.collect::<String>())
+}
+
+/// Returns the tokens since the user's last request, and their cost as far as prices are known.
+fn usage_line(outcome: &RunOutcome) -> String {
+    let usage = &outcome.usage;
+    let mut line = format!("({} tokens in", usage.input + usage.cache_read + usage.cache_write);
+    if usage.cache_read > 0 {
+        line += &format!(", {} of them cached", usage.cache_read);
+    }
+    line += &format!("; {} out", usage.output);
+    if usage.reasoning > 0 {
+        line += &format!(", {} of them thinking", usage.reasoning);
+    }
+    if outcome.cost > 0.0 {
+        line += &format!("; ${:.4}", outcome.cost);
+    }
+    line + ")"
+}

@@ -1,0 +1,20 @@
+//! A session of an agent: where it is stored, how it is built and opened, and how it is followed.
+
+mod agent;
+mod allowed;
+mod catalogue;
+mod follow;
+mod model;
+mod open;
+mod store;
+mod unattended;
+
+pub(crate) use self::agent::{Built, build};
+pub(crate) use self::allowed::Allowed;
+pub(crate) use self::catalogue::{catalogue, default_models_file};
+pub(crate) use self::follow::{FollowError, Live, Operator, follow};
+pub(crate) use self::open::Session;
+pub(crate) use self::store::{
+    default_store, existing, find, log_position, name_or_random, open_store, stored_options,
+};
+pub(crate) use self::unattended::{RunOutput, run_unattended};

@@ -1,0 +1,106 @@
+//! A session that is about to be opened.
+
+use std::sync::Arc;
+
+use loopwright_core::log::{InMemoryStore, SessionInfo};
+use loopwright_core::{RunContext, SessionStore};
+
+use super::agent::Built;
+use super::store::{find, name_or_random, open_store, stored_options};
+use crate::args::SessionArgs;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::options::Options;
+use crate::output::{self, Verbosity};
+use crate::settings::Settings;
+
+/// Describes a session that is about to be opened.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) name: Arc<str>,
+    /// Its metadata, or `None` if it does not exist yet.
+    pub(crate) info: Option<SessionInfo>,
+    /// Whether it outlives the process.
+    pub(crate) is_stored: bool,
+}
+
+impl Session {
+    /// Returns the session that the command line selects.
+    pub(crate) async fn choose(args: &SessionArgs, config: &Config) -> Result<Self, StartError> {
+        let store = match args.no_session {
+            true => Arc::new(InMemoryStore::new()),
+            false => open_store(config.store(&args.store))?,
+        };
+        let info = match args.name.as_deref() {
+            Some(name) => find(&*store, name).await?,
+            None if args.latest => match store.sessions().await?.into_iter().next() {
+                None => {
+                    let why = "There is no session to continue: leave out --continue.";
+                    return Err(StartError(why.into()));
+                }
+                latest => latest,
+            },
+            None => None,
+        };
+        let name = match &info {
+            Some(info) => info.id.clone(),
+            None => name_or_random(args.name.as_deref(), &*store).await?.into(),
+        };
+        Ok(Session { store, name, info, is_stored: !args.no_session })
+    }
+
+    /// Returns a session that exists in the store.
+    pub(crate) fn existing(store: Arc<dyn SessionStore>, info: SessionInfo) -> Self {
+        Session { store, name: info.id.clone(), info: Some(info), is_stored: true }
+    }
+
+    /// Resolves the options: those given, else those that the session was started with, else the
+    /// configured ones. Prints a notice about permissions that come from the session.
+    pub(crate) fn settings(
+        &self,
+        given: &Options,
+        config: &Config,
+        verbosity: Verbosity,
+    ) -> Result<Settings, StartError> {
+        let (settings, permissions) = self.settings_and_permissions(given, config)?;
+        if let (Some(permissions), true) = (permissions, verbosity.notes()) {
+            output::notice(&permissions);
+        }
+        Ok(settings)
+    }
+
+    /// Resolves the options like [`Session::settings`], and returns the notice about permissions.
+    pub(crate) fn settings_and_permissions(
+        &self,
+        given: &Options,
+        config: &Config,
+    ) -> Result<(Settings, Option<String>), StartError> {
+        let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
+        let permissions = given.inherited_permissions(&stored);
+        Ok((config.resolve(given.clone().over(stored))?, permissions))
+    }
+
+    /// Opens the session for an agent. Prints a notice if its log had to be repaired.
+    pub(crate) async fn context(&self, built: &Built) -> Result<RunContext, StartError> {
+        let (context, repair) = self.context_and_repair(built).await?;
+        if let Some(repair) = repair {
+            output::error(&repair);
+        }
+        Ok(context)
+    }
+
+    /// Opens the session like [`Session::context`], and returns the notice about repairs.
+    pub(crate) async fn context_and_repair(
+        &self,
+        built: &Built,
+    ) -> Result<(RunContext, Option<String>), StartError> {
+        let memory = self.store.open(&self.name).await?;
+        let repair = memory.repaired();
+        let context = RunContext::new()
+            .session(self.name.clone())
+            .shared_memory(memory)
+            .settings(built.settings.clone());
+        Ok((context, repair))
+    }
+}

@@ -1,0 +1,107 @@
+//! The session store, and what it knows about sessions.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loopwright_core::SessionStore;
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::message::MessageId;
+use loopwright_memory::{Jsonl, Sqlite};
+use serde::Deserialize;
+
+use crate::environment::data_directory;
+use crate::error::StartError;
+use crate::options::Options;
+
+/// Opens the store at this path, by default at [`default_store`]. A directory has a file for each
+/// session.
+pub(crate) fn open_store(path: Option<PathBuf>) -> Result<Arc<dyn SessionStore>, StartError> {
+    let Some(path) = path.or_else(default_store) else {
+        return Err(StartError(
+            "Sessions cannot be stored, because HOME is not set: give a path with --store PATH or \
+             LOOPWRIGHT_STORE, or store nothing with --no-session."
+                .into(),
+        ));
+    };
+    Ok(if is_directory(&path) {
+        Arc::new(Jsonl::open(&path)?)
+    } else {
+        Arc::new(Sqlite::open(&path)?)
+    })
+}
+
+/// Returns the path of the store that is used by default.
+pub(crate) fn default_store() -> Option<PathBuf> {
+    Some(data_directory()?.join("sessions.db"))
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
+}
+
+/// Returns the options that a session was started with.
+pub(crate) fn stored_options(info: &SessionInfo) -> Result<Options, StartError> {
+    let Some(settings) = info.settings.as_deref() else {
+        return Ok(Options::default());
+    };
+    Options::deserialize(settings).map_err(|why| {
+        StartError(format!(
+            "The options that session `{}` was started with cannot be read: {why}.",
+            info.id
+        ))
+    })
+}
+
+/// Returns a session's metadata, or `None` if it does not exist.
+pub(crate) async fn find(
+    store: &dyn SessionStore,
+    name: &str,
+) -> Result<Option<SessionInfo>, StartError> {
+    match store.session(name).await {
+        Ok(info) => Ok(Some(info)),
+        Err(MemoryError::NoSession(_)) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Returns a session's metadata. Fails if it does not exist.
+pub(crate) async fn existing(
+    store: &dyn SessionStore,
+    name: &str,
+) -> Result<SessionInfo, StartError> {
+    let none = || {
+        StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."))
+    };
+    find(store, name).await?.ok_or_else(none)
+}
+
+/// Returns the given name, else a random one that no session has.
+pub(crate) async fn name_or_random(
+    given: Option<&str>,
+    store: &dyn SessionStore,
+) -> Result<String, StartError> {
+    if let Some(name) = given {
+        return Ok(name.to_owned());
+    }
+    loop {
+        let name = format!("s{:08x}", SystemEnvironment.random() as u32);
+        if find(store, &name).await?.is_none() {
+            return Ok(name);
+        }
+    }
+}
+
+/// Returns the length of the log up to and including this message, or `None` if the log does not
+/// contain it.
+pub(crate) fn log_position(id: MessageId, entries: &[LogEntry]) -> Option<u64> {
+    let contains = |entry: &LogEntry| entry.message().is_some_and(|message| message.id == id);
+    let index = entries.iter().position(contains)?;
+    let index = match &entries[index] {
+        LogEntry::Queued { input, .. } => entries.iter().position(
+            |entry| matches!(entry, LogEntry::Delivered { input: other } if other == input),
+        )?,
+        _ => index,
+    };
+    Some(index as u64 + 1)
+}

@@ -1,0 +1,136 @@
+//! A run without a user: it is shown until the session is idle, and pending actions stay open.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+
+use loopwright_core::event::{RunOutcome, RunStatus};
+use loopwright_core::{AgentHandle, EventStream};
+
+use super::follow::{FollowError, Live, Operator, follow};
+use crate::exit_code::{self, ABORTED, FAILED};
+use crate::interrupt::Interrupt;
+use crate::output::{self, EventView, Printer, Verbosity, report_pending};
+
+/// Describes how a run is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunOutput {
+    /// Each event is printed as a line of JSON.
+    pub(crate) json: bool,
+    pub(crate) verbosity: Verbosity,
+    /// The answer is printed while it streams; otherwise alone, when it is complete.
+    pub(crate) streams: bool,
+}
+
+impl RunOutput {
+    fn streams(self) -> bool {
+        self.streams && self.verbosity.notes()
+    }
+
+    fn view(self) -> EventView {
+        match self.json {
+            true => EventView::Json(self.verbosity),
+            false => EventView::Text(Printer::with(self.verbosity, self.streams())),
+        }
+    }
+
+    /// Prints the answer, if it has not streamed.
+    fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
+        if self.json || self.streams() || outcome.end != RunStatus::Done {
+            return Ok(());
+        }
+        match &outcome.value {
+            Some(value) => output::text(&value.to_string()),
+            None => output::text(&outcome.text),
+        }
+    }
+}
+
+/// Shows a session until it is idle, and returns the exit code. Ctrl-C aborts the run.
+///
+/// Pending actions are listed on standard error; `session` is the session's name if it is stored.
+///
+/// Failures are printed and have an exit code.
+pub(crate) async fn run_unattended(
+    handle: AgentHandle,
+    events: EventStream,
+    interrupt: Interrupt,
+    display: RunOutput,
+    session: Option<&str>,
+) -> u8 {
+    // A separate task handles Ctrl-C even while a write to standard output blocks.
+    tokio::spawn(abort_on_interrupt(interrupt, handle.clone()));
+    let mut live = Live::new(handle, events, display.view());
+    let mut operator = Unattended { exit_code: None };
+    let done = match follow(&mut live, None, &mut operator).await {
+        Ok(code) => match live.outcome() {
+            Some(outcome) => display.print_answer(outcome).map(|()| code),
+            None => Ok(code),
+        },
+        Err(FollowError::Output(why)) => Err(why),
+        Err(FollowError::Session(_)) => {
+            output::error("The session ended before the run did.");
+            return FAILED;
+        }
+    };
+    let code = match done {
+        Ok(code) => code,
+        Err(why) => {
+            let _ = live.handle.abort().await;
+            live.handle.wait_for_idle().await;
+            if why.kind() != ErrorKind::BrokenPipe {
+                output::error(&format!(
+                    "Standard output cannot be written: {why}. The run was aborted."
+                ));
+            }
+            return ABORTED;
+        }
+    };
+    let awaits = live.outcome().is_some_and(|last| last.end == RunStatus::AwaitingAction);
+    if awaits && !display.json && display.verbosity.notes() {
+        let actions = live.handle.pending().await.unwrap_or_default();
+        if !actions.is_empty() {
+            report_pending(&actions, session);
+        }
+    }
+    code
+}
+
+/// The first Ctrl-C aborts the run, the second one ends the process.
+async fn abort_on_interrupt(mut interrupt: Interrupt, handle: AgentHandle) {
+    interrupt.pressed().await;
+    tokio::join!(handle.abort(), async {
+        interrupt.pressed().await;
+        std::process::exit(ABORTED.into())
+    });
+}
+
+/// Leaves when the session is idle.
+struct Unattended {
+    exit_code: Option<u8>,
+}
+
+impl Operator for Unattended {
+    type Input = Infallible;
+
+    fn exit_code(&self) -> Option<u8> {
+        self.exit_code
+    }
+
+    async fn input(&mut self) -> Infallible {
+        pending().await
+    }
+
+    async fn handle(&mut self, input: Infallible, _: &mut Live) -> Result<(), FollowError> {
+        match input {}
+    }
+
+    async fn interrupted(&mut self, _: &mut Live) -> Result<(), FollowError> {
+        Ok(())
+    }
+
+    async fn idle(&mut self, live: &mut Live) -> Result<(), FollowError> {
+        self.exit_code = live.outcome().map(|outcome| exit_code::of(outcome));
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! The options of one session, resolved from all layers of settings.
+
+use std::path::{Path, PathBuf};
+
+use crate::options::{
+    CommandOptions, Options, WorkspaceOptions, address_in_environment, without_credentials,
+};
+
+/// Holds the options of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The options in force, from all layers.
+    pub(crate) active: Options,
+    /// The options from the command line and from the session itself: a session stores these, and
+    /// not those that `loopwright.toml` or the environment sets.
+    pub(crate) given: Options,
+}
+
+impl Settings {
+    /// Changes an option, also in what the session stores.
+    pub(crate) fn change(&mut self, change: impl Fn(&mut Options)) {
+        change(&mut self.active);
+        change(&mut self.given);
+    }
+
+    /// Returns the options that a session with this model and directory stores.
+    ///
+    /// Paths are absolute and addresses contain no credentials. Of the options that were not
+    /// given, only the model and its address are included.
+    pub(crate) fn to_store(&self, model: &str, root: &Path) -> Options {
+        let base_url = self
+            .active
+            .base_url
+            .clone()
+            .or_else(|| address_in_environment(model))
+            .as_deref()
+            .map(without_credentials);
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
+        let given = &self.given;
+        let commands = &given.workspace.commands;
+        let commands = CommandOptions {
+            readable: all(&commands.readable),
+            writable: all(&commands.writable),
+            ..commands.clone()
+        };
+        Options {
+            model: Some(model.to_owned()),
+            base_url,
+            models: given.models.as_ref().map(absolute),
+            workspace: WorkspaceOptions {
+                root: Some(root.to_owned()),
+                commands,
+                ..given.workspace.clone()
+            },
+            ..given.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Approve;
+
+    #[test]
+    fn given_options_take_precedence_over_stored_ones() {
+        let options = Options {
+            model: Some("custom/a".into()),
+            base_url: Some("http://user:key@host:1/v1?api-key=secret&version=2".into()),
+            approve: vec![Approve::ReadOnly, Approve::Tool("diff".into())],
+            max_turns: Some(3),
+            ..Options::default()
+        };
+        let settings = Settings { active: options.clone(), given: options };
+        let stored = settings.to_store("custom/a", Path::new("somewhere"));
+        let json = serde_json::to_value(&stored).unwrap();
+        assert!(!json.to_string().contains("key"), "{json}");
+        let read: Options = serde_json::from_value(json).unwrap();
+        assert_eq!(
+            (&read.base_url, &read.approve),
+            (&Some("http://host:1/v1?version=2".into()), &stored.approve)
+        );
+        let given = Options { max_turns: Some(7), ..Options::default() }.over(read.clone());
+        assert_eq!((given.max_turns, &given.base_url), (Some(7), &read.base_url));
+        let other = Options { model: Some("openai/b".into()), ..Options::default() }.over(read);
+        assert_eq!(
+            (other.base_url, other.workspace.root.as_deref()),
+            (None, Some(Path::new("somewhere")))
+        );
+    }
+}
