@@ -351,7 +351,9 @@ mod tests {
             |tool: &str, text: &str| json!({ "role": "tool", "toolName": tool, "content": text });
         let user = json!({ "role": "user", "content": "u" });
         let reply = json!({ "role": "assistant", "content": "a" });
-        let with_id = |tool: &str, id: &str| json!({ "role": "tool", "toolName": tool, "toolCallId": id, "content": id });
+        let with_id = |tool: &str, id: &str| -> Value {
+            json!({ "role": "tool", "toolName": tool, "toolCallId": id, "content": id })
+        };
         let whole = json!({
             "role": "assistant",
             "content": "a",
