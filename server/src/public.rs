@@ -177,7 +177,7 @@ mod tests {
         path: String,
     }
 
-    /// C110: public events contain the conversation, and neither thinking nor arguments and output
+    /// C113: public events contain the conversation, and neither thinking nor arguments and output
     /// of tools nor costs, errors, texts of decisions and details of compactions.
     #[tokio::test]
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C40 C42: at rest, an abort answers open calls and hands queued texts back; the session stays
+/// C43 C45: at rest, an abort answers open calls and hands queued texts back; the session stays
 /// usable.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_confirmation_closes_the_batch_and_the_session_lives() {
@@ -25,7 +25,7 @@ async fn an_abort_during_confirmation_closes_the_batch_and_the_session_lives() {
     harness.check().await;
 }
 
-/// C41: running tools are cancelled, one that finished keeps its result, the partial reply is kept.
+/// C44: running tools are cancelled, one that finished keeps its result, the partial reply is kept.
 #[tokio::test(start_paused = true)]
 async fn an_abort_keeps_what_is_done_and_says_what_had_started() {
     let tools = [
@@ -57,7 +57,7 @@ async fn an_abort_keeps_what_is_done_and_says_what_had_started() {
     harness.check().await;
 }
 
-/// C41 C52: an abort inside slow writes neither loses nor doubles one.
+/// C44 C55: an abort inside slow writes neither loses nor doubles one.
 #[tokio::test(start_paused = true)]
 async fn an_abort_in_the_middle_of_a_write_neither_loses_nor_doubles_it() {
     for at in 0..400 {
@@ -82,7 +82,7 @@ async fn an_abort_in_the_middle_of_a_write_neither_loses_nor_doubles_it() {
     }
 }
 
-/// C36 C41 C52: an abort at every turn of the scheduler, without any time passing.
+/// C39 C44 C55: an abort at every turn of the scheduler, without any time passing.
 #[tokio::test(start_paused = true)]
 async fn an_abort_at_any_poll_leaves_everything_in_order() {
     for polls in 0..120 {
@@ -103,7 +103,7 @@ async fn an_abort_at_any_poll_leaves_everything_in_order() {
     }
 }
 
-/// C43: a reset aborts and cuts the conversation; the log keeps everything.
+/// C46: a reset aborts and cuts the conversation; the log keeps everything.
 #[tokio::test(start_paused = true)]
 async fn a_reset_begins_the_conversation_anew() {
     let mut harness = pi([slow(9, ms(10)), Script::text("new")], &[]).await;
@@ -149,7 +149,7 @@ impl BehaviorPattern for Bad {
     }
 }
 
-/// C3 C44 C45: whatever a pattern does, the session is put in order and lives.
+/// C3 C47 C48: whatever a pattern does, the session is put in order and lives.
 #[tokio::test(start_paused = true)]
 async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
     for (how, says) in [
@@ -181,7 +181,7 @@ async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
     }
 }
 
-/// C45: a hook that panics ends the run with an error; nothing panics out of the engine.
+/// C48: a hook that panics ends the run with an error; nothing panics out of the engine.
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_panics_ends_the_run_with_an_error() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
@@ -211,7 +211,7 @@ async fn a_hook_that_panics_ends_the_run_with_an_error() {
     }
 }
 
-/// C53: a failed append ends the run with an error; `agent_end` goes out all the same, once.
+/// C56: a failed append ends the run with an error; `agent_end` goes out all the same, once.
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
     for full in 2..17 {
@@ -246,7 +246,7 @@ async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
     }
 }
 
-/// C46: turns, tokens, cost and wall time; results are kept.
+/// C49: turns, tokens, cost and wall time; results are kept.
 #[tokio::test(start_paused = true)]
 async fn limits_end_the_run_and_keep_the_results() {
     let usage = Usage { input: 600, output: 400, ..Usage::default() };
@@ -279,7 +279,7 @@ async fn limits_end_the_run_and_keep_the_results() {
     }
 }
 
-/// C46: a cost limit refuses a model without known prices.
+/// C49: a cost limit refuses a model without known prices.
 #[tokio::test(start_paused = true)]
 async fn a_cost_limit_refuses_a_model_without_prices() {
     let harness =
@@ -289,7 +289,7 @@ async fn a_cost_limit_refuses_a_model_without_prices() {
     assert!(outcome.error.unwrap().contains("prices of `test/scripted` are not known"));
 }
 
-/// C48: counters go on through runs that an answer or `Continue` resumes.
+/// C51: counters go on through runs that an answer or `Continue` resumes.
 #[tokio::test(start_paused = true)]
 async fn counters_go_on_through_resumed_runs() {
     let tool = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -312,7 +312,7 @@ async fn counters_go_on_through_resumed_runs() {
     assert_eq!(end_of(&harness.run_end().await), AwaitingAction);
 }
 
-/// C49: at most 32 requests wait; `prompt` says `Busy`, and the run is undisturbed.
+/// C52: at most 32 requests wait; `prompt` says `Busy`, and the run is undisturbed.
 #[tokio::test(start_paused = true)]
 async fn requests_during_a_run_wait_their_turn() {
     let gate = Gate::new();
@@ -335,7 +335,7 @@ async fn requests_during_a_run_wait_their_turn() {
     harness.check().await;
 }
 
-/// C46 C48: wall time goes on through runs that an answer resumes.
+/// C49 C51: wall time goes on through runs that an answer resumes.
 #[tokio::test(start_paused = true)]
 async fn wall_time_goes_on_through_resumed_runs() {
     /// Time that the paused clock tells.

@@ -24,7 +24,7 @@ fn broken() -> Script {
     Script::new().think("hm", Some("of a")).fail(ModelErrorKind::Overloaded, "busy")
 }
 
-/// C68: a reply names the model that gave it, on which the way of its signatures depends, and costs
+/// C71: a reply names the model that gave it, on which the way of its signatures depends, and costs
 /// what that one costs.
 #[tokio::test(start_paused = true)]
 async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
@@ -52,7 +52,7 @@ async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     );
 }
 
-/// C68: a reply that is cut off, and what is shown while it streams, name the model that speaks.
+/// C71: a reply that is cut off, and what is shown while it streams, name the model that speaks.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_streams_or_is_cut_off_names_the_model_that_speaks() {
     let gate = Gate::new();
@@ -89,7 +89,7 @@ impl BehaviorPattern for Detached {
     }
 }
 
-/// C64 C68: an aside too.
+/// C67 C71: an aside too.
 #[tokio::test(start_paused = true)]
 async fn an_aside_names_the_model_that_gave_it_and_costs_its_price() {
     let second = priced("b/2", 5.0, [tokens(Script::text("well"))]);

@@ -39,7 +39,7 @@ async fn bad_memory(replies: Vec<Script>, panics: bool) -> (Harness, Arc<AtomicB
     )
 }
 
-/// C45 C53: a memory that panics fails, at rest and in a run; the session lives.
+/// C48 C56: a memory that panics fails, at rest and in a run; the session lives.
 #[tokio::test(start_paused = true)]
 async fn a_memory_that_panics_fails() {
     let (harness, bad) = bad_memory(vec![Script::text("ok")], true).await;
@@ -49,7 +49,7 @@ async fn a_memory_that_panics_fails() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }
 
-/// C40 C53: whoever asked something of a session whose memory fails is answered.
+/// C43 C56: whoever asked something of a session whose memory fails is answered.
 #[tokio::test(start_paused = true)]
 async fn everyone_is_answered_when_the_memory_fails() {
     let (harness, bad) = bad_memory(vec![calls(&["x"])], false).await;
@@ -68,7 +68,7 @@ async fn everyone_is_answered_when_the_memory_fails() {
     assert!(a.is_err() && b.is_err() && c.is_err() && state.is_ok());
 }
 
-/// C53: looking at a session whose memory failed does not start its run again.
+/// C56: looking at a session whose memory failed does not start its run again.
 #[tokio::test(start_paused = true)]
 async fn looking_does_not_start_a_run_that_could_not_be_written() {
     let wrap = |memory| Arc::new(FaultyMemory::new(memory).full_after(2)) as Arc<dyn Memory>;
@@ -82,7 +82,7 @@ async fn looking_does_not_start_a_run_that_could_not_be_written() {
     assert_eq!(ends, 1);
 }
 
-/// C44 C53: a write that fails while a run is put in order leaves a session that goes on, also with
+/// C47 C56: a write that fails while a run is put in order leaves a session that goes on, also with
 /// `Hold`.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_while_a_run_is_put_in_order_leaves_a_session_that_goes_on() {

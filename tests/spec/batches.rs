@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C1 C20 C54: executions end in order of completion, results are told in source order.
+/// C1 C23 C57: executions end in order of completion, results are told in source order.
 #[tokio::test(start_paused = true)]
 async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_order() {
     let tools = [TestTool::new("slow").takes(ms(100)), TestTool::new("fast").takes(ms(10))];
@@ -27,7 +27,7 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
     check_events(&events).unwrap();
 }
 
-/// C21: at most so many at once; one sequential tool makes the whole batch sequential.
+/// C24: at most so many at once; one sequential tool makes the whole batch sequential.
 #[tokio::test(start_paused = true)]
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {
@@ -48,7 +48,7 @@ async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     }
 }
 
-/// C12 C13 C22 C47: each gives the model a clear error or a result, and the run goes on.
+/// C12 C13 C25 C50: each gives the model a clear error or a result, and the run goes on.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_run_goes_on() {
     let tools = [
@@ -85,7 +85,7 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
     harness.check().await;
 }
 
-/// C47: a timeout of the tool's own, and one without a sign of life.
+/// C50: a timeout of the tool's own, and one without a sign of life.
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_total_and_an_idle_timeout() {
     let total = TestTool::new("total").chatters(1000, ms(10)).spec(|s| s.timeout(ms(300)));

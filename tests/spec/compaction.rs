@@ -90,7 +90,7 @@ pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
-/// C80: before a request that would be too long the older messages are summarised; the summary
+/// C83: before a request that would be too long the older messages are summarised; the summary
 /// stands for them in the requests, and the history keeps them.
 #[tokio::test(start_paused = true)]
 async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
@@ -129,7 +129,7 @@ async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
     check_events(&told).unwrap();
 }
 
-/// C80: a plan that takes a call from its result, or the last message, ends the run with an error
+/// C83: a plan that takes a call from its result, or the last message, ends the run with an error
 /// and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_illegal_plan_is_refused() {
@@ -173,7 +173,7 @@ async fn an_illegal_plan_is_refused() {
     }
 }
 
-/// C80: hooks get the compacted history, with custom messages where they were; thoughts keep their
+/// C83: hooks get the compacted history, with custom messages where they were; thoughts keep their
 /// number.
 #[tokio::test(start_paused = true)]
 async fn hooks_get_the_compacted_history() {
@@ -213,7 +213,7 @@ async fn hooks_get_the_compacted_history() {
     assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r3", "p4"]);
 }
 
-/// C81: where there is no summary the messages are left out, with a marker; the log says why, and
+/// C84: where there is no summary the messages are left out, with a marker; the log says why, and
 /// the run goes on.
 #[tokio::test(start_paused = true)]
 async fn without_a_summary_messages_are_left_out_with_a_marker() {
@@ -241,7 +241,7 @@ async fn without_a_summary_messages_are_left_out_with_a_marker() {
     }
 }
 
-/// C81: where there is no summary and the request fits as it is, it goes out as it is; another is
+/// C84: where there is no summary and the request fits as it is, it goes out as it is; another is
 /// asked for once the conversation has grown, and when it does not fit any more the messages are
 /// left out.
 #[tokio::test(start_paused = true)]
@@ -284,7 +284,7 @@ async fn a_request_that_fits_goes_out_without_a_summary() {
     harness.check().await;
 }
 
-/// C81: a summary that is cut off at its length is one, and says so; it may be as long as the model
+/// C84: a summary that is cut off at its length is one, and says so; it may be as long as the model
 /// can say.
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_is_cut_off_says_so() {
@@ -304,7 +304,7 @@ async fn a_summary_that_is_cut_off_says_so() {
     );
 }
 
-/// C81: a summary is counted against the limits, and never takes the last turn from the request it
+/// C84: a summary is counted against the limits, and never takes the last turn from the request it
 /// is for.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
@@ -349,7 +349,7 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     harness.check().await;
 }
 
-/// C82: a request that is refused as too large is withdrawn, compacted and sent again; at most
+/// C85: a request that is refused as too large is withdrawn, compacted and sent again; at most
 /// twice in a row.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
@@ -412,7 +412,7 @@ async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
     assert_eq!(compactions(&harness.told()).len(), 0);
 }
 
-/// C80: how large a conversation is comes from what the provider has counted, and from an estimate
+/// C83: how large a conversation is comes from what the provider has counted, and from an estimate
 /// of the rest.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest() {

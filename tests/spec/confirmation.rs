@@ -6,7 +6,7 @@ fn ask(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
-/// C23 C24 C25 C26: auto-calls run, the rest waits; partial answers are kept; the model waits for
+/// C26 C27 C28 C29: auto-calls run, the rest waits; partial answers are kept; the model waits for
 /// the batch.
 #[tokio::test(start_paused = true)]
 async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kept() {
@@ -60,7 +60,7 @@ async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kep
     harness.check().await;
 }
 
-/// C25: deny with a reason, own result, edited arguments (validated again), and who says so.
+/// C28: deny with a reason, own result, edited arguments (validated again), and who says so.
 #[tokio::test(start_paused = true)]
 async fn an_answer_can_deny_edit_or_hand_in_the_result() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -124,7 +124,7 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
     harness.check().await;
 }
 
-/// C24: the process may die, and the answer may come in another one.
+/// C27: the process may die, and the answer may come in another one.
 #[tokio::test(start_paused = true)]
 async fn an_answer_comes_days_later_in_another_process() {
     let tool = ask("ask");
@@ -140,7 +140,7 @@ async fn an_answer_comes_days_later_in_another_process() {
     harness.check().await;
 }
 
-/// C27
+/// C30
 #[tokio::test(start_paused = true)]
 async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending() {
     for steer in [false, true] {
@@ -171,7 +171,7 @@ async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending()
     }
 }
 
-/// C27: with `Hold` the message waits until the batch is closed.
+/// C30: with `Hold` the message waits until the batch is closed.
 #[tokio::test(start_paused = true)]
 async fn with_hold_a_message_waits_until_all_is_answered() {
     for steer in [false, true] {
@@ -203,7 +203,7 @@ async fn with_hold_a_message_waits_until_all_is_answered() {
     }
 }
 
-/// C28: a tool suspends, and is called again with the same id and the answer.
+/// C31: a tool suspends, and is called again with the same id and the answer.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     let login = TestTool::new("login").suspends("password");
@@ -227,7 +227,7 @@ async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     harness.check().await;
 }
 
-/// C23: what the tool says, what the agent's rules say, and a predicate that fails.
+/// C26: what the tool says, what the agent's rules say, and a predicate that fails.
 #[tokio::test(start_paused = true)]
 async fn who_runs_without_asking() {
     let tools = [
@@ -247,7 +247,7 @@ async fn who_runs_without_asking() {
     assert_eq!(open, ["b", "e", "g", "z"]);
 }
 
-/// C23: the agent's rules: all, or a predicate.
+/// C26: the agent's rules: all, or a predicate.
 #[tokio::test(start_paused = true)]
 async fn the_agents_rules_can_let_everything_run() {
     type Options = fn(AgentBuilder) -> AgentBuilder;

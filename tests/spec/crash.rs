@@ -27,7 +27,7 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C50 C51 C88: a cut at every item of a session; after `Continue` every call has one result,
+/// C53 C54 C91: a cut at every item of a session; after `Continue` every call has one result,
 /// nothing is delivered twice, and a once-only tool that had started is not run again.
 #[tokio::test(start_paused = true)]
 async fn a_session_cut_at_every_item_goes_on() {
@@ -61,7 +61,7 @@ async fn a_session_cut_at_every_item_goes_on() {
     }
 }
 
-/// C88: what goes wrong is found: a once-only tool that says later that it may run again, a request
+/// C91: what goes wrong is found: a once-only tool that says later that it may run again, a request
 /// that no server would take, a scenario without enough replies.
 #[tokio::test(start_paused = true)]
 async fn what_goes_wrong_after_a_crash_is_found() {
@@ -120,7 +120,7 @@ async fn what_goes_wrong_after_a_crash_is_found() {
     assert!(found.contains("the once-only call a of `pay` had started and ran again"), "{found}");
 }
 
-/// C55: event numbers are a function of the log, so they are the same after a restart.
+/// C58: event numbers are a function of the log, so they are the same after a restart.
 #[tokio::test(start_paused = true)]
 async fn event_numbers_go_on_after_a_restart() {
     let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
@@ -131,7 +131,7 @@ async fn event_numbers_go_on_after_a_restart() {
     assert_eq!(harness.run_end().await[0].seq, last + 1);
 }
 
-/// C50: an interrupted run is reported; a new request settles it instead of going on.
+/// C53: an interrupted run is reported; a new request settles it instead of going on.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_run_is_reported_and_a_new_request_settles_it() {
     let mut harness = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x").hangs()]).await;
@@ -150,7 +150,7 @@ async fn an_interrupted_run_is_reported_and_a_new_request_settles_it() {
     harness.check().await;
 }
 
-/// C50: an abort that was acknowledged is finished at the restart; no request goes out.
+/// C53: an abort that was acknowledged is finished at the restart; no request goes out.
 #[tokio::test(start_paused = true)]
 async fn a_restart_finishes_an_abort() {
     let mut harness = pi([calls(&["x"])], &[TestTool::new("x").hangs()]).await;
@@ -166,7 +166,7 @@ async fn a_restart_finishes_an_abort() {
     harness.check().await;
 }
 
-/// C51: two owners: the stale one's writes fail, and nothing runs twice.
+/// C54: two owners: the stale one's writes fail, and nothing runs twice.
 #[tokio::test(start_paused = true)]
 async fn a_stale_owner_cannot_write() {
     let harness = pi([Script::text("one")], &[]).await;
@@ -183,7 +183,7 @@ async fn a_stale_owner_cannot_write() {
     assert_eq!(other.prompt("go").await.unwrap().text, "one");
 }
 
-/// C37: the same input id again is acknowledged and changes nothing, also after a restart.
+/// C40: the same input id again is acknowledged and changes nothing, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_comes_twice_is_taken_once() {
     let harness = pi([Script::text("one")], &[]).await;

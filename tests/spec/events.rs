@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C54 C55 C56: the order of a turn with tools, and the numbers.
+/// C57 C58 C59: the order of a turn with tools, and the numbers.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_run_come_in_the_order_of_the_design() {
     let mut harness = pi(
@@ -40,7 +40,7 @@ agent_end Done
     assert!(events.iter().all(|e| *e.session_id == *"s" && e.run_id == RunId(1) && e.time == 0));
 }
 
-/// C56: one JSON object an event, flat, with its type in snake_case.
+/// C59: one JSON object an event, flat, with its type in snake_case.
 #[tokio::test(start_paused = true)]
 async fn an_event_serialises_flat_with_its_type() {
     let mut harness = pi([Script::text("ok")], &[]).await;
@@ -58,7 +58,7 @@ async fn an_event_serialises_flat_with_its_type() {
     }
 }
 
-/// C57 C58: a reader of one event per 10 ms does not slow a run of 100,000 deltas and misses no
+/// C60 C61: a reader of one event per 10 ms does not slow a run of 100,000 deltas and misses no
 /// text.
 #[tokio::test(start_paused = true)]
 async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
@@ -95,7 +95,7 @@ async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
     assert!(harness.events.peak() <= 1024 + 8, "{}", harness.events.peak());
 }
 
-/// C57: two tools that stream in turn do not grow a slow queue.
+/// C60: two tools that stream in turn do not grow a slow queue.
 #[tokio::test(start_paused = true)]
 async fn interleaved_updates_of_two_tools_do_not_grow_a_slow_queue() {
     let loud = |name: &str| TestTool::new(name).chatters(20_000, ms(1));
@@ -113,7 +113,7 @@ async fn interleaved_updates_of_two_tools_do_not_grow_a_slow_queue() {
     assert!(harness.events.peak() <= 1024 + 20, "{}", harness.events.peak());
 }
 
-/// C59: any number of subscribers see the same; a stream of one run ends with it.
+/// C62: any number of subscribers see the same; a stream of one run ends with it.
 #[tokio::test(start_paused = true)]
 async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
     let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
@@ -130,7 +130,7 @@ async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
     assert_eq!(first, second);
 }
 
-/// C61: replaying the events of a session rebuilds its messages exactly.
+/// C64: replaying the events of a session rebuilds its messages exactly.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_session_rebuild_its_messages() {
     let mut harness = pi(
@@ -154,7 +154,7 @@ async fn the_events_of_a_session_rebuild_its_messages() {
     assert_eq!(replayed, **harness.handle.state().await.unwrap().messages);
 }
 
-/// C62: a retried attempt is withdrawn: its deltas are no part of the message, and consumers are
+/// C65: a retried attempt is withdrawn: its deltas are no part of the message, and consumers are
 /// told.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_attempt_is_told_and_no_part_of_the_message() {

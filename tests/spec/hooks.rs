@@ -225,7 +225,7 @@ async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
 }
 
-/// C29: `transform_context` makes the conversation of a request; the history stays as it was, and
+/// C32: `transform_context` makes the conversation of a request; the history stays as it was, and
 /// custom messages stay in it and out of the request.
 #[tokio::test(start_paused = true)]
 async fn what_a_request_is_made_of_is_not_what_is_kept() {
@@ -251,7 +251,7 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
     assert_eq!(harness.transcript().await, ["U:go", "C:note", "A:ok/Stop"]);
 }
 
-/// C38: a call of a tool that was not offered is an error result, though the agent has the tool.
+/// C41: a call of a tool that was not offered is an error result, though the agent has the tool.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_not_offered_does_not_run() {
     let hidden = TestTool::new("hidden");
@@ -266,7 +266,7 @@ async fn a_tool_that_was_not_offered_does_not_run() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C38 C50: what was offered is in the log: a restart does not open a tool that was hidden.
+/// C41 C53: what was offered is in the log: a restart does not open a tool that was hidden.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hidden = TestTool::new("hidden");
@@ -285,7 +285,7 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C38: `prepare_tools` chooses the tools of each request, and is told which turn it is.
+/// C41: `prepare_tools` chooses the tools of each request, and is told which turn it is.
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {
     let tools = [TestTool::new("t1"), TestTool::new("t2")];
@@ -383,6 +383,7 @@ impl Hooks for Guard {
     }
 }
 
+/// C20
 #[tokio::test(start_paused = true)]
 async fn of_two_guards_the_first_that_blocks_decides_and_the_tool_does_not_run() {
     let tools = [TestTool::new("x"), TestTool::new("y")];
@@ -405,6 +406,7 @@ fn add_one(info: &ToolCallInfo) -> BeforeToolCall {
     BeforeToolCall::Rewrite(json!({"n": info.arguments["n"].as_i64().unwrap() + 1}))
 }
 
+/// C20
 #[tokio::test(start_paused = true)]
 async fn closures_add_layers_too_and_rewrites_chain() {
     let tool = TestTool::new("x");
@@ -432,6 +434,7 @@ async fn closures_add_layers_too_and_rewrites_chain() {
     assert!(harness.transcript().await.last().unwrap().starts_with("A:<ok!>"));
 }
 
+/// C20
 #[tokio::test(start_paused = true)]
 async fn the_first_layer_that_ends_the_run_decides_and_messages_of_others_are_not_sent() {
     let replies = [Script::text("1"), Script::text("2")];
@@ -457,6 +460,7 @@ impl Hooks for Announced {
     }
 }
 
+/// C21
 #[tokio::test(start_paused = true)]
 async fn a_hook_is_told_once_of_each_action_that_waits() {
     let tools = ["x", "y"].map(|name| TestTool::new(name).effect(Effect::AtMostOnce));

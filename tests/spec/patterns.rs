@@ -20,6 +20,7 @@ async fn transcript(pattern: impl BehaviorPattern + 'static) -> Vec<String> {
     harness.transcript().await
 }
 
+/// C22
 #[tokio::test(start_paused = true)]
 async fn generic_pattern_delivers_every_message_before_its_next_request() {
     assert_eq!(
@@ -38,6 +39,7 @@ async fn generic_pattern_delivers_every_message_before_its_next_request() {
     );
 }
 
+/// C22
 #[tokio::test(start_paused = true)]
 async fn pi_pattern_delivers_steers_at_once_and_follow_ups_when_it_would_stop() {
     assert_eq!(

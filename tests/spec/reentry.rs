@@ -76,7 +76,7 @@ async fn a_request_shares_the_history() {
     assert_eq!(requests[1].messages.len(), 3);
 }
 
-/// C67: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing
+/// C70: The scripted model refuses a malformed request: an orphan result, an orphan call, nothing
 /// to answer, nothing at all.
 #[tokio::test(start_paused = true)]
 async fn the_scripted_model_refuses_a_malformed_request() {

@@ -74,7 +74,7 @@ async fn harness() -> Harness {
     pi([first, second], &[TestTool::new("x").chatters(4, ms(1))]).await
 }
 
-/// C97: whoever is cut off at any event and joins again sees in the end what the others see; of
+/// C100: whoever is cut off at any event and joins again sees in the end what the others see; of
 /// what streams at that moment nothing is lost and nothing doubled.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
@@ -100,7 +100,7 @@ async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
     }
 }
 
-/// C97: one who has seen nothing is sent a reply that streams from its beginning, merged.
+/// C100: one who has seen nothing is sent a reply that streams from its beginning, merged.
 #[tokio::test(start_paused = true)]
 async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
     let mut harness = harness().await;
@@ -131,7 +131,7 @@ async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
     assert_eq!(text, "0;1;2;");
 }
 
-/// C98: whoever was cut off by a crash in the middle of a reply has it withdrawn, however much
+/// C101: whoever was cut off by a crash in the middle of a reply has it withdrawn, however much
 /// later it comes again; whoever has gone on since then has not.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
@@ -163,7 +163,7 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
     );
 }
 
-/// C98: after any number the rest of the numbered events follows, as it was told.
+/// C101: after any number the rest of the numbered events follows, as it was told.
 #[tokio::test(start_paused = true)]
 async fn after_any_number_the_rest_follows() {
     let mut harness = harness().await;

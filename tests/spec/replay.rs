@@ -36,7 +36,7 @@ fn asks(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
-/// C86
+/// C89
 #[tokio::test(start_paused = true)]
 async fn text_thinking_and_parallel_tools() {
     let usage = Usage { input: 5, output: 3, ..Usage::default() };
@@ -59,7 +59,7 @@ async fn text_thinking_and_parallel_tools() {
     replays_pi(&harness).await;
 }
 
-/// C86: approved, denied, edited, answered from outside, suspended.
+/// C89: approved, denied, edited, answered from outside, suspended.
 #[tokio::test(start_paused = true)]
 async fn confirmations() {
     let replies = [calls(&["w", "w", "w", "w", "s", "r"]), Script::text("done")];
@@ -89,7 +89,7 @@ async fn confirmations() {
     replays_pi(&harness).await;
 }
 
-/// C86: a steer of each urgency, in the middle of a reply, of a tool, and at rest.
+/// C89: a steer of each urgency, in the middle of a reply, of a tool, and at rest.
 #[tokio::test(start_paused = true)]
 async fn steers() {
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
@@ -112,7 +112,7 @@ async fn steers() {
     }
 }
 
-/// C86: an abort or a reset at every moment of a run, with messages that wait.
+/// C89: an abort or a reset at every moment of a run, with messages that wait.
 #[tokio::test(start_paused = true)]
 async fn aborts_and_resets() {
     for reset in [false, true] {
@@ -142,7 +142,7 @@ async fn aborts_and_resets() {
     }
 }
 
-/// C86: an output schema, an aside, failed requests, messages and events of a pattern's own, hooks.
+/// C89: an output schema, an aside, failed requests, messages and events of a pattern's own, hooks.
 #[tokio::test(start_paused = true)]
 async fn asides_failures_schemas_and_hooks() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -202,7 +202,7 @@ async fn asides_failures_schemas_and_hooks() {
     replays(&harness, PiPattern, hooked).await;
 }
 
-/// C86: a log that several processes wrote, with runs that a crash cut off and every way to go on.
+/// C89: a log that several processes wrote, with runs that a crash cut off and every way to go on.
 #[tokio::test(start_paused = true)]
 async fn several_processes() {
     let tools = || [asks("w"), TestTool::new("r").effect(Effect::Idempotent), TestTool::new("o")];
@@ -249,7 +249,7 @@ async fn several_processes() {
     }
 }
 
-/// C87: a request that differs, is not in the log or never comes is shown, and so is an item where
+/// C90: a request that differs, is not in the log or never comes is shown, and so is an item where
 /// all requests are the same.
 #[tokio::test(start_paused = true)]
 async fn what_differs_is_shown_at_the_first_request() {
@@ -327,7 +327,7 @@ async fn what_differs_is_shown_at_the_first_request() {
     assert!(found.to_string().contains("call_started"), "{found}");
 }
 
-/// C87: an agent that does not use the log's model or tools is told so.
+/// C90: an agent that does not use the log's model or tools is told so.
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
     let harness = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
@@ -348,7 +348,7 @@ async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
     replay.run(&agent).await.unwrap();
 }
 
-/// C86: a log as text has an item a line, perhaps a header; a line that is none is named.
+/// C89: a log as text has an item a line, perhaps a header; a line that is none is named.
 #[test]
 fn a_log_is_read_from_text() {
     let opened = "{\"type\":\"opened\",\"epoch\":1}";

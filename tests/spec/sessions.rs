@@ -25,7 +25,7 @@ async fn close(handle: AgentHandle, mut events: EventStream) {
     while events.next().await.is_some() {}
 }
 
-/// C69: a session has one owner at a time; it is free when its events have ended.
+/// C72: a session has one owner at a time; it is free when its events have ended.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_one_owner() {
     let (store, agent) =
@@ -40,7 +40,7 @@ async fn a_session_has_one_owner() {
     assert_eq!(handle.prompt("more").await.unwrap().text, "two");
 }
 
-/// C70: what waits for an answer is listed across sessions, and no longer once it is answered.
+/// C73: what waits for an answer is listed across sessions, and no longer once it is answered.
 #[tokio::test(start_paused = true)]
 async fn open_actions_of_all_sessions_are_listed() {
     let store = InMemoryStore::new();
@@ -72,7 +72,7 @@ async fn open_actions_of_all_sessions_are_listed() {
     assert_eq!(left.iter().map(|p| &*p.session).collect::<Vec<_>>(), ["a"]);
 }
 
-/// C71: the host's settings are in the log once, and found again.
+/// C74: the host's settings are in the log once, and found again.
 #[tokio::test(start_paused = true)]
 async fn settings_are_kept_with_the_session() {
     let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
@@ -89,7 +89,7 @@ async fn settings_are_kept_with_the_session() {
     assert_eq!(SessionLog::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
 }
 
-/// C55: the events of a log are those that its session has told.
+/// C58: the events of a log are those that its session has told.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_log_are_those_that_were_told() {
     let mut harness = pi(
@@ -118,7 +118,7 @@ async fn the_events_of_a_log_are_those_that_were_told() {
     assert_eq!(again.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(), numbered);
 }
 
-/// C72: a branch begins between turns, with neither the queue nor an open batch of its past, and
+/// C75: a branch begins between turns, with neither the queue nor an open batch of its past, and
 /// goes on by itself.
 #[tokio::test(start_paused = true)]
 async fn a_branch_goes_on_by_itself() {
@@ -158,7 +158,7 @@ async fn a_branch_goes_on_by_itself() {
     drop(events);
 }
 
-/// C73: what is known of a session is brought up to date item by item.
+/// C76: what is known of a session is brought up to date item by item.
 #[tokio::test(start_paused = true)]
 async fn what_is_known_of_a_session_follows_its_log() {
     let (store, agent) =
@@ -189,7 +189,7 @@ impl Environment for Ticks {
     }
 }
 
-/// C73: the session that was opened last is the latest, though nothing has run in it yet.
+/// C76: the session that was opened last is the latest, though nothing has run in it yet.
 #[tokio::test(start_paused = true)]
 async fn the_session_that_was_opened_last_is_the_latest() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
@@ -278,7 +278,7 @@ impl Memory for Counting {
     }
 }
 
-/// C73: the log is read when the session is opened, and not again, whatever its turns do.
+/// C76: the log is read when the session is opened, and not again, whatever its turns do.
 #[tokio::test(start_paused = true)]
 async fn a_turn_does_not_read_the_log() {
     let loads = Arc::new(AtomicUsize::new(0));
@@ -318,7 +318,7 @@ impl Memory for Mended {
     }
 }
 
-/// C66: what had to be mended at the opening is in the snapshot of a session.
+/// C69: what had to be mended at the opening is in the snapshot of a session.
 #[tokio::test(start_paused = true)]
 async fn what_was_mended_is_told() {
     let wrap = |memory| Arc::new(Mended(memory)) as Arc<dyn Memory>;

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C30 C33: a parallel batch that runs is not skipped by a steer, which is delivered after it.
+/// C33 C36: a parallel batch that runs is not skipped by a steer, which is delivered after it.
 #[tokio::test(start_paused = true)]
 async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
     let tools = [TestTool::new("x").takes(ms(100)), TestTool::new("y").takes(ms(50))];
@@ -18,7 +18,7 @@ async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
     harness.check().await;
 }
 
-/// C31
+/// C34
 #[tokio::test(start_paused = true)]
 async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_user() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
@@ -38,7 +38,7 @@ async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_use
     harness.check().await;
 }
 
-/// C30: the batch finishes, also what has not started yet.
+/// C33: the batch finishes, also what has not started yet.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_turn_lets_the_whole_batch_finish() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
@@ -50,7 +50,7 @@ async fn a_steer_after_turn_lets_the_whole_batch_finish() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok, ResultStatus::Ok]);
 }
 
-/// C32
+/// C35
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
     let tools = [
@@ -72,7 +72,7 @@ async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
     assert!(result_of(&harness, "a").await.contains("after it had started"));
 }
 
-/// C32: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are
+/// C35: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are
 /// dropped.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
@@ -95,7 +95,7 @@ async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
     harness.check().await;
 }
 
-/// C37: an interrupt that was known, or is refused, cuts nothing off.
+/// C40: an interrupt that was known, or is refused, cuts nothing off.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_that_comes_twice_cuts_off_once() {
     let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
@@ -123,7 +123,7 @@ async fn an_interrupt_that_comes_twice_cuts_off_once() {
     harness.check().await;
 }
 
-/// C32: nothing said, no message.
+/// C35: nothing said, no message.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_before_a_word_leaves_no_message() {
     let mut harness = pi([Script::new().hang(), Script::text("ok")], &[]).await;
@@ -134,7 +134,7 @@ async fn an_interrupt_before_a_word_leaves_no_message() {
     assert_eq!(harness.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
 }
 
-/// C32 C64: an interrupt cuts an aside too.
+/// C35 C67: an interrupt cuts an aside too.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_cuts_an_aside() {
     struct Critic;
@@ -160,7 +160,7 @@ async fn an_interrupt_cuts_an_aside() {
     assert_eq!(harness.model.requests()[0].messages.len(), 2, "the conversation and the question");
 }
 
-/// C60
+/// C63
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
     let endless = Script::new().stream((0..1_000_000).map(|_| "x"), Duration::ZERO);
@@ -175,7 +175,7 @@ async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
     assert!(said.text().len() < 10_000, "{} deltas went by first", said.text().len());
 }
 
-/// C34: both modes of both queues.
+/// C37: both modes of both queues.
 #[tokio::test(start_paused = true)]
 async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
     for (mode, lines) in [
@@ -202,7 +202,7 @@ async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
     }
 }
 
-/// C35: a steer at rest stays queued for the next run.
+/// C38: a steer at rest stays queued for the next run.
 #[tokio::test(start_paused = true)]
 async fn a_steer_at_rest_waits_for_the_next_run() {
     let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
@@ -253,7 +253,7 @@ async fn accounted(harness: &mut Harness, text: &str) -> bool {
     said == 1
 }
 
-/// C35 C36: a steer at every millisecond of a run, of every urgency, is answered in that run, or in
+/// C38 C39: a steer at every millisecond of a run, of every urgency, is answered in that run, or in
 /// one that starts at once; one that comes after the end waits.
 #[tokio::test(start_paused = true)]
 async fn no_steer_is_lost_wherever_it_falls() {
@@ -277,7 +277,7 @@ async fn no_steer_is_lost_wherever_it_falls() {
     }
 }
 
-/// C35 C36: the same at every turn of the scheduler, without any time passing.
+/// C38 C39: the same at every turn of the scheduler, without any time passing.
 #[tokio::test(start_paused = true)]
 async fn no_steer_is_lost_at_any_poll() {
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
@@ -303,7 +303,7 @@ async fn no_steer_is_lost_at_any_poll() {
     }
 }
 
-/// C36 C40: a steer and an abort after it, at every moment: the steer always gets its receipt.
+/// C39 C43: a steer and an abort after it, at every moment: the steer always gets its receipt.
 #[tokio::test(start_paused = true)]
 async fn a_steer_then_an_abort_at_every_moment() {
     for at in 0..260 {

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 
-/// C39: State is kept under a name in the session's log: it is there in the next run and after a
+/// C42: State is kept under a name in the session's log: it is there in the next run and after a
 /// restart; `null` removes it.
 #[tokio::test(start_paused = true)]
 async fn a_patterns_state_outlives_its_runs_and_the_process() {
@@ -29,7 +29,7 @@ async fn a_patterns_state_outlives_its_runs_and_the_process() {
     assert_eq!(seen, ["runs 1", "runs 2", "runs 3", "runs 1"]);
 }
 
-/// C39: A message and the state that belongs to it are written together: no cut of the log parts
+/// C42: A message and the state that belongs to it are written together: no cut of the log parts
 /// them.
 #[tokio::test(start_paused = true)]
 async fn a_message_and_its_state_are_one_write() {
@@ -64,7 +64,7 @@ async fn a_message_and_its_state_are_one_write() {
     assert!(appends.iter().any(together), "{appends:?}");
 }
 
-/// C39: A `custom` event has its number, and is told again by nothing but the log.
+/// C42: A `custom` event has its number, and is told again by nothing but the log.
 #[tokio::test(start_paused = true)]
 async fn a_custom_event_is_an_item_of_the_log() {
     let telling = does(|step| {
@@ -105,7 +105,7 @@ async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.ask().await?.finish()
 }
 
-/// C64: `detached` keeps the reply out of the conversation and of the events, counted against the
+/// C67: `detached` keeps the reply out of the conversation and of the events, counted against the
 /// limits and logged all the same.
 #[tokio::test(start_paused = true)]
 async fn an_aside_is_counted_and_logged_and_not_said() {
@@ -126,7 +126,7 @@ async fn an_aside_is_counted_and_logged_and_not_said() {
     assert!(harness.memory.items().iter().any(logged));
 }
 
-/// C46 C64: An aside counts as a turn, and its tokens as the run's: either budget ends the run
+/// C49 C67: An aside counts as a turn, and its tokens as the run's: either budget ends the run
 /// before the next request.
 #[tokio::test(start_paused = true)]
 async fn an_aside_counts_against_the_limits() {
@@ -156,7 +156,7 @@ async fn a_model_that_is_not_there_is_named_in_the_error() {
     assert!(error.contains("`critic`") && error.contains("cheap"), "{error}");
 }
 
-/// C65: `AgentContext`: the next request, memory, validation, who may run, and one call at a time.
+/// C68: `AgentContext`: the next request, memory, validation, who may run, and one call at a time.
 #[tokio::test(start_paused = true)]
 async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     let by_hand = does(|step| {
@@ -205,7 +205,7 @@ async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     assert_eq!(harness.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
 }
 
-/// C44: A pattern that takes no input is asked once; the request is in the conversation all the
+/// C47: A pattern that takes no input is asked once; the request is in the conversation all the
 /// same.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_takes_no_input_is_not_asked_again() {
@@ -219,7 +219,7 @@ async fn a_pattern_that_takes_no_input_is_not_asked_again() {
     );
 }
 
-/// C59: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is
+/// C62: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is
 /// refused during another.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_stream_is_one_run() {
@@ -236,7 +236,7 @@ async fn a_prompt_stream_is_one_run() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "agent_end").count(), 1);
 }
 
-/// C36: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing
+/// C39: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing
 /// of it is delivered.
 #[tokio::test(start_paused = true)]
 async fn queues_can_be_cleared() {
@@ -252,7 +252,7 @@ async fn queues_can_be_cleared() {
     assert_eq!(harness.handle.clear_queues().await.unwrap(), Vec::<String>::new());
 }
 
-/// C66: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools,
+/// C69: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools,
 /// what streams, pending calls, the last error, both queues with their modes, and the session.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_every_field() {
@@ -305,7 +305,7 @@ async fn a_snapshot_has_every_field() {
     assert_eq!((state.error.as_deref(), state.is_running), (Some("no key"), false));
 }
 
-/// C46 C64: an aside that fails is logged and counted too, so a pattern that asks again without end
+/// C49 C67: an aside that fails is logged and counted too, so a pattern that asks again without end
 /// meets the limit.
 #[tokio::test(start_paused = true)]
 async fn an_aside_that_fails_is_counted() {

@@ -15,7 +15,7 @@ async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     harness.restart().await
 }
 
-/// C36 C50: two requests that come at once to an interrupted session are both taken, in their
+/// C39 C53: two requests that come at once to an interrupted session are both taken, in their
 /// order.
 #[tokio::test(start_paused = true)]
 async fn two_requests_to_an_interrupted_session_are_both_answered() {
@@ -31,7 +31,7 @@ async fn two_requests_to_an_interrupted_session_are_both_answered() {
     assert_eq!(users, ["U:go", "U:first", "U:second"]);
 }
 
-/// C37 C50: the same request again, after the crash that interrupted its run, does not end the run.
+/// C40 C53: the same request again, after the crash that interrupted its run, does not end the run.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     let harness = interrupted([]).await;
@@ -40,7 +40,7 @@ async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     assert_eq!(harness.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
 }
 
-/// C37: a `Continue` whose message was taken before starts nothing.
+/// C40: a `Continue` whose message was taken before starts nothing.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_continue_starts_nothing() {
     let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
@@ -80,7 +80,7 @@ async fn a_value_that_comes_with_continue_is_seen() {
     assert_eq!(*seen.lock().unwrap(), [Some(7)]);
 }
 
-/// C59: the stream of a request has its own run, not the end of one before it.
+/// C62: the stream of a request has its own run, not the end of one before it.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_a_request_has_its_own_run() {
     let harness = interrupted([Script::text("new")]).await;
@@ -104,7 +104,7 @@ async fn the_stream_of_a_request_has_its_own_run() {
     assert_eq!(outcome_of(&events).text, "2");
 }
 
-/// C40 C43: whoever waits for a request that a reset takes away is told.
+/// C43 C46: whoever waits for a request that a reset takes away is told.
 #[tokio::test(start_paused = true)]
 async fn a_reset_answers_whoever_waits_for_a_held_request() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -119,7 +119,7 @@ async fn a_reset_answers_whoever_waits_for_a_held_request() {
     assert_eq!(told.unwrap().end, RunStatus::Aborted);
 }
 
-/// C31 C33: a steer that comes while a hook looks at a call keeps the call from starting.
+/// C34 C36: a steer that comes while a hook looks at a call keeps the call from starting.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
     let x = TestTool::new("x");
@@ -138,7 +138,7 @@ async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
     harness.check().await;
 }
 
-/// C32: an interrupt that comes while the request is made keeps it from going out.
+/// C35: an interrupt that comes while the request is made keeps it from going out.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_transform_context_stops_the_request() {
     let mut harness = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
@@ -156,7 +156,7 @@ async fn an_interrupt_during_transform_context_stops_the_request() {
     harness.check().await;
 }
 
-/// C44: a pattern that waits for an answer which nobody was asked for ends in an error.
+/// C47: a pattern that waits for an answer which nobody was asked for ends in an error.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_waits_for_nothing_is_told() {
     let harness =
@@ -164,7 +164,7 @@ async fn a_pattern_that_waits_for_nothing_is_told() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
 }
 
-/// C60: an aside whose stream is always ready does not deafen the session.
+/// C63: an aside whose stream is always ready does not deafen the session.
 #[tokio::test(start_paused = true)]
 async fn an_aside_that_is_always_ready_can_be_aborted() {
     let pattern = does(|step| {
@@ -182,7 +182,7 @@ async fn an_aside_that_is_always_ready_can_be_aborted() {
     assert!(!harness.memory.items().iter().any(|i| matches!(i, LogEntry::Detached { .. })));
 }
 
-/// C44 C45: an abort during which a hook panics closes the batch all the same.
+/// C47 C48: an abort during which a hook panics closes the batch all the same.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     let tools = [TestTool::new("x").takes(ms(9999)), TestTool::new("y").takes_stubbornly(ms(100))];
@@ -213,7 +213,7 @@ impl ToolSource for Shelf {
     }
 }
 
-/// C9 C25: after a restart the arguments of a source's tool can be edited before any run has begun.
+/// C9 C28: after a restart the arguments of a source's tool can be edited before any run has begun.
 #[tokio::test(start_paused = true)]
 async fn arguments_of_a_sources_tool_can_be_edited_after_a_restart() {
     let there = Arc::new(AtomicBool::new(true));
@@ -243,7 +243,7 @@ async fn an_approved_call_of_a_tool_that_has_gone_is_an_error() {
     assert!(result_of(&harness, "a").await.contains("There is no tool"));
 }
 
-/// C37: an abort that comes while an input is written has an id of its own.
+/// C40: an abort that comes while an input is written has an id of its own.
 #[tokio::test(start_paused = true)]
 async fn an_abort_while_a_steer_is_written_has_an_id_of_its_own() {
     let mut harness = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
@@ -258,7 +258,7 @@ async fn an_abort_while_a_steer_is_written_has_an_id_of_its_own() {
     harness.check().await;
 }
 
-/// C37: a pattern that drops a verb leaves an input half written; what comes next knows of it.
+/// C40: a pattern that drops a verb leaves an input half written; what comes next knows of it.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_a_dropped_verb_was_writing_is_known() {
     for (id, said) in [
@@ -299,7 +299,7 @@ async fn an_input_that_a_dropped_verb_was_writing_is_known() {
     }
 }
 
-/// C38 C65: looking at a request that is not sent does not change which calls may run.
+/// C41 C68: looking at a request that is not sent does not change which calls may run.
 #[tokio::test(start_paused = true)]
 async fn generate_does_not_change_what_was_offered() {
     let pattern = does(|step| {
@@ -316,7 +316,7 @@ async fn generate_does_not_change_what_was_offered() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C35: a steer that comes with `ClearQueues` before it, while the pattern returns, is answered.
+/// C38: a steer that comes with `ClearQueues` before it, while the pattern returns, is answered.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_clear_queues_at_the_very_end_is_heard() {
     let slot: Arc<Mutex<Option<AgentHandle>>> = Arc::default();
@@ -361,7 +361,7 @@ async fn an_approved_batch_that_ends_the_run_ends_it_with_a_request_waiting() {
     check_told(&mut harness);
 }
 
-/// C35 C40: an abort that comes right behind a late steer keeps it from starting a run.
+/// C38 C43: an abort that comes right behind a late steer keeps it from starting a run.
 #[tokio::test(start_paused = true)]
 async fn an_abort_behind_a_late_steer_starts_nothing() {
     let replies = vec![Script::text("1"), Script::text("2")];
@@ -375,7 +375,7 @@ async fn an_abort_behind_a_late_steer_starts_nothing() {
     assert_eq!(harness.model.requests().len(), 1);
 }
 
-/// C28 C54: the events of a call that suspends and goes on nest like those of any other.
+/// C31 C57: the events of a call that suspends and goes on nest like those of any other.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_call_that_suspends_nest() {
     for decision in [Decision::Provide(Provided::Input(json!(1))), Decision::Deny("no".into())] {
@@ -392,7 +392,7 @@ async fn the_events_of_a_call_that_suspends_nest() {
     }
 }
 
-/// C17 C32: text that a hook holds back is shown when the reply is cut off, or ends without an end
+/// C17 C35: text that a hook holds back is shown when the reply is cut off, or ends without an end
 /// of its block.
 #[tokio::test(start_paused = true)]
 async fn text_that_is_held_when_a_reply_is_cut_off_is_kept() {

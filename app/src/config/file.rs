@@ -213,7 +213,7 @@ mod tests {
         .unwrap();
     }
 
-    /// C114: a project's `loopwright.toml` can give away neither rights nor keys: each such setting
+    /// C115: a project's `loopwright.toml` can give away neither rights nor keys: each such setting
     /// is an error that names file and line and where the user may set it.
     #[test]
     fn a_project_cannot_grant_rights() {

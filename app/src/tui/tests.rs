@@ -37,7 +37,7 @@ async fn panics_in_the_view() {
     }
 }
 
-/// C171: after a panic of the terminal app its message comes first, then how to resume; the exit
+/// C136: after a panic of the terminal app its message comes first, then how to resume; the exit
 /// code is not 0, and the session can be opened.
 #[tokio::test]
 async fn after_a_panic_the_resume_command_is_printed() {

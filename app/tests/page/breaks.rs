@@ -6,7 +6,7 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use crate::fixture::Fixture;
 use crate::stored_sessions::agent;
 
-/// C102: After a kill of the server in the middle of a reply the page continues where it was.
+/// C105: After a kill of the server in the middle of a reply the page continues where it was.
 #[test]
 fn after_a_kill_of_the_server_its_run_is_continued() {
     let fixture = Fixture::new();

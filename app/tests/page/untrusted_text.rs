@@ -7,7 +7,7 @@ use crate::fixture::Fixture;
 /// Markup and addresses of which each would set `canary` if it were more than text.
 const HOSTILE: &str = include_str!("hostile.md");
 
-/// C103: Output of models and tools becomes text: no element, no script, no address but http, https
+/// C106: Output of models and tools becomes text: no element, no script, no address but http, https
 /// and mail.
 #[test]
 fn script_markup_and_addresses_of_the_model_do_nothing() {
@@ -92,7 +92,7 @@ fn nothing_is_hidden_from_a_user_who_decides() {
     assert_eq!(tab.eval("document.querySelector('#scroll').scrollWidth > 360"), false);
 }
 
-/// C103: If the page is wrong, its policy refuses: no script from other hosts, no markup made of
+/// C106: If the page is wrong, its policy refuses: no script from other hosts, no markup made of
 /// strings.
 #[test]
 fn the_policy_would_refuse_it_too() {

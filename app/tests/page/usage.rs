@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, Relay, edit};
 
-/// C102: The page shows a reply as it streams; a reload in the middle of a run loses nothing.
+/// C105: The page shows a reply as it streams; a reload in the middle of a run loses nothing.
 #[test]
 fn a_reply_grows_as_it_streams_and_a_reload_in_the_middle_loses_nothing() {
     let fixture = Fixture::new();

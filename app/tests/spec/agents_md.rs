@@ -26,7 +26,7 @@ fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
     (system, exit.err)
 }
 
-/// C113: `AGENTS.md` in the root is the end of the system prompt, bounded, whatever the system
+/// C114: `AGENTS.md` in the root is the end of the system prompt, bounded, whatever the system
 /// prompt is; one that leads out of the root, or cannot be read, is warned of.
 #[test]
 fn what_the_project_says_to_agents_is_in_the_system_prompt() {
@@ -65,7 +65,7 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     );
 }
 
-/// C113: so it is in sessions of the server.
+/// C114: so it is in sessions of the server.
 #[test]
 fn sessions_of_the_server_have_it_too() {
     let (project, model) = (project(), Server::start());

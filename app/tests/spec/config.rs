@@ -36,7 +36,7 @@ fn shown(
     move |key| rows.iter().find(|row| row["key"] == key).unwrap().clone()
 }
 
-/// C115: a setting comes from the strongest place that has it: a flag, what the session keeps, the
+/// C116: a setting comes from the strongest place that has it: a flag, what the session keeps, the
 /// environment, the project's file, the user's file, what is built in; `config` tells each
 /// setting's value and place.
 #[test]
@@ -150,7 +150,7 @@ fn the_store_and_the_list_of_models_may_be_configured_for_every_command() {
     assert_eq!(shown(&project, &[], &[])("store")["variable"], "LOOPWRIGHT_STORE");
 }
 
-/// C116: a setting that is not known or not what it may be is an error, before anything is done,
+/// C117: a setting that is not known or not what it may be is an error, before anything is done,
 /// with file and line or the variable, and the setting that was meant.
 #[test]
 fn an_invalid_setting_is_an_error_with_file_and_line() {

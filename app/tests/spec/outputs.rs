@@ -32,7 +32,7 @@ fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32
     (done.status.code().unwrap_or(-1), String::from_utf8(done.stderr).unwrap())
 }
 
-/// C122: wherever standard output goes, it gets plain text; where it takes none, that is said once
+/// C123: wherever standard output goes, it gets plain text; where it takes none, that is said once
 /// and is an exit code, and a pipe that its reader has closed is no error of those who only list.
 #[test]
 fn every_command_minds_where_its_output_goes() {
@@ -99,7 +99,7 @@ fn json_is_harmless_on_a_terminal() {
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
 }
 
-/// C123: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of
+/// C124: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of
 /// the command line too.
 #[test]
 fn no_color_is_honoured_everywhere() {

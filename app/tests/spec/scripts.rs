@@ -17,7 +17,7 @@ fn with_schema(text: &str) -> TempDir {
     project
 }
 
-/// C117: with `--output-schema` standard output is the valid JSON value and nothing else; a model
+/// C118: with `--output-schema` standard output is the valid JSON value and nothing else; a model
 /// that cannot is asked twice again, then it is exit code 5 and standard output is empty; a bad
 /// schema is found before anything is begun.
 #[test]
@@ -98,7 +98,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     assert!(exit.code == 2 && exit.err.contains("nowhere.json: it cannot be read"), "{exit:?}");
 }
 
-/// C118: standard input that is a pipe or a file is put below the prompt, between marks that are
+/// C119: standard input that is a pipe or a file is put below the prompt, between marks that are
 /// not in it, to its end or an error beyond 1 MiB; `--no-stdin` leaves it alone.
 #[test]
 fn standard_input_is_context() {
@@ -208,7 +208,7 @@ fn run(flags: &[&str]) -> (String, String) {
     (exit.out, exit.err)
 }
 
-/// C119: `--quiet` prints the answer and errors; `--verbose` adds thoughts, whole results, tokens
+/// C120: `--quiet` prints the answer and errors; `--verbose` adds thoughts, whole results, tokens
 /// and cost on standard error.
 #[test]
 fn quiet_and_verbose() {

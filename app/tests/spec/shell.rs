@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{Process, loopwright, project};
 
-/// C120: completions load in bash and complete commands and options; every shell has its own.
+/// C121: completions load in bash and complete commands and options; every shell has its own.
 #[test]
 fn bash_completes_the_command_line() {
     let project = project();
@@ -34,7 +34,7 @@ fn bash_completes_the_command_line() {
     assert_eq!((out.as_ref(), err.as_ref()), ("run\n--output-schema\nexport\nzsh\nxhigh\n", ""));
 }
 
-/// C121: `man` prints the manual page, and writes one for each command; `man` itself has nothing to
+/// C122: `man` prints the manual page, and writes one for each command; `man` itself has nothing to
 /// object.
 #[test]
 fn there_is_a_manual_page_for_each_command() {

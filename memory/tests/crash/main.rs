@@ -53,7 +53,7 @@ async fn join(mut cases: JoinSet<()>) {
     }
 }
 
-/// C89: after kills at random times, no entry whose event was emitted is lost, no once-only tool
+/// C92: after kills at random times, no entry whose event was emitted is lost, no once-only tool
 /// has run twice, no message is delivered twice, every call has one result, and events replay to
 /// the same messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +109,7 @@ async fn kills_at_random_times_lose_and_repeat_nothing() {
     );
 }
 
-/// C90: kills before and after every write of every scenario lose and repeat nothing.
+/// C93: kills before and after every write of every scenario lose and repeat nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
     let workspace = Arc::new(Workspace::new("every write"));
@@ -163,7 +163,7 @@ fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
     (started, results.next().map(|result| result.status))
 }
 
-/// C91: after a process has requested an approval and is killed, another one approves: the tool
+/// C94: after a process has requested an approval and is killed, another one approves: the tool
 /// runs once, in the approving process. If that process is killed too, a third continues: a call
 /// that had not started runs there, a call that may have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
-/// C74: one suite checks whether a store is correct.
+/// C77: one suite checks whether a store is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_ram_conforms() {
     check(&InMemoryStore::new()).await.unwrap();
@@ -155,7 +155,7 @@ impl SessionStore for FaultyStore {
     }
 }
 
-/// C74: the suite names the rule that a store breaks.
+/// C77: the suite names the rule that a store breaks.
 #[tokio::test]
 async fn the_suite_names_the_rule_that_a_faulty_store_breaks() {
     for (fault, rule) in [

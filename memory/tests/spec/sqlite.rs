@@ -129,7 +129,7 @@ async fn a_file_that_is_not_a_store_is_refused_and_left_untouched() {
     assert!(refused.contains("cannot be opened"), "{refused}");
 }
 
-/// C77: appends that arrive at the same time are written together, and a refused append fails
+/// C80: appends that arrive at the same time are written together, and a refused append fails
 /// alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn appends_of_many_sessions_are_one_transaction() {

@@ -184,7 +184,7 @@ async fn dropping_the_stream_closes_the_connection() {
     http.closed().await;
 }
 
-/// C62 C63
+/// C65 C66
 #[tokio::test]
 async fn a_retried_attempt_is_withdrawn() {
     let server = Server::start().await;

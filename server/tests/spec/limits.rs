@@ -33,7 +33,7 @@ fn chat(message: &str) -> Value {
     json!({ "message": message, "workDir": ".", "llmConfig": config })
 }
 
-/// C104: runs of live sessions and of requests count together for each client. Further ones are
+/// C107: runs of live sessions and of requests count together for each client. Further ones are
 /// refused until one has ended; input for a run in progress is not; a run that waits for a decision
 /// does not count.
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn the_runs_of_a_client_are_bounded() {
     readers[1].until("agent_end").await;
 }
 
-/// C105: the number of open sessions is bounded; the least recently used one is closed to open
+/// C108: the number of open sessions is bounded; the least recently used one is closed to open
 /// another, and never one with a run or a reader.
 #[tokio::test(start_paused = true)]
 async fn the_number_of_open_sessions_is_bounded() {
@@ -141,7 +141,7 @@ async fn a_session_is_not_deleted_right_after_a_prompt() {
     assert_eq!(api.get(&path).await["running"], true);
 }
 
-/// C105: a request that is dropped at any point leaves no session open for longer than an unused
+/// C108: a request that is dropped at any point leaves no session open for longer than an unused
 /// one is.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_leaves_nothing_open() {
@@ -167,7 +167,7 @@ async fn a_request_that_is_dropped_leaves_nothing_open() {
     }
 }
 
-/// C104: a run that starts automatically, because the server died between a decision and the call
+/// C107: a run that starts automatically, because the server died between a decision and the call
 /// that it allows, is counted, and never refused.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_starts_automatically_is_counted() {
@@ -211,7 +211,7 @@ async fn a_run_that_starts_automatically_is_counted() {
     assert_eq!(api.post(&format!("/api/sessions/{other}/prompt"), say).await.0, 202);
 }
 
-/// C106: a client that disconnects while its run is being started ends it, at any point.
+/// C109: a client that disconnects while its run is being started ends it, at any point.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_disconnects_while_its_run_starts_ends_it() {
     let mut wakes = 0;
@@ -236,7 +236,7 @@ async fn a_client_that_disconnects_while_its_run_starts_ends_it() {
     assert!(wakes > 0, "it was complete at once");
 }
 
-/// C107: when a client of `/api/agent-chat` has not read 65,536 events, its run is stopped, and the
+/// C110: when a client of `/api/agent-chat` has not read 65,536 events, its run is stopped, and the
 /// last frames are an error.
 #[tokio::test(start_paused = true)]
 async fn the_run_of_a_client_that_lags_is_stopped_with_an_error() {
@@ -259,7 +259,7 @@ async fn the_run_of_a_client_that_lags_is_stopped_with_an_error() {
     assert_eq!(api.post("/api/agent-chat", chat("Again.")).await.0, 200, "its permit is released");
 }
 
-/// C108: at a shutdown a run of `/api/agent-chat` ends within the grace period, or is stopped then;
+/// C111: at a shutdown a run of `/api/agent-chat` ends within the grace period, or is stopped then;
 /// `complete` is its last frame in either case, after an `error` if it was stopped.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_has_a_last_frame() {
@@ -284,7 +284,7 @@ async fn a_run_that_outlives_the_grace_has_a_last_frame() {
     }
 }
 
-/// C109: the size of all bodies together is bounded; a body that arrives slowly counts as far as it
+/// C112: the size of all bodies together is bounded; a body that arrives slowly counts as far as it
 /// has arrived, and is released in the end.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_all_bodies_together_is_bounded() {

@@ -22,7 +22,7 @@ fn slow() -> Script {
     Script::new().stream((0..8).map(|i| format!("w{i} ")), MS)
 }
 
-/// C98: after any number exactly the later events come, as they came the first time.
+/// C101: after any number exactly the later events come, as they came the first time.
 #[tokio::test(start_paused = true)]
 async fn after_every_number_exactly_the_rest_comes() {
     let api = Api::new([reads(), slow(), Script::text("And more.")]);
@@ -53,7 +53,7 @@ async fn after_every_number_exactly_the_rest_comes() {
     assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
-/// C97: two readers, one of which reloads at each frame in turn, have the same state in the end; no
+/// C100: two readers, one of which reloads at each frame in turn, have the same state in the end; no
 /// part of the streaming reply is lost or doubled.
 #[tokio::test(start_paused = true)]
 async fn a_reload_anywhere_loses_and_doubles_nothing() {
@@ -89,7 +89,7 @@ async fn a_reload_anywhere_loses_and_doubles_nothing() {
     }
 }
 
-/// C98: a server is killed in the middle of a reply: for a reader that reconnects the reply is
+/// C101: a server is killed in the middle of a reply: for a reader that reconnects the reply is
 /// withdrawn and the run is interrupted, and `continue` resumes it.
 #[tokio::test(start_paused = true)]
 async fn after_a_kill_the_reply_is_withdrawn_and_the_run_continues() {
@@ -134,7 +134,7 @@ async fn a_silent_stream_has_heartbeats() {
     }
 }
 
-/// C97: a reader that reads nothing delays neither the run nor other readers.
+/// C100: a reader that reads nothing delays neither the run nor other readers.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_reads_nothing_delays_nobody() {
     let long = Script::new().stream((0..50_000).map(|i| format!("{i} ")), Duration::ZERO);
@@ -229,7 +229,7 @@ async fn with_a_full_disk_no_event_that_was_sent_is_lost() {
     }
 }
 
-/// C101: a server that shuts down starts no runs; readers receive `draining` and the rest of the
+/// C104: a server that shuts down starts no runs; readers receive `draining` and the rest of the
 /// run, and their streams end.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shuts_down_informs_its_readers_and_takes_no_new_runs() {
@@ -260,7 +260,7 @@ async fn a_server_that_shuts_down_informs_its_readers_and_takes_no_new_runs() {
     });
 }
 
-/// C101: other input than a prompt does not start a run either.
+/// C104: other input than a prompt does not start a run either.
 #[tokio::test(start_paused = true)]
 async fn a_steer_instead_of_a_decision_starts_no_run_in_a_server_that_shuts_down() {
     let api = Api::new([Script::new().call(
@@ -277,7 +277,7 @@ async fn a_steer_instead_of_a_decision_starts_no_run_in_a_server_that_shuts_down
     assert_eq!((status, &refused["error"]["kind"]), (503, &json!("draining")), "{refused}");
 }
 
-/// C101: a run that does not end in time is interrupted, and the next server can continue it.
+/// C104: a run that does not end in time is interrupted, and the next server can continue it.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_the_grace_is_interrupted_and_another_server_continues_it() {
     let api = Api::new([Script::new().say("half").hang()]);

@@ -76,7 +76,7 @@ async fn a_session_is_not_deleted_under_a_run() {
     assert_eq!(reader.next().await, None);
 }
 
-/// C100: of two decisions on one action the first counts, and the error of the other names it and
+/// C103: of two decisions on one action the first counts, and the error of the other names it and
 /// who made it.
 #[tokio::test(start_paused = true)]
 async fn of_two_decisions_the_first_counts() {
@@ -126,7 +126,7 @@ async fn of_two_decisions_the_first_counts() {
     assert_eq!(status, 404, "{refused}");
 }
 
-/// C100: each decision does what it says, and survives a restart in between.
+/// C103: each decision does what it says, and survives a restart in between.
 #[tokio::test(start_paused = true)]
 async fn each_decision_does_what_it_says() {
     let cases = [
@@ -234,7 +234,7 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
     assert_eq!(body["messages"].as_array().unwrap().len(), 6);
 }
 
-/// C99: a session is opened once, at its first use; it is closed when it has been unused for a
+/// C102: a session is opened once, at its first use; it is closed when it has been unused for a
 /// while, and another process can open it then, but not before.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
@@ -263,7 +263,7 @@ async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     assert_eq!(other.run(&id, None).await.last().unwrap().data["text"], "two");
 }
 
-/// C99: a session is not closed during a run, even if no stream is open.
+/// C102: a session is not closed during a run, even if no stream is open.
 #[tokio::test(start_paused = true)]
 async fn a_run_without_a_reader_continues() {
     let long = Script::new().stream((0..300).map(|i| format!("{i} ")), Duration::from_secs(1));

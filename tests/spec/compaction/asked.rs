@@ -3,7 +3,7 @@
 use super::*;
 use loopwright_core::testing::{check_log, check_transcript};
 
-/// C83: asked for at rest, a compaction is a run of its own; where there is nothing to compact, it
+/// C86: asked for at rest, a compaction is a run of its own; where there is nothing to compact, it
 /// is none.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_asked_for_at_rest() {
@@ -31,7 +31,7 @@ async fn a_compaction_can_be_asked_for_at_rest() {
     harness.check().await;
 }
 
-/// C83: its failure changes nothing and is told; so is the lack of a policy. An answer that does
+/// C86: its failure changes nothing and is told; so is the lack of a policy. An answer that does
 /// not fit is left alone.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
@@ -58,7 +58,7 @@ async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
     harness.check().await;
 }
 
-/// C83: asked for in a run it is done before the next request, or right after the run; while calls
+/// C86: asked for in a run it is done before the next request, or right after the run; while calls
 /// wait it is refused.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_asked_for_in_a_run() {
@@ -109,7 +109,7 @@ async fn a_compaction_can_be_asked_for_in_a_run() {
     harness.check().await;
 }
 
-/// C83: what somebody says while a compaction is made is answered in the same run; an interrupt
+/// C86: what somebody says while a compaction is made is answered in the same run; an interrupt
 /// cuts the summary off.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered() {
@@ -156,7 +156,7 @@ async fn a_steer_during_a_compaction_is_answered() {
     }
 }
 
-/// C83: an interrupt before a request cuts the summary off and nothing is left out; the steer is in
+/// C86: an interrupt before a request cuts the summary off and nothing is left out; the steer is in
 /// the next request.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
@@ -177,7 +177,7 @@ async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
     harness.check().await;
 }
 
-/// C83: an abort or the end of time cuts a compaction off; nothing has changed, and the session is
+/// C86: an abort or the end of time cuts a compaction off; nothing has changed, and the session is
 /// usable.
 #[tokio::test(start_paused = true)]
 async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
@@ -209,7 +209,7 @@ async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
     }
 }
 
-/// C83 C84: what is said during a compaction is answered in its run to the end: with a batch of
+/// C86 C87: what is said during a compaction is answered in its run to the end: with a batch of
 /// calls, and again where the answer does not fit; also after a crash behind any item.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
@@ -277,7 +277,7 @@ async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash()
     }
 }
 
-/// C84: a session with compactions cut at every item goes on; nothing is lost but a summary, which
+/// C87: a session with compactions cut at every item goes on; nothing is lost but a summary, which
 /// is asked for again. The events of its log are those that were told.
 #[tokio::test(start_paused = true)]
 async fn a_session_with_compactions_cut_at_every_item_goes_on() {

@@ -19,7 +19,7 @@ fn compacted(harness: &Harness) -> Vec<LogEntry> {
         .collect()
 }
 
-/// C86: compactions by themselves: at a threshold, after requests that are too large, with and
+/// C89: compactions by themselves: at a threshold, after requests that are too large, with and
 /// without a summary.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_the_agent() {
@@ -69,7 +69,7 @@ async fn compactions_of_the_agent() {
     replays(&harness, PiPattern, |agent| agent.max_turns(4)).await;
 }
 
-/// C86: a plan that is more than one step.
+/// C89: a plan that is more than one step.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_many_steps() {
     struct OneByOne;
@@ -107,7 +107,7 @@ async fn compactions_of_many_steps() {
     replays_pi(&harness).await;
 }
 
-/// C86: compactions that were asked for at rest, with what was said while they were made, and one
+/// C89: compactions that were asked for at rest, with what was said while they were made, and one
 /// that failed.
 #[tokio::test(start_paused = true)]
 async fn compactions_asked_for_at_rest() {
@@ -158,7 +158,7 @@ async fn compactions_asked_for_at_rest() {
     replays_pi(&harness).await;
 }
 
-/// C86: compactions that were asked for in a run: before a request, twice, in vain, and so late
+/// C89: compactions that were asked for in a run: before a request, twice, in vain, and so late
 /// that they come after it.
 #[tokio::test(start_paused = true)]
 async fn compactions_asked_for_in_a_run() {
@@ -218,7 +218,7 @@ async fn compactions_asked_for_in_a_run() {
     }
 }
 
-/// C86: a steer that cuts the summary for a request off, once the request was too large and once it
+/// C89: a steer that cuts the summary for a request off, once the request was too large and once it
 /// was not.
 #[tokio::test(start_paused = true)]
 async fn steers_during_the_summary_for_a_request() {
@@ -258,7 +258,7 @@ async fn steers_during_the_summary_for_a_request() {
     }
 }
 
-/// C86: a log with compactions that a crash cut off anywhere.
+/// C89: a log with compactions that a crash cut off anywhere.
 #[tokio::test(start_paused = true)]
 async fn compactions_and_several_processes() {
     let mut script = replies(1..4);
@@ -282,7 +282,7 @@ async fn compactions_and_several_processes() {
     }
 }
 
-/// C87: a policy that does otherwise than the log is a difference; one that does the same is none.
+/// C90: a policy that does otherwise than the log is a difference; one that does the same is none.
 #[tokio::test(start_paused = true)]
 async fn another_policy_is_a_difference() {
     let mut script = replies(1..4);
@@ -344,7 +344,7 @@ async fn another_policy_is_a_difference() {
     assert!(found.to_string().contains("AgentBuilder::compaction"), "{found}");
 }
 
-/// C86: with a window, a policy that goes by it is tried against the log.
+/// C89: with a window, a policy that goes by it is tried against the log.
 #[tokio::test(start_paused = true)]
 async fn compacting_is_tried_against_a_log() {
     let policy = || SummaryCompaction::new().keep_turns(1).keep_tokens(0);

@@ -49,6 +49,14 @@ fn every_claim_has_a_test_that_names_it() {
     );
 }
 
+/// The claims are numbered 1, 2, 3 and so on, in the order of `docs/SPEC.md`.
+#[test]
+fn the_claims_are_numbered_without_gaps() {
+    let claims = claims();
+    let last = u32::try_from(claims.len()).unwrap();
+    assert_eq!(claims, (1..=last).collect::<Vec<_>>());
+}
+
 /// Servers deviate from their documentation in 44 known ways. Each has a test named after its
 /// number, or a line in `docs/design/providers.md` that says why not.
 #[test]

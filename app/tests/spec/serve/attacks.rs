@@ -258,7 +258,7 @@ fn heads(served: &Served) -> Vec<Attack> {
     ]
 }
 
-/// C96: What asks `serve` from elsewhere, without the token, or for what is outside its roots is
+/// C99: What asks `serve` from elsewhere, without the token, or for what is outside its roots is
 /// refused, and it lives on
 #[test]
 fn what_is_meant_as_harm_is_refused() {
@@ -279,7 +279,7 @@ fn what_is_meant_as_harm_is_refused() {
     drop(half);
 }
 
-/// C109: a client has so many connections, of which each stream is one; a further one is told so
+/// C112: a client has so many connections, of which each stream is one; a further one is told so
 /// and closed, and one that ends makes room.
 #[test]
 fn a_client_has_so_many_connections_and_no_more() {

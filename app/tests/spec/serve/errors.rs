@@ -7,7 +7,7 @@ use crate::http::Connection;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// C95: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
+/// C98: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
 /// neither, nor in a log
 #[test]
 fn errors_are_sent_in_an_error_frame() {

@@ -23,7 +23,7 @@ fn agree(live: &Live, id: &str, screen: &Screen) {
     assert_eq!(fresh.messages, screen.messages);
 }
 
-/// C98: a model's server that breaks off, sends garbage, or begins and then says nothing: what came
+/// C101: a model's server that breaks off, sends garbage, or begins and then says nothing: what came
 /// is withdrawn, the request is made again where that can help, a run that hangs can be stopped,
 /// and the session goes on.
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{KEY, Served, types};
 
-/// C92: `/api/agent-chat` answers a request with an event stream, in the frames of its
+/// C95: `/api/agent-chat` answers a request with an event stream, in the frames of its
 /// specification, byte by byte
 #[test]
 fn the_route_takes_a_request_and_answers_with_an_event_stream() {
@@ -108,7 +108,7 @@ fn the_agent_runs_a_command_and_tells_its_output() {
     assert_eq!(std::fs::read_to_string(served.dir.path().join("file")).unwrap(), "written\n");
 }
 
-/// C93: A history of either form is a conversation in which every call has its result; nothing is
+/// C96: A history of either form is a conversation in which every call has its result; nothing is
 /// kept of a request
 #[test]
 fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {

@@ -113,7 +113,7 @@ impl Screen {
     }
 }
 
-/// C98: killed in the middle of a reply; the next server withdraws what came of it, and goes on.
+/// C101: killed in the middle of a reply; the next server withdraws what came of it, and goes on.
 #[test]
 fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     let (dir, model) = (project(), Server::start());
@@ -147,7 +147,7 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     assert_eq!((fresh.seq, fresh.messages), (screen.seq, screen.messages));
 }
 
-/// C98: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go
+/// C101: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go
 /// on.
 #[test]
 fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
@@ -178,7 +178,7 @@ fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     assert_eq!(std::fs::read_to_string(dir.path().join("runs.txt")).unwrap(), "once\n");
 }
 
-/// C101: told to end, it tells its readers, lets the run end, closes the streams and exits; the
+/// C104: told to end, it tells its readers, lets the run end, closes the streams and exits; the
 /// session is there after.
 #[test]
 fn a_server_that_shuts_down_lets_the_run_end() {

@@ -11,7 +11,7 @@ use super::{Served, types};
 use crate::http::Connection;
 use crate::process::TEST_TIMEOUT;
 
-/// C94: When a client of `/api/agent-chat` hangs up, its model request and its processes end within
+/// C97: When a client of `/api/agent-chat` hangs up, its model request and its processes end within
 /// a second
 #[test]
 fn a_client_that_hangs_up_ends_the_model_request() {
@@ -93,7 +93,7 @@ fn a_shutdown_finishes_current_runs_and_accepts_no_new_ones() {
     assert_eq!(served.process.end().code, 0);
 }
 
-/// C108: what does not end in the grace is stopped, its client is told, and the server ends by
+/// C111: what does not end in the grace is stopped, its client is told, and the server ends by
 /// itself.
 #[test]
 fn a_shutdown_stops_a_run_that_outlasts_the_grace_period_and_reports_it() {

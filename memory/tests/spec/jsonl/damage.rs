@@ -69,7 +69,7 @@ async fn cut_everywhere(appends: &[Vec<LogEntry>]) {
     }
 }
 
-/// C75: a torn line is cut off, saved and reported; nothing before it is lost.
+/// C78: a torn line is cut off, saved and reported; nothing before it is lost.
 #[tokio::test]
 async fn a_log_cut_at_any_byte_can_be_continued() {
     let long = vec![remembered(&"long \u{2028}".repeat(200)), LogEntry::Reset];
@@ -121,7 +121,7 @@ fn assert_names(error: &MemoryError, file: &Path) {
     assert!(matches!(error, MemoryError::Damaged(_) | MemoryError::Newer { .. }), "{error:?}");
 }
 
-/// C75: any other damage is an error that names file and line, and changes nothing.
+/// C78: any other damage is an error that names file and line, and changes nothing.
 #[tokio::test]
 async fn a_flipped_bit_is_detected() {
     let log = [remembered("one"), remembered("two é"), LogEntry::Reset];

@@ -32,7 +32,7 @@ pub(super) async fn fill(store: &Jsonl) {
     }
 }
 
-/// C76: a full disk loses nothing: the append fails as a whole, and the log accepts appends when
+/// C79: a full disk loses nothing: the append fails as a whole, and the log accepts appends when
 /// there is room.
 #[tokio::test]
 async fn a_full_disk_loses_nothing() {

@@ -183,7 +183,7 @@ fn check_all(intact: &Intact, count: usize, damage: impl Fn(usize, &mut Vec<u8>)
     reads
 }
 
-/// C79: a flipped bit is reported as an error or changes nothing; no session appears shorter,
+/// C82: a flipped bit is reported as an error or changes nothing; no session appears shorter,
 /// different or new.
 #[tokio::test]
 async fn a_flipped_bit_anywhere_is_an_error_or_changes_nothing() {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::*;
 
-/// C79: a session's row is parsed only by its readers; its checksum is checked for others too.
+/// C82: a session's row is parsed only by its readers; its checksum is checked for others too.
 #[tokio::test]
 async fn a_session_that_is_not_understood_does_not_affect_others() {
     let (_folder, path) = temp_store_path();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::other_process::OtherProcess;
 use super::*;
 
-/// C78: a session has its owner as long as the process lives; when the process is killed, the next
+/// C81: a session has its owner as long as the process lives; when the process is killed, the next
 /// owner takes the session over.
 #[tokio::test]
 async fn a_killed_owner_is_replaced_at_once() {

@@ -180,7 +180,7 @@ fn transcript(messages: &[Arc<Message>]) -> String {
     text
 }
 
-/// C85: requests of a thousand turns stay inside the window and are valid. They contain the first
+/// C88: requests of a thousand turns stay inside the window and are valid. They contain the first
 /// request, the names of the files that were read and edited, and the last turns unchanged. A
 /// summary is requested with exactly the messages that it replaces, and each is counted. The
 /// session is resumed half-way.

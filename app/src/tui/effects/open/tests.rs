@@ -92,7 +92,7 @@ fn chat(dir: &TempDir, args: &[&str]) -> ChatArgs {
     Cli::parse_from(store.iter().chain(args)).chat
 }
 
-/// C172: permissions and start options belong to their session: `/new` and `/fork` begin with the
+/// C137: permissions and start options belong to their session: `/new` and `/fork` begin with the
 /// options of the command line and with the model and the thinking level in use.
 #[tokio::test]
 async fn a_new_session_or_a_fork_inherits_no_permissions_from_the_open_one() {
@@ -146,7 +146,7 @@ async fn a_thinking_level_chosen_in_the_interface_is_stored() {
     assert_eq!(test.opened().state.thinking_level, ThinkingLevel::High);
 }
 
-/// C173: the current session is closed only after the other one has been opened: an unknown name or
+/// C138: the current session is closed only after the other one has been opened: an unknown name or
 /// a session in use leaves it open.
 #[tokio::test]
 async fn a_session_that_cannot_be_opened_leaves_the_current_one_open() {
