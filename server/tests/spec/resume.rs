@@ -53,8 +53,8 @@ async fn after_every_number_exactly_the_rest_comes() {
     assert_eq!((status, &refused["error"]["kind"]), (409, &json!("after_the_end")), "{refused}");
 }
 
-/// C100: two readers, one of which reloads at each frame in turn, have the same state in the end; no
-/// part of the streaming reply is lost or doubled.
+/// C100: two readers, one of which reloads at each frame in turn, have the same state in the end;
+/// no part of the streaming reply is lost or doubled.
 #[tokio::test(start_paused = true)]
 async fn a_reload_anywhere_loses_and_doubles_nothing() {
     let replies = || [reads(), slow(), Script::text("unused")];
