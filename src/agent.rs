@@ -123,7 +123,7 @@ impl RunContext {
 
     /// What the host needs to open the session again, such as which model and directory; never a
     /// key. It is kept in the log where it differs from what is there, and found in
-    /// [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`](crate::agent::AgentState).
+    /// [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`].
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
         self

@@ -33,7 +33,7 @@
 //! # The seams
 //!
 //! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log and a
-//! [`SessionStore`] the logs of many, [`CompactionPolicy`] says what a long conversation may leave
+//! [`SessionStore`] the logs of many, [`CompactionPolicy`](compaction::CompactionPolicy) says what a long conversation may leave
 //! out, and [`BehaviorPattern`] is the loop. Every reply streams: whoever wants whole messages
 //! reads `message_end` events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
 //!

@@ -50,16 +50,16 @@ pub struct ModelBuilder<F: WireFormat> {
     format: PhantomData<F>,
 }
 
-/// Configures how an [`OpenAiChat`] is reached.
+/// Configures how an [`OpenAiChat`](crate::OpenAiChat) is reached.
 pub type OpenAiChatBuilder = ModelBuilder<ChatCompletions>;
 
-/// Configures how an [`OpenAiResponses`] model is reached.
+/// Configures how an [`OpenAiResponses`](crate::OpenAiResponses) model is reached.
 pub type OpenAiResponsesBuilder = ModelBuilder<Responses>;
 
-/// Configures how an [`Anthropic`] model is reached.
+/// Configures how an [`Anthropic`](crate::Anthropic) model is reached.
 pub type AnthropicBuilder = ModelBuilder<Messages>;
 
-/// Configures how a [`Gemini`] model is reached.
+/// Configures how a [`Gemini`](crate::Gemini) model is reached.
 pub type GeminiBuilder = ModelBuilder<GenerateContent>;
 
 impl<F: WireFormat> Model<F> {

@@ -64,7 +64,7 @@ impl<M: ChatModel> Recorded<M> {
     /// Records the replies of `model` in a new file, creating missing folders.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if there is such a file already, or it cannot be written.
+    /// [`InvalidRequest`](loopwright_core::model::ModelErrorKind::InvalidRequest) if there is such a file already, or it cannot be written.
     pub fn record(model: M, path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let info = model.info().clone();
         let tape = Mutex::new(Tape::create(path.as_ref(), &info)?);
@@ -102,7 +102,7 @@ impl Recorded<Box<dyn ChatModel>> {
     /// Replays the recording in this file.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is no recording, is one of a
+    /// [`InvalidRequest`](loopwright_core::model::ModelErrorKind::InvalidRequest) if the file cannot be read, is no recording, is one of a
     /// later version, or was cut off.
     pub fn replay(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::play(path.as_ref())
