@@ -11,10 +11,10 @@
 //! afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
 //!
 //! The output is one table. The exit code is 1 where replies are read less than three times as fast
-//! (twice with `--quick`, for busy machines). The allocator is the default one, as a library's user has
-//! it; a faster one helps the baseline more, as ours hardly allocates. Words after `--` choose wire
-//! formats by their folders, or `encode`. To run ours alone, under a profiler: `parser ours FORMAT
-//! TIMES`.
+//! (twice with `--quick`, for busy machines). The allocator is the default one, as in a library
+//! user's program; a faster one helps the baseline more, because ours rarely allocates. Words after
+//! `--` select wire formats by folder name, or `encode`. To run ours alone, under a profiler:
+//! `parser ours FORMAT TIMES`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

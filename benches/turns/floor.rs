@@ -16,7 +16,14 @@ use tokio::net::TcpStream;
 
 use crate::client::{self, Done, Tally, Work};
 
-const BEGINNING: &str = r#"{"model":"mock","stream":true,"stream_options":{"include_usage":true},"tools":[{"type":"function","function":{"name":"add","description":"Add two integers.","parameters":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}}}],"messages":[{"role":"system","content":"You add numbers with the tool."},{"role":"user","content":"Add numbers until done."}"#;
+const BEGINNING: &str = concat!(
+    r#"{"model":"mock","stream":true,"stream_options":{"include_usage":true},"#,
+    r#""tools":[{"type":"function","function":{"name":"add","description":"Add two integers.","#,
+    r#""parameters":{"type":"object","#,
+    r#""properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}}}],"#,
+    r#""messages":[{"role":"system","content":"You add numbers with the tool."},"#,
+    r#"{"role":"user","content":"Add numbers until done."}"#,
+);
 
 type Connection = SendRequest<Full<Bytes>>;
 

@@ -67,9 +67,12 @@ struct RequestMessage<'a> {
 
 fn event(delta: &str, finish: &str) -> Bytes {
     let chunk = format!(
-        "data: {{\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\",\
-         \"created\":1741570283,\"model\":\"mock\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_44709d6fcb\",\
-         \"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n"
+        "data: {{\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\
+         \"object\":\"chat.completion.chunk\",\
+         \"created\":1741570283,\"model\":\"mock\",\"service_tier\":\"default\",\
+         \"system_fingerprint\":\"fp_44709d6fcb\",\
+         \"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\
+         \"finish_reason\":{finish}}}]}}\n\n"
     );
     Bytes::from(chunk)
 }
@@ -98,14 +101,16 @@ impl Server {
         if results < self.script.turns {
             events.push(event(
                 &format!(
-                    "{{\"tool_calls\":[{{\"index\":0,\"id\":\"call_{results}\",\"type\":\"function\",\
+                    "{{\"tool_calls\":[{{\"index\":0,\"id\":\"call_{results}\",\
+                     \"type\":\"function\",\
                      \"function\":{{\"name\":\"add\",\"arguments\":\"\"}}}}]}}"
                 ),
                 "null",
             ));
             for fragment in ["{\\\"a\\\":", &format!("{results},\\\"b\\\""), ":1}"] {
                 let call = format!(
-                    "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{fragment}\"}}}}]}}"
+                    "{{\"tool_calls\":[{{\"index\":0,\
+                     \"function\":{{\"arguments\":\"{fragment}\"}}}}]}}"
                 );
                 events.push(event(&call, "null"));
             }
@@ -115,9 +120,11 @@ impl Server {
         }
         let (prompt, completion) = (100 + 60 * results, self.script.deltas + 20);
         events.push(Bytes::from(format!(
-            "data: {{\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\",\
-             \"created\":1741570283,\"model\":\"mock\",\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\
-             \"completion_tokens\":{completion},\"total_tokens\":{},\"prompt_tokens_details\":{{\"cached_tokens\":0}},\
+            "data: {{\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\
+         \"object\":\"chat.completion.chunk\",\
+             \"created\":1741570283,\"model\":\"mock\",\"choices\":[],\
+             \"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\
+             \"total_tokens\":{},\"prompt_tokens_details\":{{\"cached_tokens\":0}},\
              \"completion_tokens_details\":{{\"reasoning_tokens\":0}}}}}}\n\ndata: [DONE]\n\n",
             prompt + completion
         )));

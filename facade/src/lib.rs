@@ -7,8 +7,8 @@
 //! | module | feature | contents |
 //! |---|---|---|
 //! | `patterns` | `patterns` (default) | `PiPattern`, `GenericPattern`, `FirstCall` |
-//! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers, the offline model |
-//! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export and import |
+//! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
+//! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
 //! | | `sqlite` (default) | SQLite session store |
 //! | | `conformance` | test suite for session stores |
 //! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
@@ -21,8 +21,10 @@
 //! use loopwright::providers::Offline;
 //! use loopwright::{GenericAgent, RunContext};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let agent = GenericAgent::builder(Offline::new(), PiPattern).system("You answer briefly.").build()?;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let builder = GenericAgent::builder(Offline::new(), PiPattern);
+//! let agent = builder.system("You answer briefly.").build()?;
 //! let (handle, _events) = agent.run(RunContext::new()).await?;
 //! println!("{}", handle.prompt("Hello").await?.text);
 //! # Ok(()) }

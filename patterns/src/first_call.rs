@@ -1,14 +1,13 @@
-//! [`FirstCall`]: a pattern whose answer to each request begins with a tool call that the model
-//! must make.
+//! [`FirstCall`]: a pattern that forces a tool call in the first turn of each request.
 
 use async_trait::async_trait;
 use loopwright_core::model::ToolChoice;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// Makes the model call a tool first, and goes on with another pattern.
+/// Forces a tool call in the first turn of each request, then continues with another pattern.
 ///
 /// Only the first turn of a request is forced: a model that had to call a tool in each turn would
-/// never answer. A model that does not heed the choice answers as it likes.
+/// never answer. If the model ignores the tool choice, its reply is handled as usual.
 ///
 /// ```
 /// use loopwright_core::model::ToolChoice;
@@ -24,7 +23,8 @@ pub struct FirstCall<P> {
 }
 
 impl<P: BehaviorPattern> FirstCall<P> {
-    /// Each request's first turn has this choice; `then` is the loop from there on.
+    /// Creates a pattern that sends `choice` with the first turn of each request and runs `then`
+    /// for the rest.
     pub fn new(choice: ToolChoice, then: P) -> Self {
         FirstCall { choice, then }
     }

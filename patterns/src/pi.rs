@@ -1,16 +1,16 @@
-//! [`PiPattern`]: the double loop. The inner one drives tools and hears steering, the outer one
-//! takes follow-ups.
+//! [`PiPattern`]: two loops. The inner loop calls tools and delivers steering messages, the outer
+//! loop delivers follow-ups.
 
 use async_trait::async_trait;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// The loop of pi: outer loop for follow-ups, inner loop for tools and steering.
+/// Runs the two loops of pi: an outer loop for follow-ups, an inner loop for tools and steering.
 ///
 /// ```text
 /// take the input
-///  └─ outer loop: follow-ups, when the agent would stop
-///      └─ inner loop: steering is put in, the model is asked, its tools are called
-///          └─ until there are no calls and nobody steers
+///  └─ outer loop: deliver follow-ups when the agent would otherwise stop
+///      └─ inner loop: deliver steering messages, ask the model, call its tools
+///          └─ until there are no calls and no steering messages
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PiPattern;

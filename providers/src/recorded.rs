@@ -64,7 +64,9 @@ impl<M: ChatModel> Recorded<M> {
     /// Records the replies of `model` in a new file, creating missing folders.
     ///
     /// # Errors
-    /// [`InvalidRequest`](loopwright_core::model::ModelErrorKind::InvalidRequest) if there is such a file already, or it cannot be written.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if the file exists already or cannot be written.
+    ///
+    /// [`ModelErrorKind::InvalidRequest`]: loopwright_core::model::ModelErrorKind::InvalidRequest
     pub fn record(model: M, path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let info = model.info().clone();
         let tape = Mutex::new(Tape::create(path.as_ref(), &info)?);
@@ -102,8 +104,10 @@ impl Recorded<Box<dyn ChatModel>> {
     /// Replays the recording in this file.
     ///
     /// # Errors
-    /// [`InvalidRequest`](loopwright_core::model::ModelErrorKind::InvalidRequest) if the file cannot be read, is no recording, is one of a
-    /// later version, or was cut off.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if the file cannot be read, is not a recording,
+    /// was written by a later version, or was cut off.
+    ///
+    /// [`ModelErrorKind::InvalidRequest`]: loopwright_core::model::ModelErrorKind::InvalidRequest
     pub fn replay(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::play(path.as_ref())
     }

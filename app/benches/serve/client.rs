@@ -33,7 +33,8 @@ impl Lines {
         let kind = if method == "POST" { "content-type: application/json\r\n" } else { "" };
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n{kind}content-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\
+             {kind}content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.ok()?;
         Some(Lines { stream, bytes: Vec::new(), given: 0, came: clock() })

@@ -115,7 +115,8 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         // What is made once, at first use, is no run's.
         measure(&through, Load { runs: 20, rate: RATE, time: Duration::from_secs(1) }).await;
         println!(
-            "| runs × deltas/s | way | deltas/s | failed | p50 ms | p99 ms | max ms | KiB/run | cores: server | mock | client |"
+            "| runs × deltas/s | way | deltas/s | failed | p50 ms | p99 ms | max ms | KiB/run \
+             | cores: server | mock | client |"
         );
         println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
         if wanted("runs") {
@@ -126,7 +127,8 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         if wanted("search") {
             let max_rate = search(&direct, &through, bounds).await;
             println!(
-                "\n{} runs keep p99 under {} ms up to {max_rate:.0} deltas/s of each, {:.0} in all.",
+                "\n{} runs keep p99 under {} ms up to {max_rate:.0} deltas/s of each, \
+                 {:.0} in all.",
                 bounds.runs,
                 bounds.delay_ms,
                 max_rate * bounds.runs as f64
@@ -156,7 +158,8 @@ fn row(way: &str, measured: &Measured) {
     let first = way == "server" && rate == RATE;
     let kib = if first { format!("{:.0}", measured.kib_per_run) } else { String::new() };
     println!(
-        "| {runs} × {rate:.0} | {way} | {:.0} | {} | {:.2} | {:.2} | {:.1} | {kib} | {server:.2} | {mock:.2} | {client:.2} |",
+        "| {runs} × {rate:.0} | {way} | {:.0} | {} | {:.2} | {:.2} | {:.1} | {kib} \
+         | {server:.2} | {mock:.2} | {client:.2} |",
         measured.rate,
         measured.failed,
         delay(0.5),
@@ -207,7 +210,8 @@ async fn search(direct: &Asked<'_>, through: &Asked<'_>, bounds: &Bounds) -> f64
 async fn hold(server: &Process, bounds: &Bounds) -> Vec<String> {
     let held = idle::hold(server, bounds.streams, bounds.heartbeats).await;
     println!(
-        "\n| idle streams | opened in s | lost | without heartbeat | heartbeats | KiB/stream | KiB/session | cores: server | client |"
+        "\n| idle streams | opened in s | lost | without heartbeat | heartbeats | KiB/stream \
+         | KiB/session | cores: server | client |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     println!(

@@ -64,8 +64,10 @@ async fn send(stream: &mut TcpStream, data: &str) -> Option<()> {
 
 fn event(delta: &str, finish: &str) -> String {
     format!(
-        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1741570283,\"model\":\"mock\",\
-         \"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n"
+        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\
+         \"created\":1741570283,\"model\":\"mock\",\
+         \"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\
+         \"finish_reason\":{finish}}}]}}\n\n"
     )
 }
 

@@ -118,7 +118,8 @@ fn whom(asked: &Asked<'_>, order: &str) -> (SocketAddr, &'static str, String, &'
             (server.address, "/api/agent-chat", body.to_string(), r#"{"type":"complete""#)
         }
         None => {
-            let body = json!({ "model": "mock", "stream": true, "messages": [{ "role": "user", "content": order }] });
+            let messages = json!([{ "role": "user", "content": order }]);
+            let body = json!({ "model": "mock", "stream": true, "messages": messages });
             (asked.mock.address, "/v1/chat/completions", body.to_string(), "[DONE]")
         }
     }

@@ -6,26 +6,24 @@
 
 mod confirm;
 mod lines;
+mod state;
 
 use std::future::pending;
-use std::io::{self, IsTerminal};
 use std::pin::Pin;
-use std::slice;
-use std::sync::Arc;
 
+use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
-use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{ExternalAction, InputEvent, Role, RunStatus};
-use loopwright_core::{AgentEvent, AgentHandle};
-use tokio::sync::mpsc;
+use loopwright_core::event::{InputEvent, Role, RunStatus};
 
 use crate::args::ChatArgs;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, FAILED};
 use crate::interrupt::Interrupt;
-use crate::output::{self, EventView, Printer, Verbosity, report_pending};
-use crate::session::{Allowed, FollowError, Live, Operator, Session, build, follow};
+use crate::output::{self, EventView, Printer, Verbosity};
+use crate::session::{Allowed, Live, Operator, Session, build, follow};
+
+use state::{Chat, Compacted, Done, State};
 
 const HELP: &str = "\
 A line is a request; while the agent works, a line steers it.
@@ -71,46 +69,12 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     Ok(code)
 }
 
-type Done = Result<(), FollowError>;
-type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
-
-/// Describes what the next line means.
-enum State {
-    /// A request.
-    Idle,
-    /// A steer.
-    Running,
-    /// The decision on this call.
-    Deciding(ExternalAction),
-    /// The new arguments of this call.
-    Editing(ExternalAction),
-}
-
 /// What the chat waits for besides events.
 enum Input {
     /// A line, or `None` at the end of the input.
     Line(Option<String>),
     /// The result of a compaction that the user requested.
     Compacted(Compacted),
-}
-
-struct Chat {
-    handle: AgentHandle,
-    allowed: Allowed,
-    lines: mpsc::Receiver<String>,
-    state: State,
-    /// An abort was requested and the run has not ended yet.
-    aborting: bool,
-    /// The end of the input was reached.
-    input_ended: bool,
-    /// The name of the session, if it is stored.
-    stored_name: Option<Arc<str>>,
-    /// Standard input is a terminal.
-    keyboard: bool,
-    /// The user has sent a request.
-    has_request: bool,
-    compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
-    exit_code: Option<u8>,
 }
 
 impl Operator for Chat {
@@ -193,27 +157,6 @@ async fn compaction(running: &mut Option<Pin<Box<dyn Future<Output = Compacted>>
 }
 
 impl Chat {
-    fn new(
-        handle: AgentHandle,
-        allowed: Allowed,
-        session: &Session,
-        lines: mpsc::Receiver<String>,
-    ) -> Self {
-        Chat {
-            handle,
-            allowed,
-            lines,
-            state: State::Idle,
-            aborting: false,
-            input_ended: false,
-            stored_name: session.is_stored.then(|| session.name.clone()),
-            keyboard: io::stdin().is_terminal(),
-            has_request: false,
-            compaction: None,
-            exit_code: None,
-        }
-    }
-
     /// Shows the state of the conversation, and asks for a decision if a call waits.
     async fn greet(&mut self, is_continued: bool) -> Done {
         if self.keyboard {
@@ -239,12 +182,6 @@ impl Chat {
         }
         self.prompt();
         Ok(())
-    }
-
-    fn prompt(&self) {
-        if self.keyboard {
-            output::question(">");
-        }
     }
 
     fn wait_for_request(&mut self) {
@@ -352,18 +289,6 @@ impl Chat {
             State::Idle => self.exit_code = Some(0),
             State::Deciding(_) | State::Editing(_) => self.leave_pending(),
         }
-    }
-
-    /// Leaves while a call waits: there is no more input that could decide it.
-    fn leave_pending(&mut self) {
-        match (&self.state, &self.stored_name) {
-            (State::Deciding(action) | State::Editing(action), Some(session)) => {
-                output::info("The input has ended, so the call waits.");
-                report_pending(slice::from_ref(action), Some(session));
-            }
-            _ => output::info("The input has ended, so the call is not run."),
-        }
-        self.exit_code = Some(0);
     }
 
     /// Leaves. A run is aborted, pending calls stay open.

@@ -169,8 +169,8 @@ mod tests {
             ),
             (
                 "thinking = \"hard\"",
-                ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh, and not this \
-                 string.",
+                ":1: `thinking` must be one of: off, minimal, low, medium, high, xhigh, and not \
+                 this string.",
             ),
             ("[serve]\naddr = \"here\"", ":2: `serve.addr` must be an address and a port"),
             (

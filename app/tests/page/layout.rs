@@ -97,7 +97,7 @@ fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
     tab.until("!document.body.classList.contains('nav') && document.activeElement.id === 'prompt'");
     tab.click(".card .row button:last-child");
     tab.click(".card .approve");
-    fixture.request().say_and_count("It is done.", 123_456, 7_890);
+    fixture.request().reply_with_usage("It is done.", 123_456, 7_890);
     tab.until_text("#spent", "123.5k in · 7.9k out");
     tab.until("document.querySelector('#compact').checkVisibility()");
     assert!(!scrolls_sideways(&tab));

@@ -36,7 +36,7 @@ fn a_reply_grows_as_it_streams_and_a_reload_in_the_middle_loses_nothing() {
     tab.until_text("#list a[aria-current]", "Why are there *sheep*?");
 
     tab.say("Once more.");
-    fixture.request().say_and_count("Yes.", 12_345, 678);
+    fixture.request().reply_with_usage("Yes.", 12_345, 678);
     tab.until_text("#spent", "12.3k in · 678 out");
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }

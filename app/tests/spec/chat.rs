@@ -22,7 +22,8 @@ fn each_line_is_a_request_and_the_end_of_the_input_leaves_after_the_run() {
     assert_eq!(exit.code, 0, "{exit:?}");
 
     let server = Server::start();
-    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]); // chat is the default
+    // `chat` is the default command.
+    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
     chat.line("Hello");
     let request = server.request();
     let chat = std::thread::spawn(move || chat.close());
@@ -195,6 +196,60 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
     fourth.say("Fine.");
     let exit = chat.close();
     assert!(exit.code == 0 && exit.out.ends_with("Fine.\n"), "{exit:?}");
+}
+
+/// Sends a follow-up and then a steer during the first reply of a chat with `--pattern PATTERN`,
+/// and returns the user messages of each model request after the first.
+fn requests_after_a_follow_up_and_a_steer(pattern: &str) -> Vec<Vec<String>> {
+    let (server, project) = (Server::start(), project());
+    let model = ["--model", "openai/x", "--base-url", &server.url];
+    let mut chat = Process::start(&project, &[&model[..], &["--pattern", pattern]].concat());
+    chat.line("Count sheep");
+    let mut first = server.request();
+    first.begin();
+    first.text("Hm.");
+    chat.out.until("Hm.");
+    chat.line("/later Now goats");
+    chat.err.until("Queued until the agent would otherwise stop.");
+    chat.line("Louder");
+    chat.err.until("Queued for the next model request.");
+    first.end("stop");
+    let mut requests = Vec::new();
+    let mut is_delivered = false;
+    while !is_delivered {
+        let request = server.request();
+        let messages = request.body["messages"].as_array().unwrap();
+        let user = messages.iter().filter(|message| message["role"] == "user");
+        let texts: Vec<_> =
+            user.map(|message| message["content"].as_str().unwrap().to_owned()).collect();
+        is_delivered = texts.iter().any(|text| text == "Now goats");
+        requests.push(texts);
+        request.say("Fine.");
+        chat.out.until("Fine.");
+    }
+    let exit = chat.close();
+    assert_eq!(exit.code, 0, "{exit:?}");
+    requests
+}
+
+/// C22: the generic pattern delivers all messages before its next request.
+#[test]
+fn the_generic_pattern_delivers_a_follow_up_with_the_next_request() {
+    assert_eq!(
+        requests_after_a_follow_up_and_a_steer("generic"),
+        [["Count sheep", "Now goats", "Louder"]]
+    );
+}
+
+/// C22: the pi pattern delivers a steer before its next request and a follow-up when it would
+/// otherwise stop.
+#[test]
+fn the_pi_pattern_delivers_a_follow_up_when_the_agent_would_stop() {
+    let requests = requests_after_a_follow_up_and_a_steer("pi");
+    assert_eq!(
+        requests,
+        [vec!["Count sheep", "Louder"], vec!["Count sheep", "Louder", "Now goats"]]
+    );
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl Connection {
         let mut connection = Connection::open(address);
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+                 {headers}Content-Length: {length}\r\n\r\n"
         );
         connection.send(format!("{head}{body}").as_bytes());
         connection

@@ -9,7 +9,8 @@ use crate::server::Server;
 fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
     let exit = loopwright(&project(), &["run", "Read Cargo.toml"]);
     match exit.err.lines().next() {
-        Some(note) if note.starts_with("The model is ") => {} // this machine has one; what it says is its own
+        // This machine runs a model, whose replies are not known.
+        Some(note) if note.starts_with("The model is ") => {}
         _ => {
             assert!(
                 exit.err.contains("not a language model") && exit.err.contains("OPENAI_API_KEY"),
@@ -21,7 +22,7 @@ fn without_a_model_there_is_a_server_on_this_machine_or_the_offline_rules() {
 }
 
 #[test]
-fn a_server_of_ones_own_needs_no_key_and_is_sent_what_the_flags_say() {
+fn a_local_server_needs_no_key_and_receives_the_flags() {
     let (server, project) = (Server::start(), project());
     let args =
         ["run", "--model", "openai/small", "--base-url", &server.url, "--thinking", "low", "Hello"];

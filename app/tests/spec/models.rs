@@ -130,7 +130,7 @@ fn cost(id: &str, input: u64, output: u64) -> f64 {
         "Hello",
     ];
     let run = Process::start(&project, &args);
-    server.request().say_and_count("Hi.", input, output);
+    server.request().reply_with_usage("Hi.", input, output);
     let exit = run.end();
     assert_eq!(exit.code, 0, "{exit:?}");
     let end: Value = serde_json::from_str(exit.out.lines().last().unwrap()).unwrap();

@@ -202,7 +202,7 @@ fn run(flags: &[&str]) -> (String, String) {
         Value::Null,
     );
     request.end("tool_calls");
-    server.request().say_and_count("It counts sheep.", 1000, 100);
+    server.request().reply_with_usage("It counts sheep.", 1000, 100);
     let exit = run.end();
     assert_eq!(exit.code, 0, "{exit:?}");
     (exit.out, exit.err)

@@ -1,4 +1,4 @@
-//! `loopwright serve`, against a model server on this machine: this file starts both; the tests are in
+//! `loopwright serve`, with a local model server. This file starts both; the tests are in
 //! the modules below.
 
 mod attacks;
@@ -44,7 +44,10 @@ impl Served {
 
     /// A request with this message, and with these fields over the usual ones.
     pub(crate) fn body(&self, message: &str, fields: &Value) -> Value {
-        let config = json!({ "apiKey": KEY, "model": "test-model", "baseUrl": self.model.url, "provider": "openai" });
+        let url = &self.model.url;
+        let config = json!({
+            "apiKey": KEY, "model": "test-model", "baseUrl": url, "provider": "openai"
+        });
         let mut body =
             json!({ "message": message, "workDir": self.dir.path(), "llmConfig": config });
         for (name, value) in fields.as_object().into_iter().flatten() {

@@ -113,11 +113,12 @@ impl Exchange {
     }
 
     /// Replies with this text, and says that it took so many tokens.
-    pub(crate) fn say_and_count(mut self, text: &str, input: u64, output: u64) {
+    pub(crate) fn reply_with_usage(mut self, text: &str, input: u64, output: u64) {
         self.begin();
         self.text(text);
         self.delta(json!({}), json!("stop"));
-        let usage = json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } });
+        let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
+        let usage = json!({ "choices": [], "usage": usage });
         self.stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes()).unwrap();
     }
 
@@ -126,7 +127,9 @@ impl Exchange {
         self.begin();
         for (index, (name, arguments)) in calls.iter().enumerate() {
             let function = json!({ "name": name, "arguments": arguments.to_string() });
-            let call = json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            let id = format!("call_{index}");
+            let call =
+                json!({ "index": index, "id": id, "type": "function", "function": function });
             self.delta(json!({ "tool_calls": [call] }), Value::Null);
         }
         self.end("tool_calls");
@@ -137,7 +140,8 @@ impl Exchange {
         let body = body.to_string();
         let length = body.len();
         let answer = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n{body}"
         );
         self.stream.write_all(answer.as_bytes()).unwrap();
     }

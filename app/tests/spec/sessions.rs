@@ -100,7 +100,8 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
         lines(&loopwright(&other_dir, &["actions", "s", "--json", "--store", store]))[0]["call"]
             .clone();
     let approve = ["approve", "s", call.as_str().unwrap(), "--store", store];
-    let approve = Process::start_with(&other_dir, &approve, &vars); // model, address and directory come from the session
+    // Model, address and directory come from the session.
+    let approve = Process::start_with(&other_dir, &approve, &vars);
     let request = server.request();
     assert!(
         request.head.contains("bearer sk-secret") && request.last().contains("Created"),

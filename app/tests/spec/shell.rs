@@ -25,8 +25,13 @@ fn bash_completes_the_command_line() {
     assert!(unknown.code == 2 && unknown.err.contains("bash"), "{unknown:?}");
 
     let script = "source <(\"$0\" completions bash) && complete -p loopwright >/dev/null || exit 9
-        words() { COMP_WORDS=(loopwright \"$@\"); COMP_CWORD=$#; COMPREPLY=(); _loopwright loopwright \"${!#}\" \"${COMP_WORDS[$#-1]}\"; echo \"${COMPREPLY[*]}\"; }
-        words ru; words run --output-s; words sessions ex; words completions z; words run --thinking x";
+        words() {
+            COMP_WORDS=(loopwright \"$@\"); COMP_CWORD=$#; COMPREPLY=()
+            _loopwright loopwright \"${!#}\" \"${COMP_WORDS[$#-1]}\"
+            echo \"${COMPREPLY[*]}\"
+        }
+        words ru; words run --output-s; words sessions ex; words completions z
+        words run --thinking x";
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", script, env!("CARGO_BIN_EXE_loopwright")]).stdin(Stdio::null());
     let done = bash.output().unwrap();

@@ -16,7 +16,7 @@ use crate::process::{Output, Process, STORE, project};
 use crate::server::Server;
 
 const TAKEN: &str = "\x1b[?1049h";
-const GIVEN_BACK: &str = "\x1b[?1049l";
+const LEAVE_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
 /// The beginning of a frame.
 const FRAME: &str = "\x1b[?2026h";
 
@@ -105,7 +105,7 @@ fn the_first_frame_is_drawn_first_and_failures_are_shown_in_it() {
     terminal.types("Read Cargo.toml\r");
     terminal.screen.until("sheep");
     terminal.types("\x03\x03");
-    terminal.screen.until(GIVEN_BACK);
+    terminal.screen.until(LEAVE_ALTERNATE_SCREEN);
     terminal.screen.until("--session");
     assert_eq!(terminal.ends(), 0);
     assert!(terminal.is_cooked());
@@ -130,7 +130,7 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
         terminal.screen.until("Beginning");
         assert!(!terminal.is_cooked());
         terminal.signal(signal);
-        terminal.screen.until(GIVEN_BACK);
+        terminal.screen.until(LEAVE_ALTERNATE_SCREEN);
         terminal.screen.until("--session a");
         assert_eq!(terminal.ends(), code);
         assert!(terminal.is_cooked());

@@ -178,9 +178,9 @@ mod commands {
     #[test]
     fn a_key_in_the_environment_stays_there() {
         let project = project();
-        let arguments = json!({ "command":
-            "env; cat /proc/$PPID/environ; cat /proc/[0-9]*/environ; cat /proc/[0-9]*/task/*/environ; echo looked" });
-        let arguments = arguments.to_string();
+        let command = "env; cat /proc/$PPID/environ; cat /proc/[0-9]*/environ; \
+                       cat /proc/[0-9]*/task/*/environ; echo looked";
+        let arguments = json!({ "command": command }).to_string();
         // Others may not go where the binary of the tests lies. A program of its own copies it: one
         // that this process writes could not be run while another thread of it starts a process.
         let open = tempfile::tempdir().unwrap();

@@ -7,22 +7,11 @@ use super::{read, rust_files, without_tests};
 const MAX_COLUMNS: usize = 100;
 
 /// Files (by how their path begins) that may have longer lines until they are rewritten.
-const EXEMPT_FROM_COLUMNS: [&str; 9] = [
-    "src/",
-    "tests/",
-    "benches/",
-    "examples/",
-    "facade/",
-    "memory/",
-    "providers/",
-    "tools/",
-    "app/",
-];
+const EXEMPT_FROM_COLUMNS: [&str; 3] = ["src/", "tests/", "examples/"];
 
 /// Files (by how their path begins) whose public items may be described in another way until they
 /// are rewritten.
-const EXEMPT_FROM_VERBS: [&str; 7] =
-    ["src/", "facade/", "patterns/", "memory/", "providers/", "tools/", "app/"];
+const EXEMPT_FROM_VERBS: [&str; 1] = ["src/"];
 
 /// First words that are right although they do not end in an `s` that makes a verb of them.
 const OTHER_FIRST_WORDS: [&str; 1] = ["Deprecated:"];

@@ -4,7 +4,7 @@ use loopwright_core::agent::InputError;
 use loopwright_core::event::{Decision, ExternalAction};
 use serde_json::Value;
 
-use super::{Chat, Done, State};
+use super::state::{Chat, Done, State};
 use crate::output;
 
 const DECISIONS: &str = "\
@@ -27,16 +27,6 @@ impl Chat {
             self.repeat_question();
         }
         Ok(())
-    }
-
-    /// Repeats the current question.
-    pub(super) fn repeat_question(&self) {
-        match &self.state {
-            State::Deciding(_) => output::question("Run it? [y]es [n]o [e]dit [a]lways:"),
-            State::Editing(_) => output::question("New arguments, as JSON on one line:"),
-            State::Idle => self.prompt(),
-            State::Running => {}
-        }
     }
 
     /// Handles a line that should be a decision.

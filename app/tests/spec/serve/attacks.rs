@@ -216,14 +216,16 @@ fn heads(served: &Served) -> Vec<Attack> {
         plain(
             "chunks of no size",
             format!(
-                "POST /api/agent-chat HTTP/1.1\r\n{host}{json}Transfer-Encoding: chunked\r\n\r\nxyz\r\n"
+                "POST /api/agent-chat HTTP/1.1\r\n{host}{json}\
+                 Transfer-Encoding: chunked\r\n\r\nxyz\r\n"
             ),
             &[400, 0],
         ),
         plain(
             "a length beyond all numbers",
             format!(
-                "POST /api/agent-chat HTTP/1.1\r\n{host}{json}Content-Length: 99999999999999999999\r\n\r\n"
+                "POST /api/agent-chat HTTP/1.1\r\n{host}{json}\
+                 Content-Length: 99999999999999999999\r\n\r\n"
             ),
             &[400, 0],
         ),
@@ -237,7 +239,8 @@ fn heads(served: &Served) -> Vec<Attack> {
         plain(
             "another host in the path",
             format!(
-                "POST http://evil.example/api/agent-chat HTTP/1.1\r\n{host}{json}Content-Length: 2\r\n\r\n{{}}"
+                "POST http://evil.example/api/agent-chat HTTP/1.1\r\n{host}{json}\
+                 Content-Length: 2\r\n\r\n{{}}"
             ),
             &[403],
         ),

@@ -1,4 +1,4 @@
-//! Errors of `serve`: what a client, the log and the command line see of them, and what they do not.
+//! Errors of `serve`: what the client, the log and the command line show of them.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,8 @@ use crate::server::Server;
 fn errors_are_sent_in_an_error_frame() {
     let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
     let mut connection = served.ask("Fail", &json!({}));
-    let why = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}."), "type": "invalid_request_error" } });
+    let message = format!("Incorrect API key provided: {KEY}.");
+    let why = json!({ "error": { "message": message, "type": "invalid_request_error" } });
     served.model.request().answer("401 Unauthorized", &why);
     let events = connection.events();
     assert_eq!(

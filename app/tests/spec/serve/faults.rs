@@ -23,9 +23,9 @@ fn agree(live: &Live, id: &str, screen: &Screen) {
     assert_eq!(fresh.messages, screen.messages);
 }
 
-/// C101: a model's server that breaks off, sends garbage, or begins and then says nothing: what came
-/// is withdrawn, the request is made again where that can help, a run that hangs can be stopped,
-/// and the session goes on.
+/// C101: a model server drops the connection, sends garbage, or stops sending. The partial reply is
+/// withdrawn, the request is retried where that can help, a run that hangs can be aborted, and the
+/// session continues.
 #[test]
 fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
     let (dir, model) = (project(), Server::start());

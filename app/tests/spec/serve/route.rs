@@ -35,7 +35,8 @@ fn the_route_takes_a_request_and_answers_with_an_event_stream() {
     let mut names: Vec<&str> =
         tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
     names.sort_unstable();
-    let eight = "diff edit_file execute_command glob_files list_directory read_file search_files write_file";
+    let eight = "diff edit_file execute_command glob_files list_directory read_file search_files \
+                 write_file";
     assert_eq!(names.join(" "), eight);
     request.say("Let me\n\nlook…");
     let (status, head) = connection.head().unwrap();
@@ -71,8 +72,10 @@ fn the_agent_reads_a_file_and_tells_its_contents() {
         ["agent_start", "thinking_start", "thinking_end", "tool_use", "tool_result"];
     let answer = ["thinking_start", "content", "thinking_end", "complete"];
     assert_eq!(types(&events), [&use_and_result[..], &answer[..]].concat());
-    let tool_use = json!({ "type": "tool_use", "toolName": "read_file", "toolInput": { "path": "Cargo.toml" },
-        "toolId": "call_0" });
+    let tool_use = json!({
+        "type": "tool_use", "toolName": "read_file", "toolInput": { "path": "Cargo.toml" },
+        "toolId": "call_0"
+    });
     assert_eq!(events[3], tool_use);
     assert_eq!((&events[4]["toolId"], &events[4]["isError"]), (&json!("call_0"), &json!(false)));
     assert!(
@@ -116,22 +119,24 @@ fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
     let of_the_specification = json!([
         { "role": "user", "content": "What is in Cargo.toml?" },
         { "role": "assistant", "content": "Let me look." },
-        { "role": "tool", "content": "", "toolName": "read_file", "toolInput": { "path": "Cargo.toml" },
-          "toolResult": "sheep" },
+        { "role": "tool", "content": "", "toolName": "read_file",
+          "toolInput": { "path": "Cargo.toml" }, "toolResult": "sheep" },
         { "role": "assistant", "content": "Sheep." },
     ]);
     let with_ids = json!([
         { "role": "user", "content": "What is in Cargo.toml?" },
-        { "role": "assistant", "content": "Let me look.", "toolName": "read_file", "toolInput": { "path": "Cargo.toml" },
-          "toolCallId": "a" },
+        { "role": "assistant", "content": "Let me look.", "toolName": "read_file",
+          "toolInput": { "path": "Cargo.toml" }, "toolCallId": "a" },
         { "role": "tool", "content": "sheep", "toolCallId": "a" },
         { "role": "assistant", "content": "Sheep." },
     ]);
     let our_own = json!([
-        { "id": "m1", "role": "user", "content": [{ "type": "text", "text": "What is in Cargo.toml?" }] },
+        { "id": "m1", "role": "user",
+          "content": [{ "type": "text", "text": "What is in Cargo.toml?" }] },
         { "id": "m2", "role": "assistant", "stop": "tool_calls", "model": "openai/other", "parts": [
             { "type": "text", "text": "Let me look." },
-            { "type": "tool_call", "id": "a", "name": "read_file", "arguments": "{\"path\":\"Cargo.toml\"}" } ] },
+            { "type": "tool_call", "id": "a", "name": "read_file",
+              "arguments": "{\"path\":\"Cargo.toml\"}" } ] },
         { "id": "m3", "role": "tool_result", "call": "a", "name": "read_file", "status": "ok",
           "content": [{ "type": "text", "text": "sheep" }] },
         { "id": "m4", "role": "custom", "kind": "note", "data": { "not": "for the model" } },

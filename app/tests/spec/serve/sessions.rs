@@ -147,8 +147,8 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     assert_eq!((fresh.seq, fresh.messages), (screen.seq, screen.messages));
 }
 
-/// C101: killed while a command ran; its outcome is unknown, it is not run again, and the numbers go
-/// on.
+/// C101: the server is killed while a command runs. The command's outcome is unknown, it is not run
+/// again, and the sequence numbers continue.
 #[test]
 fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     let (dir, model) = (project(), Server::start());

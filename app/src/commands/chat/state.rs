@@ -1,0 +1,102 @@
+//! [`Chat`]: the state of a conversation, and the prompts and questions that follow from it.
+
+use std::io::{self, IsTerminal};
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+
+use loopwright_core::AgentHandle;
+use loopwright_core::agent::InputError;
+use loopwright_core::compaction::Compaction;
+use loopwright_core::event::ExternalAction;
+use tokio::sync::mpsc;
+
+use crate::output::{self, report_pending};
+use crate::session::{Allowed, FollowError, Session};
+
+pub(super) type Done = Result<(), FollowError>;
+pub(super) type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
+
+/// Describes what the next line means.
+pub(super) enum State {
+    /// A request.
+    Idle,
+    /// A steer.
+    Running,
+    /// The decision on this call.
+    Deciding(ExternalAction),
+    /// The new arguments of this call.
+    Editing(ExternalAction),
+}
+
+/// Holds the state of a conversation that is typed line by line.
+pub(super) struct Chat {
+    pub(super) handle: AgentHandle,
+    pub(super) allowed: Allowed,
+    pub(super) lines: mpsc::Receiver<String>,
+    pub(super) state: State,
+    /// An abort was requested and the run has not ended yet.
+    pub(super) aborting: bool,
+    /// The end of the input was reached.
+    pub(super) input_ended: bool,
+    /// The name of the session, if it is stored.
+    pub(super) stored_name: Option<Arc<str>>,
+    /// Standard input is a terminal.
+    pub(super) keyboard: bool,
+    /// The user has sent a request.
+    pub(super) has_request: bool,
+    pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
+    pub(super) exit_code: Option<u8>,
+}
+
+impl Chat {
+    pub(super) fn new(
+        handle: AgentHandle,
+        allowed: Allowed,
+        session: &Session,
+        lines: mpsc::Receiver<String>,
+    ) -> Self {
+        Chat {
+            handle,
+            allowed,
+            lines,
+            state: State::Idle,
+            aborting: false,
+            input_ended: false,
+            stored_name: session.is_stored.then(|| session.name.clone()),
+            keyboard: io::stdin().is_terminal(),
+            has_request: false,
+            compaction: None,
+            exit_code: None,
+        }
+    }
+
+    /// Shows the prompt for a request, if the user types.
+    pub(super) fn prompt(&self) {
+        if self.keyboard {
+            output::question(">");
+        }
+    }
+
+    /// Repeats the current question.
+    pub(super) fn repeat_question(&self) {
+        match &self.state {
+            State::Deciding(_) => output::question("Run it? [y]es [n]o [e]dit [a]lways:"),
+            State::Editing(_) => output::question("New arguments, as JSON on one line:"),
+            State::Idle => self.prompt(),
+            State::Running => {}
+        }
+    }
+
+    /// Leaves while a call waits: there is no more input that could decide it.
+    pub(super) fn leave_pending(&mut self) {
+        match (&self.state, &self.stored_name) {
+            (State::Deciding(action) | State::Editing(action), Some(session)) => {
+                output::info("The input has ended, so the call waits.");
+                report_pending(slice::from_ref(action), Some(session));
+            }
+            _ => output::info("The input has ended, so the call is not run."),
+        }
+        self.exit_code = Some(0);
+    }
+}
