@@ -243,21 +243,18 @@ fn conversation() -> ChatRequest {
     let mut messages: Vec<MessageKind> = Vec::new();
     for round in 0..20 {
         let id = format!("call_{round}");
-        let call = ToolCall {
-            id: id.as_str().into(),
-            name: "read_file".into(),
-            arguments: format!(r#"{{"path":"src/module_{round}.rs"}}"#).into(),
-            signature: None,
-        };
-        let result = ToolResult {
-            call: id.as_str().into(),
-            name: "read_file".into(),
-            status: ResultStatus::Ok,
-            content: vec![Content::text("let value = \"one line of code\";\n".repeat(40))],
-            details: None,
-            terminate: false,
-        };
-        let reply = |part| AssistantMessage { parts: vec![part], ..Default::default() };
+        let call = ToolCall::new(
+            id.as_str(),
+            "read_file",
+            format!(r#"{{"path":"src/module_{round}.rs"}}"#),
+        );
+        let result = ToolResult::new(
+            id.as_str(),
+            "read_file",
+            ResultStatus::Ok,
+            vec![Content::text("let value = \"one line of code\";\n".repeat(40))],
+        );
+        let reply = |part| AssistantMessage::new(vec![part]);
         let text = "It defines a value and returns it to its caller. ".repeat(4);
         messages.push(UserMessage::from(format!("What does module {round} do?")).into());
         messages.push(reply(ContentPart::ToolCall(call)).into());

@@ -49,10 +49,6 @@ struct OpenSession {
     owner: String,
 }
 
-fn failed(why: impl std::fmt::Display) -> MemoryError {
-    MemoryError::Failed(why.to_string())
-}
-
 fn eval(script: &str, name: &str, args: &[String]) -> Cmd {
     cmd("EVAL")
         .arg(script)
@@ -69,7 +65,10 @@ async fn run<T: FromRedisValue>(
     name: &str,
     args: &[String],
 ) -> Result<T, MemoryError> {
-    eval(script, name, args).query_async(&mut redis.connection.clone()).await.map_err(failed)
+    eval(script, name, args)
+        .query_async(&mut redis.connection.clone())
+        .await
+        .map_err(MemoryError::failed)
 }
 
 #[async_trait::async_trait]
@@ -80,11 +79,11 @@ impl Memory for OpenSession {
         let name = self.name.clone();
         let mut args =
             vec![self.owner.clone(), LEASE.as_millis().to_string(), at.to_string(), name.clone()];
-        args.extend(lines.map_err(failed)?);
+        args.extend(lines.map_err(MemoryError::failed)?);
         // In a task of its own, so that the append completes even if this future is dropped.
         let append =
             tokio::spawn(async move { run::<(u8, u64)>(&redis, APPEND, &name, &args).await });
-        let (appended, end) = append.await.map_err(failed)??;
+        let (appended, end) = append.await.map_err(MemoryError::failed)??;
         if appended == 1 { Ok(()) } else { Err(MemoryError::Conflict { at, end }) }
     }
 
@@ -129,17 +128,20 @@ impl SessionStore for Redis {
 
     async fn read(&self, name: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         let mut connection = self.connection.clone();
-        let lines = connection.lrange(format!("log:{name}"), 0, -1).await.map_err(failed)?;
+        let lines =
+            connection.lrange(format!("log:{name}"), 0, -1).await.map_err(MemoryError::failed)?;
         if lines.is_empty() {
             return Err(MemoryError::NoSession(name.into()));
         }
         let lines = lines.iter().skip(from as usize);
-        lines.map(|line| serde_json::from_str(line).map_err(failed)).collect()
+        lines.map(|line| serde_json::from_str(line).map_err(MemoryError::failed)).collect()
     }
 
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
         let mut sessions = Vec::new();
-        for name in self.connection.clone().smembers("sessions").await.map_err(failed)? {
+        for name in
+            self.connection.clone().smembers("sessions").await.map_err(MemoryError::failed)?
+        {
             match self.read(&name, 0).await {
                 Err(MemoryError::NoSession(_)) => {} // deleted in the meantime
                 entries => sessions.push(SessionInfo::of(name, &entries?)),
@@ -163,7 +165,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").map_err(|_| "set REDIS_URL to the address of a server")?;
     let client = Client::open(url)?;
     let connect = async || {
-        let connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
+        let connection =
+            client.get_multiplexed_async_connection().await.map_err(MemoryError::failed)?;
         Ok(Redis { client: client.clone(), connection })
     };
     conformance::check(&connect().await?).await?;

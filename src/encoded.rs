@@ -1,10 +1,10 @@
-//! Bytes of a value as a codec writes it, made once.
+//! The bytes of a value in a wire format, encoded once.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Bytes made once by the first codec that asks.
+/// Holds the bytes that the first codec produced.
 #[derive(Default)]
 pub(crate) struct Encoded(OnceLock<(&'static str, Box<[u8]>)>);
 

@@ -1,17 +1,18 @@
-//! Time and chance: the one seam through which a session gets both, so that a run can be replayed.
+//! The clock and the source of randomness of a session, replaceable so that a run can be replayed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where a session takes time and chance from.
+/// Provides a session with time and randomness.
 pub trait Environment: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     fn now(&self) -> u64;
-    /// A random number.
+
+    /// Returns a random number.
     fn random(&self) -> u64;
 }
 
-/// The machine's clock and randomness.
+/// Uses the machine's clock and randomness.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEnvironment;
 
@@ -21,6 +22,7 @@ impl Environment for SystemEnvironment {
     }
 
     fn random(&self) -> u64 {
-        RandomState::new().build_hasher().finish() // keyed anew by the operating system for each thread, and counted up
+        // The operating system seeds the keys of each thread, and every state has a new key.
+        RandomState::new().build_hasher().finish()
     }
 }

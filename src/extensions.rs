@@ -1,32 +1,42 @@
-//! Typed values that a host hands through to its tools, hooks and predicates.
+//! Typed values that a host passes to its tools, hooks and predicates.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Values that the host gives to tools, hooks and predicates by their type: a user id, a token
-/// vault. Never logged, never sent to a model. Cheap to clone.
+/// Holds values that the host passes to tools, hooks and predicates, one per type, such as a user
+/// id or a token vault. They are never logged and never sent to a model. Cheap to clone.
+///
+/// ```
+/// use loopwright_core::agent::Extensions;
+///
+/// struct UserId(u64);
+///
+/// let extensions = Extensions::new().with(UserId(7));
+/// assert_eq!(extensions.get::<UserId>().unwrap().0, 7);
+/// assert!(extensions.get::<String>().is_none());
+/// ```
 #[derive(Clone, Default)]
 pub struct Extensions(Option<Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
 impl Extensions {
-    /// None.
+    /// Builds an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a value, which takes the place of another one of its type.
+    /// Adds a value, replacing another one of its type.
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
         Arc::make_mut(self.0.get_or_insert_default()).insert(TypeId::of::<T>(), Arc::new(value));
         self
     }
 
-    /// The value of this type.
+    /// Returns the value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// These values over those of `below`.
+    /// Returns the values of both sets; those of `self` replace those of `below`.
     pub fn over(&self, below: &Extensions) -> Extensions {
         match (&self.0, &below.0) {
             (None, _) => below.clone(),

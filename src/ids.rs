@@ -1,4 +1,4 @@
-//! What calls, inputs, messages and runs of a session are named by.
+//! Identifiers of calls, inputs, messages and runs.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +7,15 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Identifies one tool call. It is unique in its session: ids that a model uses again are
-/// renamed on arrival.
+/// Identifies one tool call. It is unique in its session: if a model uses an id again, the session
+/// replaces it.
 pub type CallId = Arc<str>;
 
-/// The id of an input: the client's, or one made for it. The same id again changes nothing.
+/// Identifies an input. The client chooses it, or the session generates one. An input whose id was
+/// accepted before has no effect.
 pub type InputId = Arc<str>;
 
-/// Numbers a message of a session; written `m7`. A function of the session's log, so it is the
+/// Numbers a message of a session; written `m7`. The number is derived from the log, so it is the
 /// same after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MessageId(pub u64);
@@ -56,7 +57,8 @@ macro_rules! numbered {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "pattern": concat!("^", $letter, "[0-9]+$") })
+                let pattern = concat!("^", $letter, "[0-9]+$");
+                schemars::json_schema!({ "type": "string", "pattern": pattern })
             }
         }
     };

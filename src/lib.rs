@@ -76,7 +76,7 @@
 pub mod agent;
 mod encoded;
 mod environment;
-mod error;
+pub mod error;
 mod extensions;
 mod ids;
 mod limits;

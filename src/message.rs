@@ -1,7 +1,7 @@
-//! Plain values of a conversation: messages, their parts, usage.
+//! Plain values of a conversation: messages, their content, usage.
 //!
-//! A [`Message`] is immutable once it is in a session and travels as `Arc<Message>`, so a
-//! history is shared and never copied.
+//! A [`Message`] is immutable once it is in a session and is shared as `Arc<Message>`, so a history
+//! is never copied.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,47 +14,48 @@ use crate::encoded::Encoded;
 
 pub use crate::ids::{CallId, InputId, MessageId, RunId};
 
-/// A conversation as it is handed to a model: shared, never copied.
+/// Shares a conversation with a model without copying it.
 pub type History = Arc<Vec<Arc<Message>>>;
 
-/// One message of a conversation.
+/// Represents one message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
-    /// Its number in the session.
+    /// The number of the message in its session.
     pub id: MessageId,
-    /// What it says, and who says it.
+    /// The content, by role.
     #[serde(flatten)]
     pub body: MessageKind,
-    /// Bytes that a codec made of it; see [`Message::encode_once`].
+    /// The bytes that a codec produced for it; see [`Message::encode_once`].
     #[serde(skip)]
     encoded: Encoded,
 }
 
-/// Who speaks, and what is said. Serialised with `role`.
+/// Holds the content of a message by its role. Serialised with the tag `role`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MessageKind {
-    /// The user, or the host on the user's behalf.
+    /// A message of the user, or of the host on the user's behalf.
     User(UserMessage),
-    /// The model.
+    /// A reply of the model.
     Assistant(AssistantMessage),
     /// The result of one tool call.
     ToolResult(ToolResult),
-    /// A message of the application's own: kept in the history, not sent to a model unless
-    /// `convert_to_llm` turns it into something else.
+    /// A message of the application: kept in the history, and not sent to a model unless
+    /// `convert_to_llm` turns it into another kind.
     Custom(CustomMessage),
 }
 
 impl Message {
-    /// A message with the given number.
+    /// Builds a message with the given number.
     pub fn new(id: MessageId, body: impl Into<MessageKind>) -> Self {
         Message { id, body: body.into(), encoded: Encoded::default() }
     }
 
-    /// The message as `codec` writes it, encoded at most once per message.
+    /// Returns the message as `codec` writes it, encoding it at most once per message.
     ///
-    /// The first codec to ask has its bytes kept with the message; another codec (after a change
-    /// of provider) encodes anew each time. `codec` names a wire format *and* every setting that
+    /// The bytes of the first codec are kept with the message; any other codec (after a change of
+    /// provider) encodes on each call. `codec` must name a wire format *and* every setting that
     /// changes its bytes.
     pub fn encode_once(
         &self,
@@ -64,7 +65,7 @@ impl Message {
         self.encoded.get(codec, encode)
     }
 
-    /// All text of the message, its parts joined; empty if there is none.
+    /// Returns the text of the message, with its parts joined; empty if it has none.
     pub fn text(&self) -> String {
         match &self.body {
             MessageKind::User(m) => join_text(&m.content),
@@ -74,8 +75,8 @@ impl Message {
         }
     }
 
-    /// Whether its text contains all of these words, which are in small letters, whatever the case;
-    /// never without a word.
+    /// Returns whether the text contains all of `words`, which must be in lower case. Ignores the
+    /// case of the text, and returns `false` if `words` is empty.
     pub fn has_words(&self, words: &[String]) -> bool {
         if words.is_empty() {
             return false;
@@ -84,18 +85,18 @@ impl Message {
         words.iter().all(|word| text.contains(word))
     }
 
-    /// The assistant's message, if it is one.
+    /// Returns the reply, if the message is one.
     pub fn as_assistant(&self) -> Option<&AssistantMessage> {
         if let MessageKind::Assistant(m) = &self.body { Some(m) } else { None }
     }
 
-    /// The tool result, if it is one.
+    /// Returns the tool result, if the message is one.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
         if let MessageKind::ToolResult(m) = &self.body { Some(m) } else { None }
     }
 
-    /// Whether a model is shown it by default: not the application's own messages, and not
-    /// replies that were aborted or ended in an error.
+    /// Returns whether requests contain the message by default. Messages of the application and
+    /// replies that were aborted or failed are left out.
     pub fn is_for_model(&self) -> bool {
         match &self.body {
             MessageKind::Custom(_) => false,
@@ -105,7 +106,7 @@ impl Message {
     }
 }
 
-/// A piece of user or tool content.
+/// Represents one item of the content of a user message or a tool result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -125,12 +126,12 @@ pub enum Content {
 }
 
 impl Content {
-    /// A piece of text.
+    /// Builds a text.
     pub fn text(text: impl Into<String>) -> Self {
         Content::Text { text: text.into() }
     }
 
-    /// An image of this media type, its bytes in base64.
+    /// Builds an image from its media type and its bytes in base64.
     pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
         Content::Image { media_type: media_type.into(), data: data.into() }
     }
@@ -138,16 +139,17 @@ impl Content {
 
 fn join_text(content: &[Content]) -> String {
     let mut out = String::new();
-    for piece in content {
-        if let Content::Text { text } = piece {
+    for item in content {
+        if let Content::Text { text } = item {
             out.push_str(text);
         }
     }
     out
 }
 
-/// What the user says.
+/// Holds a message of the user. A string converts into one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct UserMessage {
     /// Text and images, in order.
     pub content: Vec<Content>,
@@ -155,33 +157,62 @@ pub struct UserMessage {
 
 impl<T: Into<String>> From<T> for UserMessage {
     fn from(text: T) -> Self {
-        UserMessage { content: vec![Content::text(text)] }
+        UserMessage::new(vec![Content::text(text)])
     }
 }
 
 impl UserMessage {
-    /// Its text, pieces joined.
+    /// Builds a message from text and images, in order.
+    pub fn new(content: Vec<Content>) -> Self {
+        UserMessage { content }
+    }
+
+    /// Returns its texts, joined.
     pub fn text(&self) -> String {
         join_text(&self.content)
     }
 }
 
-/// What the model says: one reply.
+/// Holds one reply of the model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AssistantMessage {
-    /// Text, thinking and tool calls, in the order in which they began.
+    /// Text, thinking and tool calls, in the order in which they started.
     pub parts: Vec<ContentPart>,
     /// Why the reply ended.
     pub stop: StopReason,
-    /// The model that said it, as `provider/name`; signatures are valid for this model only.
+    /// The model that generated it, as `provider/name`; signatures are valid for this model only.
     pub model: Arc<str>,
-    /// Tokens used by the request, as far as the provider told.
+    /// The tokens that the request used, as far as the provider reported them.
     #[serde(default)]
     pub usage: Usage,
 }
 
 impl AssistantMessage {
-    /// Its text parts, joined.
+    /// Builds a reply that ended with [`StopReason::Stop`], of an unnamed model, without usage.
+    pub fn new(parts: Vec<ContentPart>) -> Self {
+        AssistantMessage { parts, ..Self::default() }
+    }
+
+    /// Sets why the reply ended.
+    pub fn stop(mut self, stop: StopReason) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Sets the model that generated it, as `provider/name`.
+    pub fn model(mut self, model: impl Into<Arc<str>>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// Sets the tokens that the request used.
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Returns its text parts, joined.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|p| {
             if let ContentPart::Text { text, .. } = p { Some(text.as_str()) } else { None }
@@ -189,7 +220,7 @@ impl AssistantMessage {
         texts.collect()
     }
 
-    /// Its tool calls, in source order.
+    /// Iterates over its tool calls in source order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts
             .iter()
@@ -197,8 +228,8 @@ impl AssistantMessage {
     }
 }
 
-/// A part of a reply. A `signature` is opaque data of the provider, to be sent back as it came
-/// and to that provider's same model only.
+/// Represents one part of a reply. A `signature` is opaque data of the provider, to be sent back
+/// unchanged and to the same model only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -213,43 +244,61 @@ pub enum ContentPart {
     },
     /// Reasoning.
     Thinking {
-        /// What the provider shows of it; empty when it is redacted.
+        /// The visible part of it; empty if it is redacted.
         text: String,
         /// The provider's signature, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
-    /// A call of a tool.
+    /// A tool call.
     ToolCall(ToolCall),
 }
 
-/// A tool call as the model wrote it.
+/// Holds a tool call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ToolCall {
-    /// Unique in the session.
+    /// The id, unique in the session.
     pub id: CallId,
     /// The tool's name.
     pub name: Arc<str>,
-    /// The arguments' raw JSON text, exactly as it came; it may be malformed.
+    /// The JSON text of the arguments, unchanged; it may be malformed.
     pub arguments: Arc<str>,
     /// The provider's signature, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Arc<str>>,
 }
 
-/// Why a reply ended.
+impl ToolCall {
+    /// Builds a call without a signature.
+    pub fn new(
+        id: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        arguments: impl Into<Arc<str>>,
+    ) -> Self {
+        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
+    }
+
+    /// Sets the provider's signature.
+    pub fn signature(mut self, signature: impl Into<Option<Arc<str>>>) -> Self {
+        self.signature = signature.into();
+        self
+    }
+}
+
+/// Says why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model had said what it wanted to say.
+    /// The model finished its answer.
     #[default]
     Stop,
-    /// The model wants tools to be called.
+    /// The model calls tools.
     ToolCalls,
-    /// The token limit cut it off; none of its calls is run.
+    /// The token limit cut it off; none of its calls runs.
     Length,
-    /// The provider's filter cut it off.
+    /// The provider's content filter cut it off.
     ContentFilter,
     /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cut it off.
     Interrupted,
@@ -259,63 +308,101 @@ pub enum StopReason {
     Error,
 }
 
-/// The one result of one tool call.
+/// Holds the one result of one tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ToolResult {
-    /// The call that it answers.
+    /// The call that it belongs to.
     pub call: CallId,
     /// The tool's name.
     pub name: Arc<str>,
     /// How the call ended.
     pub status: ResultStatus,
-    /// What the model is shown.
+    /// The content for the model.
     pub content: Vec<Content>,
     /// Data for a user interface; never sent to a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Arc<Value>>,
-    /// The tool asks that the run ends after this batch, without a further request.
+    /// Whether the tool asks that the run ends after this batch, without another request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminate: bool,
 }
 
 impl ToolResult {
-    /// Its text, pieces joined.
+    /// Builds a result without details that does not end the run.
+    pub fn new(
+        call: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        status: ResultStatus,
+        content: Vec<Content>,
+    ) -> Self {
+        ToolResult {
+            call: call.into(),
+            name: name.into(),
+            status,
+            content,
+            details: None,
+            terminate: false,
+        }
+    }
+
+    /// Sets the data for a user interface.
+    pub fn details(mut self, details: impl Into<Option<Arc<Value>>>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// Asks that the run ends after this batch.
+    pub fn terminate(mut self) -> Self {
+        self.terminate = true;
+        self
+    }
+
+    /// Returns its texts, joined.
     pub fn text(&self) -> String {
         join_text(&self.content)
     }
 
-    /// Whether the model is told that the call failed or did not run.
+    /// Returns whether the call failed or did not run, as the model sees it.
     pub fn is_error(&self) -> bool {
         self.status != ResultStatus::Ok
     }
 }
 
-/// How a tool call ended.
+/// Says how a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResultStatus {
-    /// It ran, or the outside handed in its result.
+    /// It ran, or a decision provided its result.
     Ok,
     /// It could not run, or it failed.
     Error,
-    /// The user, a hook or a later message of the user refused it.
+    /// The user, a hook, or a later message of the user refused it.
     Denied,
     /// A steer or the end of the run came before it started.
     Skipped,
     /// It was cancelled.
     Aborted,
-    /// A crash cut it off; it may have run.
+    /// A crash cut it off; it may have had effects.
     OutcomeUnknown,
 }
 
-/// A message of the application's own.
+/// Holds a message of the application.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CustomMessage {
     /// The application's name for this kind of message.
     pub kind: String,
     /// Its data.
     pub data: Value,
+}
+
+impl CustomMessage {
+    /// Builds a message of this kind.
+    pub fn new(kind: impl Into<String>, data: impl Into<Value>) -> Self {
+        CustomMessage { kind: kind.into(), data: data.into() }
+    }
 }
 
 macro_rules! body_from {
@@ -327,16 +414,22 @@ macro_rules! body_from {
         }
     )*};
 }
-body_from!(User: UserMessage, Assistant: AssistantMessage, ToolResult: ToolResult, Custom: CustomMessage);
+body_from!(
+    User: UserMessage,
+    Assistant: AssistantMessage,
+    ToolResult: ToolResult,
+    Custom: CustomMessage
+);
 
-/// Tokens of one request, or of many added up. `input` counts neither cache reads nor cache
-/// writes, so [`Usage::total`] is the sum of the four; `reasoning` is a part of `output`.
+/// Counts the tokens of one request, or the sum of several. `input` contains neither cache reads
+/// nor cache writes, so [`Usage::total`] is the sum of the four; `reasoning` is part of `output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Input tokens at full price.
     pub input: u64,
-    /// Output tokens, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: u64,
     /// Input tokens read from the provider's cache.
     pub cache_read: u64,
@@ -347,7 +440,25 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Input, output, cache reads and cache writes together.
+    /// Builds the usage of a request without cache and reasoning.
+    pub fn new(input: u64, output: u64) -> Self {
+        Usage { input, output, ..Self::default() }
+    }
+
+    /// Sets the input tokens that were read from and written to the cache.
+    pub fn cache(mut self, read: u64, write: u64) -> Self {
+        self.cache_read = read;
+        self.cache_write = write;
+        self
+    }
+
+    /// Sets how many of the output tokens were spent on reasoning.
+    pub fn reasoning(mut self, tokens: u64) -> Self {
+        self.reasoning = tokens;
+        self
+    }
+
+    /// Returns the sum of input, output, cache reads and cache writes.
     pub fn total(&self) -> u64 {
         [self.output, self.cache_read, self.cache_write]
             .into_iter()

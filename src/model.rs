@@ -1,4 +1,4 @@
-//! The model seam: [`ChatModel`], what it is asked and what it streams.
+//! The extension point for models: [`ChatModel`], its requests and the events that it streams.
 
 pub(crate) mod assemble;
 pub(crate) mod partial;
@@ -17,21 +17,72 @@ use serde_json::Value;
 use crate::message::{History, MessageId, StopReason, Usage};
 use crate::tool::ToolList;
 
-/// A chat model: one request in, one stream of events out.
+/// Streams replies to requests.
 ///
-/// An adapter normalises a provider's protocol and does nothing else. Decorators implement the
-/// trait they wrap. There is no second method that does not stream: whoever wants the whole reply
-/// folds the stream.
+/// An adapter translates a provider's protocol into [`ModelEvent`]s. A decorator (retries, a rate
+/// limit, a fallback) wraps another model and implements the trait too. There is no method without
+/// streaming: to get a whole reply, fold the stream.
+///
+/// # Contract
+///
+/// - The stream must end with exactly one [`ModelEvent::Done`] or [`ModelEvent::Error`]; the
+///   session treats a stream that ends without one as an error.
+/// - Every [`ModelEvent::Delta`] must lie between the [`ModelEvent::BlockStart`] and the
+///   [`ModelEvent::BlockEnd`] of its block. Blocks may interleave.
+/// - [`info`](ChatModel::info) must return the same value each time.
+/// - `stream` should do no work before the stream is polled, and must not block its thread.
+/// - The stream may send [`ModelEvent::Withdrawn`] and start the reply again.
+///
+/// # Cancellation
+///
+/// The session drops the stream when the run is aborted or interrupted, or a time limit is reached.
+/// Dropping it must cancel the request; what it has sent so far is kept as an incomplete reply.
+///
+/// # Example
+///
+/// A decorator that limits the length of every reply:
+///
+/// ```
+/// use futures_util::stream::BoxStream;
+/// use loopwright_core::ChatModel;
+/// use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
+///
+/// struct ShortReplies<M> {
+///     inner: M,
+///     max_tokens: u32,
+/// }
+///
+/// impl<M: ChatModel> ChatModel for ShortReplies<M> {
+///     fn info(&self) -> &ModelInfo {
+///         self.inner.info()
+///     }
+///
+///     fn stream<'a>(&'a self, mut request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+///         request.max_tokens = Some(self.max_tokens);
+///         self.inner.stream(request)
+///     }
+/// }
+///
+/// # use loopwright_core::testing::{Script, ScriptedModel};
+/// # futures_util::FutureExt::now_or_never(async {
+/// use futures_util::StreamExt;
+///
+/// let inner = ScriptedModel::new([Script::text("Hello.")]);
+/// let model = ShortReplies { inner: inner.clone(), max_tokens: 100 };
+/// let last = model.stream(ChatRequest::default()).collect::<Vec<_>>().await.pop();
+/// assert!(matches!(last, Some(ModelEvent::Done { .. })));
+/// assert_eq!(inner.requests()[0].max_tokens, Some(100));
+/// # }).unwrap();
+/// ```
 pub trait ChatModel: Send + Sync {
-    /// Which model this is, and what is known of it. One that asks several models says what holds
-    /// whichever answers.
+    /// Returns the model's name and what is known about it. A decorator over several models returns
+    /// the values that hold for all of them.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
     ///
-    /// The stream must end with exactly one [`ModelEvent::Done`] or [`ModelEvent::Error`]; a
-    /// stream that just ends counts as an error. Dropping the stream must cancel the request.
-    /// It borrows the model, so that a decorator may hold its inner model by value.
+    /// Failures are reported in the stream, as [`ModelEvent::Error`]. The stream borrows the model,
+    /// so that a decorator can own its inner model.
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent>;
 }
 
@@ -55,31 +106,31 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
     }
 }
 
-/// What is known of a model.
+/// Describes a model. `None` means that a value is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
     /// `provider/name`.
     pub id: Arc<str>,
-    /// US dollars per million tokens, if known.
+    /// Its prices, in US dollars per million tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// Tokens that fit into a request and its reply, if known.
+    /// The tokens that fit into a request and its reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    /// Tokens that fit into a reply, if known.
+    /// The tokens that fit into a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Whether it can think before it answers, if known.
+    /// Whether it can think before it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
-    /// Whether it takes images, if known.
+    /// Whether it accepts images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
 }
 
 impl ModelInfo {
-    /// A model of which only the name is known, as `provider/name`.
+    /// Describes a model by its name alone, as `provider/name`.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         let id = id.into();
         ModelInfo {
@@ -92,68 +143,102 @@ impl ModelInfo {
         }
     }
 
-    /// With its prices.
+    /// Sets the prices.
     pub fn with_prices(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
         self
     }
 
-    /// With its context window, in tokens.
+    /// Sets the context window, in tokens.
     pub fn with_context_window(mut self, tokens: u64) -> Self {
         self.context_window = Some(tokens);
         self
     }
 
-    /// With the most tokens of a reply.
+    /// Sets the maximum length of a reply, in tokens.
     pub fn with_max_output(mut self, tokens: u64) -> Self {
         self.max_output = Some(tokens);
         self
     }
 
-    /// What `usage` costs, in US dollars, if the prices are known.
+    /// Returns the cost of `usage` in US dollars, or `None` if the prices are not known.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         self.prices.map(|prices| prices.cost(usage))
     }
 }
 
-/// US dollars per million tokens.
+/// Holds the prices of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Prices {
-    /// Input.
+    /// The price of input.
     pub input: f64,
-    /// Output.
+    /// The price of output.
     pub output: f64,
-    /// Input read from the cache.
+    /// The price of input that is read from the cache.
     pub cache_read: f64,
-    /// Input written to the cache.
+    /// The price of input that is written to the cache.
     pub cache_write: f64,
-    /// Other prices for a request whose input is long, if the provider has them.
+    /// The prices of a request whose input is long, if the provider has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
 }
 
-/// US dollars per million tokens of a request whose input is long.
+/// Holds the prices of requests with long input, in US dollars per million tokens.
 ///
-/// What is compared is a reply's [`Usage`]. Where a provider paused the turn in its middle, and
-/// several requests made one reply, that is their sum, though the provider compares each: such a
-/// reply may be priced as long where none of them is, and so too high, but never too low.
+/// The [`Usage`] of the reply decides. If a provider paused the turn, so that several requests
+/// produced one reply, that is their sum, although the provider compares each request. The cost of
+/// such a reply can be too high, but never too low.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LongPrices {
-    /// With more tokens of input than this, cached ones included, the whole request has these
-    /// prices.
+    /// The prices apply to the whole request if its input, including cached tokens, is longer.
     pub over: u64,
-    /// Input.
+    /// The price of input.
     pub input: f64,
-    /// Output.
+    /// The price of output.
     pub output: f64,
-    /// Input read from the cache.
+    /// The price of input that is read from the cache.
     pub cache_read: f64,
-    /// Input written to the cache.
+    /// The price of input that is written to the cache.
     pub cache_write: f64,
 }
 
+impl LongPrices {
+    /// Builds the prices of requests with more than `over` tokens of input. Cached input is free
+    /// until [`LongPrices::cache`] is called.
+    pub fn new(over: u64, input: f64, output: f64) -> Self {
+        LongPrices { over, input, output, ..Self::default() }
+    }
+
+    /// Sets the prices of input that is read from and written to the cache.
+    pub fn cache(mut self, read: f64, write: f64) -> Self {
+        self.cache_read = read;
+        self.cache_write = write;
+        self
+    }
+}
+
 impl Prices {
-    /// What one request with this `usage` costs, in US dollars.
+    /// Builds prices without a cache: cached input is free until [`Prices::cache`] is called.
+    pub fn new(input: f64, output: f64) -> Self {
+        Prices { input, output, ..Self::default() }
+    }
+
+    /// Sets the prices of input that is read from and written to the cache.
+    pub fn cache(mut self, read: f64, write: f64) -> Self {
+        self.cache_read = read;
+        self.cache_write = write;
+        self
+    }
+
+    /// Sets the prices of requests whose input is long.
+    pub fn long(mut self, long: impl Into<Option<LongPrices>>) -> Self {
+        self.long = long.into();
+        self
+    }
+
+    /// Returns the cost of one request with this `usage`, in US dollars.
     pub fn cost(&self, usage: &Usage) -> f64 {
         let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         let [input, output, cache_read, cache_write] = match self.long {
@@ -172,26 +257,26 @@ impl Prices {
     }
 }
 
-/// How much a model should think before it answers. A provider maps it to what it has.
+/// Says how much a model should think before it answers. Each provider maps the levels to its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThinkingLevel {
-    /// Not at all, or the provider's default where it cannot be switched off.
+    /// Not at all, or the provider's default if thinking cannot be switched off.
     #[default]
     Off,
-    /// As little as there is.
+    /// The provider's minimum.
     Minimal,
-    /// A little.
+    /// Little.
     Low,
-    /// Some.
+    /// The provider's middle level.
     Medium,
     /// Much.
     High,
-    /// As much as there is.
+    /// The provider's maximum.
     XHigh,
 }
 
-/// Which tool the model must call.
+/// Says which tool the model must call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -199,16 +284,17 @@ pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// None.
+    /// The model must call none.
     None,
-    /// At least one, of its choice.
+    /// The model must call at least one, and decides which.
     Required,
-    /// This one.
+    /// The model must call the tool of this name.
     Tool(String),
 }
 
-/// The JSON Schema that an answer must fit.
+/// Holds the JSON Schema that an answer must fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OutputSchema {
     /// The schema's name, `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
@@ -216,86 +302,93 @@ pub struct OutputSchema {
     pub schema: Value,
 }
 
-/// One request to a model. Cheap to clone.
+impl OutputSchema {
+    /// Builds a schema with a name, which must be `[A-Za-z0-9_-]{1,64}`.
+    pub fn new(name: impl Into<String>, schema: Value) -> Self {
+        OutputSchema { name: name.into(), schema }
+    }
+}
+
+/// Holds one request to a model. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ChatRequest {
     /// The system prompt; empty for none.
     pub system: Arc<str>,
-    /// The conversation. Every call has its result directly after its message, in source order.
+    /// The conversation. The results of a reply's calls follow the reply, in source order.
     pub messages: History,
     /// The tools that may be called.
     pub tools: Arc<ToolList>,
     /// Which tool must be called.
     pub tool_choice: ToolChoice,
-    /// How much to think.
+    /// How much the model should think.
     pub thinking: ThinkingLevel,
     /// The schema that the answer must fit, if any.
     pub output: Option<Arc<OutputSchema>>,
-    /// At most this many output tokens.
+    /// The maximum number of output tokens.
     pub max_tokens: Option<u32>,
     /// The sampling temperature.
     pub temperature: Option<f32>,
-    /// The session, for providers that cache or trace by it.
+    /// The session's id, for providers that cache or trace by it.
     pub session: Arc<str>,
-    /// The message that last took the place of others, where the conversation was compacted. A
-    /// reply with a smaller number was made of a past that the request does not show: a provider
-    /// that binds thoughts to their past leaves its thoughts out.
+    /// The message that last replaced others, if the conversation was compacted. Replies with a
+    /// smaller number were generated from messages that the request no longer contains. A provider
+    /// that ties thoughts to the preceding messages must leave theirs out.
     pub compacted: Option<MessageId>,
 }
 
-/// A piece of a reply as it streams.
+/// Represents one event of a reply that streams.
 ///
-/// Blocks are numbered by the adapter, from zero, in the order in which they begin; deltas of
-/// several open blocks may interleave.
+/// The adapter numbers blocks from zero, in the order in which they start. Deltas of several open
+/// blocks may interleave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// Which model says what follows, until another is named. A decorator over several models names
-    /// the one that it asks at the beginning of each attempt, since replies go back with their
-    /// signatures to the model that gave them, and cost what that one costs. Without it, it is that
-    /// of [`ChatModel::info`].
+    /// Names the model that generates the events that follow; without it, that is the model of
+    /// [`ChatModel::info`]. A decorator over several models must send it at the start of each
+    /// attempt, since signatures and prices are those of the model that replied.
     AnsweredBy(Arc<ModelInfo>),
-    /// A block begins.
+    /// A block starts.
     BlockStart {
         /// Its number.
         block: u32,
-        /// What it is.
+        /// Its kind.
         kind: BlockKind,
     },
-    /// More of a block: text, thinking or raw JSON of a call's arguments.
+    /// A fragment of a block: text, thinking, or JSON text of a call's arguments.
     Delta {
         /// The block's number.
         block: u32,
-        /// What is added.
+        /// The text to append.
         delta: String,
     },
     /// A block is complete.
     BlockEnd {
         /// Its number.
         block: u32,
-        /// The provider's signature of it, if any.
+        /// The provider's signature of the block, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
-    /// The attempt is being retried: everything since the beginning of the reply is void.
+    /// The attempt is retried: all events since the start of the reply are void.
     Withdrawn,
     /// The reply is complete.
     Done {
         /// Why it ended.
         stop: StopReason,
-        /// Tokens used.
+        /// The tokens that the request used.
         usage: Usage,
     },
-    /// The request failed. An error carries no usage: what the provider charges for a reply that
-    /// fails, or that is [withdrawn](ModelEvent::Withdrawn), is counted nowhere.
+    /// The request failed. An error has no usage: tokens of a reply that fails or is
+    /// [withdrawn](ModelEvent::Withdrawn) are not counted, even if the provider charges for them.
     Error(ModelError),
 }
 
-/// What a block of a reply is.
+/// Says what a block of a reply contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum BlockKind {
     /// Text for the user.
     Text,
@@ -303,7 +396,7 @@ pub enum BlockKind {
     Thinking,
     /// A tool call.
     ToolCall {
-        /// The provider's id; may be empty or used again, the session makes it unique.
+        /// The provider's id. It may be empty or used again; the session makes it unique.
         id: String,
         /// The tool's name.
         name: String,

@@ -25,6 +25,7 @@ pub(crate) mod running;
 pub(crate) mod state;
 pub(crate) mod stream;
 
+use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -151,11 +152,14 @@ impl Session {
         }
         let mut tools = config.tools.clone();
         for (prefix, source) in &config.sources {
-            let failed = |why: String| StepError::ToolSource { source_name: prefix.clone(), why };
-            let listed = self.wait_for(source.tools()).await?.map_err(|e| failed(e.to_string()))?;
+            let failed = |error: Box<dyn Error + Send + Sync>| StepError::ToolSource {
+                source_name: prefix.clone(),
+                error: error.into(),
+            };
+            let listed = self.wait_for(source.tools()).await?.map_err(|e| failed(e.into()))?;
             tools = tools
                 .with_source(prefix, listed, &self.executor.tools)
-                .map_err(|e| failed(e.to_string()))?;
+                .map_err(|e| failed(e.into()))?;
         }
         self.executor.tools = tools;
         Ok(())

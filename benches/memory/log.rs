@@ -16,8 +16,8 @@ fn message(id: u64, body: impl Into<MessageKind>) -> Arc<Message> {
 }
 
 fn reply(id: u64, part: ContentPart, stop: StopReason) -> LogEntry {
-    let usage = Usage { input: 1_000, output: 100, cache_read: 900, cache_write: 0, reasoning: 0 };
-    let reply = AssistantMessage { parts: vec![part], stop, model: "offline/model".into(), usage };
+    let usage = Usage::new(1_000, 100).cache(900, 0);
+    let reply = AssistantMessage::new(vec![part]).stop(stop).model("offline/model").usage(usage);
     LogEntry::Replied { message: message(id, reply), cost: Some(0.001) }
 }
 
@@ -47,20 +47,14 @@ fn turn(n: u64) -> [LogEntry; 10] {
     let id = |k| MessageId(4 * n + k);
     let call: Arc<str> = format!("c{n}").into();
     let arguments = json!({ "path": format!("src/file{n}.rs"), "from": 1, "to": 40 });
-    let calls = ContentPart::ToolCall(ToolCall {
-        id: call.as_ref().into(),
-        name: "read_file".into(),
-        arguments: arguments.to_string().into(),
-        signature: None,
-    });
-    let result = ToolResult {
-        call: call.as_ref().into(),
-        name: "read_file".into(),
-        status: ResultStatus::Ok,
-        content: vec![Content::text(words(n))],
-        details: None,
-        terminate: false,
-    };
+    let calls =
+        ContentPart::ToolCall(ToolCall::new(call.as_ref(), "read_file", arguments.to_string()));
+    let result = ToolResult::new(
+        call.as_ref(),
+        "read_file",
+        ResultStatus::Ok,
+        vec![Content::text(words(n))],
+    );
     let request =
         |k| LogEntry::RequestStarted { message: id(k), model: "offline/model".into(), tools: None };
     [

@@ -1,5 +1,6 @@
 //! JSON encoding with a limit on nesting, so that everything that is written can be read back.
 
+use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,14 +13,14 @@ const MAX_DEPTH: usize = 256;
 
 /// Encodes log entries, or information about a session, as JSON.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, MemoryError> {
-    let failed = |why: String| {
-        MemoryError::Failed(format!("the log entries cannot be written as JSON: {why}"))
-    };
-    let json = serde_json::to_string(value).map_err(|e| failed(e.to_string()))?;
+    let failed =
+        |why: &str| Failure::new(format!("the log entries cannot be written as JSON: {why}"));
+    let json = serde_json::to_string(value)
+        .map_err(|e| MemoryError::Failed(failed(&e.to_string()).with_source(e)))?;
     let depth = depth(json.as_bytes());
     if depth > MAX_DEPTH {
         let why = format!("values are nested {depth} levels deep, and the limit is {MAX_DEPTH}");
-        return Err(failed(why));
+        return Err(MemoryError::Failed(failed(&why)));
     }
     Ok(json)
 }

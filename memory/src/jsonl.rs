@@ -127,7 +127,7 @@ impl Jsonl {
             let info = match header {
                 Ok(None) => continue,
                 Ok(Some(header)) if self.folder.path(&header.session) != path => {
-                    Err(MemoryError::Damaged(format!(
+                    Err(MemoryError::damaged(format!(
                         "{} is skipped: it has the session of {}, rename or remove it",
                         path.display(),
                         self.folder.path(&header.session).display()
@@ -164,7 +164,7 @@ impl Jsonl {
         }
         let parent_path = self.folder.path(session);
         let synced = File::open(&parent_path).and_then(|file| file.sync_data());
-        synced.map_err(|e| failed("cannot be flushed to disk", &parent_path, &e))?;
+        synced.map_err(|e| failed("cannot be flushed to disk", &parent_path, e))?;
 
         let parent = Some(Parent { session: session.to_owned(), entries: shared });
         let mut lines = Header { session: to.to_owned(), parent }.line()?;
@@ -178,7 +178,7 @@ impl Jsonl {
             file.sync_all()?;
             fs::rename(&draft, self.folder.path(to))
         };
-        write().map_err(|e| failed("cannot be written", &draft, &e))?;
+        write().map_err(|e| failed("cannot be written", &draft, e))?;
         self.folder.sync()?;
         Ok(shared)
     }
@@ -195,7 +195,7 @@ impl Jsonl {
         for file in [self.folder.torn(&path), path] {
             match fs::remove_file(&file) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(failed("cannot be deleted", &file, &e));
+                    return Err(failed("cannot be deleted", &file, e));
                 }
                 _ => {}
             }
@@ -217,7 +217,7 @@ impl Jsonl {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(MemoryError::Damaged(format!(
+                    return Err(MemoryError::damaged(format!(
                         "the session `{session}` cannot be deleted, because another session may \
                          share its entries and cannot be read: {error}"
                     )));
@@ -266,7 +266,7 @@ impl SessionStore for Jsonl {
 
 fn check_name(session: &str) -> Result<(), MemoryError> {
     match session {
-        "" => Err(MemoryError::Failed("a session's name must not be empty: give it one".into())),
+        "" => Err(MemoryError::failed("a session's name must not be empty: give it one")),
         _ => Ok(()),
     }
 }

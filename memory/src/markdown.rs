@@ -47,6 +47,9 @@ fn write_message(text: &mut String, message: &Message) {
             let _ = writeln!(text, "\n### {}\n", custom.kind);
             write_fenced(text, "json", &custom.data.to_string());
         }
+        _ => {
+            let _ = writeln!(text, "\n### A message of an unknown kind ({})\n", message.id);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
+use loopwright_core::error::Failure;
 use loopwright_core::log::{LogEntry, MemoryError, SearchHit, SessionInfo, SessionLog};
 use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
@@ -110,13 +111,13 @@ impl Sqlite {
                 tracing::error!(%error, "sessions can no longer be written");
             }
         };
-        let thread =
-            thread::Builder::new().name("sqlite sessions".into()).spawn(write).map_err(|why| {
-                MemoryError::Failed(format!(
-                    "the thread that writes to {} cannot be started: {why}",
-                    file.display()
-                ))
-            })?;
+        let thread = thread::Builder::new().name("sqlite sessions".into()).spawn(write).map_err(
+            |error| {
+                let file = file.display();
+                let why = format!("the thread that writes to {file} cannot be started: {error}");
+                MemoryError::Failed(Failure::new(why).with_source(error))
+            },
+        )?;
         let shared = Shared {
             file,
             token,
@@ -142,7 +143,7 @@ impl Shared {
         let (done, result) = oneshot::channel();
         let closed = || {
             let file = self.file.display();
-            MemoryError::Failed(format!(
+            MemoryError::failed(format!(
                 "{file} cannot be written any more after an earlier error: open the store again"
             ))
         };
@@ -172,8 +173,9 @@ impl Shared {
             drop(idle);
             result
         };
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|why| {
-            Err(MemoryError::Failed(format!("{} cannot be read: {why}", self.file.display())))
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+            let why = format!("{} cannot be read: {error}", self.file.display());
+            Err(MemoryError::Failed(Failure::new(why).with_source(error)))
         })
     }
 

@@ -263,18 +263,18 @@ fn read(value: toml::Value) -> Result<ModelFacts, String> {
             return Err(format!("`{field}` is 0. Leave it out if it is not known"));
         }
     }
-    let prices = entry.prices.map(|prices| Prices {
-        input: prices.input,
-        output: prices.output,
-        cache_read: prices.cache_read.unwrap_or(prices.input),
-        cache_write: prices.cache_write.unwrap_or(prices.input),
-        long: entry.long_prices.as_ref().map(|prices| LongPrices {
-            over: prices.over,
-            input: prices.input,
-            output: prices.output,
-            cache_read: prices.cache_read.unwrap_or(prices.input),
-            cache_write: prices.cache_write.unwrap_or(prices.input),
-        }),
+    let prices = entry.prices.map(|prices| {
+        Prices::new(prices.input, prices.output)
+            .cache(
+                prices.cache_read.unwrap_or(prices.input),
+                prices.cache_write.unwrap_or(prices.input),
+            )
+            .long(entry.long_prices.as_ref().map(|prices| {
+                LongPrices::new(prices.over, prices.input, prices.output).cache(
+                    prices.cache_read.unwrap_or(prices.input),
+                    prices.cache_write.unwrap_or(prices.input),
+                )
+            }))
     });
     match &prices {
         None if entry.long_prices.is_some() => {

@@ -150,22 +150,9 @@ mod tests {
     }
 
     fn answered(mut request: ChatRequest, status: ResultStatus, text: &str) -> ChatRequest {
-        let call = ToolCall {
-            id: "c1".into(),
-            name: "read_file".into(),
-            arguments: r#"{"path":"Cargo.toml"}"#.into(),
-            signature: None,
-        };
-        let assistant =
-            AssistantMessage { parts: vec![ContentPart::ToolCall(call)], ..Default::default() };
-        let result = ToolResult {
-            call: "c1".into(),
-            name: "read_file".into(),
-            status,
-            content: vec![Content::text(text)],
-            details: None,
-            terminate: false,
-        };
+        let call = ToolCall::new("c1", "read_file", r#"{"path":"Cargo.toml"}"#);
+        let assistant = AssistantMessage::new(vec![ContentPart::ToolCall(call)]);
+        let result = ToolResult::new("c1", "read_file", status, vec![Content::text(text)]);
         let messages = Arc::make_mut(&mut request.messages);
         messages.push(Arc::new(Message::new(MessageId(2), assistant)));
         messages.push(Arc::new(Message::new(MessageId(3), result)));
@@ -218,7 +205,7 @@ mod tests {
             "tags": {"type": "array", "items": {"type": "string"}},
             "kind": {"$ref": "#/$defs/Kind"}},
             "$defs": {"Kind": {"enum": ["town", "village"]}}});
-        request.output = Some(Arc::new(OutputSchema { name: "City".into(), schema }));
+        request.output = Some(Arc::new(OutputSchema::new("City", schema)));
         let value: Value = serde_json::from_str(&text(&request)).unwrap();
         assert_eq!(
             value,

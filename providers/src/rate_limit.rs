@@ -234,7 +234,7 @@ fn length(message: &Message) -> u64 {
             });
             bytes.sum::<usize>() as u64
         }
-        MessageKind::Custom(_) => 0,
+        _ => 0,
     }
 }
 
@@ -266,10 +266,7 @@ mod tests {
 
     fn reply(usage: Usage) -> Arc<Message> {
         let part = ContentPart::Text { text: "x".repeat(800), signature: None };
-        Arc::new(Message::new(
-            MessageId(2),
-            AssistantMessage { parts: vec![part], usage, ..Default::default() },
-        ))
+        Arc::new(Message::new(MessageId(2), AssistantMessage::new(vec![part]).usage(usage)))
     }
 
     fn request(messages: Vec<Arc<Message>>) -> ChatRequest {
@@ -286,15 +283,14 @@ mod tests {
         let spec = ToolSpec::with_schema("tool", "x".repeat(394), json!({}));
         first.tools = Arc::new(ToolList::new(vec![Arc::new(spec)]));
         assert_eq!(estimate(&first), 1200);
-        let image = UserMessage { content: vec![Content::image("image/png", "x".repeat(1 << 20))] };
+        let image = UserMessage::new(vec![Content::image("image/png", "x".repeat(1 << 20))]);
         first.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), image))]);
         assert_eq!(estimate(&first), 200 + 1500);
     }
 
     #[test]
     fn a_later_one_by_what_the_last_reply_counted_and_what_came_since() {
-        let counted =
-            Usage { input: 40, output: 10, cache_read: 900, cache_write: 50, reasoning: 5 };
+        let counted = Usage::new(40, 10).cache(900, 50).reasoning(5);
         assert_eq!(estimate(&request(vec![user(1 << 20), reply(counted), user(400)])), 1000 + 100);
         let uncounted = reply(Usage::default());
         assert_eq!(

@@ -61,14 +61,12 @@ fn has_paired_results(messages: &[Arc<Message>]) -> bool {
 }
 
 fn missing(call: &ToolCall) -> Arc<Message> {
-    let result = ToolResult {
-        call: call.id.clone(),
-        name: call.name.clone(),
-        status: ResultStatus::OutcomeUnknown,
-        content: vec![Content::text(NO_RESULT)],
-        details: None,
-        terminate: false,
-    };
+    let result = ToolResult::new(
+        call.id.clone(),
+        call.name.clone(),
+        ResultStatus::OutcomeUnknown,
+        vec![Content::text(NO_RESULT)],
+    );
     Arc::new(Message::new(MessageId::default(), result))
 }
 
@@ -80,21 +78,13 @@ mod tests {
     use super::*;
 
     fn reply(ids: &[&str], stop: StopReason) -> Arc<Message> {
-        let call = |id: &&str| {
-            ContentPart::ToolCall(ToolCall {
-                id: (*id).into(),
-                name: "f".into(),
-                arguments: "{}".into(),
-                signature: None,
-            })
-        };
+        let call = |id: &&str| ContentPart::ToolCall(ToolCall::new(*id, "f", "{}"));
         let parts = ids.iter().map(call).collect();
-        Arc::new(Message::new(MessageId(1), AssistantMessage { parts, stop, ..Default::default() }))
+        Arc::new(Message::new(MessageId(1), AssistantMessage::new(parts).stop(stop)))
     }
 
     fn result(id: &str) -> Arc<Message> {
-        let call =
-            ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), signature: None };
+        let call = ToolCall::new(id, "f", "{}");
         missing(&call)
     }
 

@@ -106,6 +106,7 @@ impl Frames {
                         let progress = Some(Progress::clone(progress));
                         Frame::ToolUpdate { tool_id, content: String::new(), progress }
                     }
+                    _ => return,
                 });
             }
             AgentEvent::ToolExecutionEnd { call, name, status, is_error, result } => {

@@ -152,13 +152,13 @@ impl TextFormat {
 
     fn usage(&mut self, counters: &Counters) {
         self.head("tokens_total", "counter", "Tokens, by kind; reasoning is a part of output.");
-        let Usage { input, output, cache_read, cache_write, reasoning } = counters.tokens;
+        let tokens = counters.tokens;
         let kinds = [
-            ("input", input),
-            ("output", output),
-            ("cache_read", cache_read),
-            ("cache_write", cache_write),
-            ("reasoning", reasoning),
+            ("input", tokens.input),
+            ("output", tokens.output),
+            ("cache_read", tokens.cache_read),
+            ("cache_write", tokens.cache_write),
+            ("reasoning", tokens.reasoning),
         ];
         for (kind, count) in kinds {
             self.sample("tokens_total", &[("kind", kind)], count);

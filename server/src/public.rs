@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{Decision, Envelope, Provided, RunCause, Update};
 use loopwright_core::message::{
-    AssistantMessage, Content, ContentPart, CustomMessage, MessageKind, ToolCall, ToolResult,
+    AssistantMessage, Content, ContentPart, CustomMessage, MessageKind, ToolCall,
     Usage, UserMessage,
 };
 use loopwright_core::{AgentEvent, EventStream, Message};
@@ -109,7 +109,7 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
                 _ => return None,
             }
             let content = vec![Content::text("The earlier messages.")];
-            done.message = Arc::new(Message::new(done.message.id, UserMessage { content }));
+            done.message = Arc::new(Message::new(done.message.id, UserMessage::new(content)));
         }
         AgentEvent::AgentEnd(outcome) => {
             let outcome = Arc::make_mut(outcome);
@@ -124,24 +124,22 @@ fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
 }
 
 fn public_message(message: &Arc<Message>) -> Arc<Message> {
-    let kind = match &message.body {
+    let kind: MessageKind = match &message.body {
         MessageKind::User(_) => return message.clone(),
-        MessageKind::Assistant(reply) => MessageKind::Assistant(AssistantMessage {
-            parts: reply.parts.iter().map(public_part).collect(),
-            usage: Usage::default(),
-            ..reply.clone()
-        }),
+        MessageKind::Assistant(reply) => {
+            let parts = reply.parts.iter().map(public_part).collect();
+            let public = AssistantMessage::new(parts).stop(reply.stop).model(reply.model.clone());
+            public.into()
+        }
         MessageKind::ToolResult(result) => {
             let text = if result.is_error() { "The tool failed." } else { "The tool is done." };
-            MessageKind::ToolResult(ToolResult {
-                details: None,
-                content: vec![Content::text(text)],
-                ..result.clone()
-            })
+            let mut public = result.clone();
+            public.details = None;
+            public.content = vec![Content::text(text)];
+            public.into()
         }
-        MessageKind::Custom(custom) => {
-            MessageKind::Custom(CustomMessage { kind: custom.kind.clone(), data: Value::Null })
-        }
+        MessageKind::Custom(custom) => CustomMessage::new(custom.kind.clone(), Value::Null).into(),
+        _ => CustomMessage::new("unknown", Value::Null).into(),
     };
     Arc::new(Message::new(message.id, kind))
 }
@@ -151,11 +149,9 @@ fn public_message(message: &Arc<Message>) -> Arc<Message> {
 fn public_part(part: &ContentPart) -> ContentPart {
     match part {
         ContentPart::Text { text, .. } => ContentPart::Text { text: text.clone(), signature: None },
-        ContentPart::ToolCall(call) => ContentPart::ToolCall(ToolCall {
-            arguments: "{}".into(),
-            signature: None,
-            ..call.clone()
-        }),
+        ContentPart::ToolCall(call) => {
+            ContentPart::ToolCall(ToolCall::new(call.id.clone(), call.name.clone(), "{}"))
+        }
         _ => ContentPart::Thinking { text: String::new(), signature: None },
     }
 }
@@ -183,7 +179,7 @@ mod tests {
     async fn public_events_leave_out_what_is_on_the_machine_costs_and_inner_errors() {
         let calls =
             |id: &str, tool: &str| Script::new().call(id, tool, r#"{ "path": "secret-argument" }"#);
-        let usage = Usage { input: 7_654_321, output: 7_654_321, ..Usage::default() };
+        let usage = Usage::new(7_654_321, 7_654_321);
         let model = ScriptedModel::new([
             calls("c1", "read").usage(usage),
             calls("c2", "fail"),
@@ -193,7 +189,7 @@ mod tests {
             Script::text("secret-summary"),
             Script::error(ModelErrorKind::Auth, "secret-model-error"),
         ]);
-        let prices = Prices { input: 1.0, output: 1.0, ..Prices::default() };
+        let prices = Prices::new(1.0, 1.0);
         let read = tool_fn("read", "Reads.", |arguments: Path, cx| async move {
             cx.update("secret-update").await;
             cx.progress(1, None, "secret-progress").await;
@@ -258,7 +254,7 @@ mod tests {
 
     #[test]
     fn public_events_leave_out_what_is_handed_in_and_what_is_the_applications_own() {
-        let custom = CustomMessage { kind: "note".into(), data: json!("secret") };
+        let custom = CustomMessage::new("note", json!("secret"));
         let events = [
             AgentEvent::ExternalActionEnd {
                 call: "c".into(),

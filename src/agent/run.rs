@@ -218,8 +218,7 @@ async fn may_end(
         None => Ok(Some(RunStatus::Done.into())),
         Some(StepEnd::Done) => check_output(session, retries).await,
         Some(StepEnd::AwaitingAction) if session.journal.fold.batch.is_none() => {
-            let why = "it ended its step `AwaitingAction`, but no call waits for a decision";
-            Err(StepError::Pattern(why.into()))
+            Err(StepError::NothingPending)
         }
         Some(StepEnd::AwaitingAction) if may_continue_batch(session, has_message) => Ok(None),
         Some(StepEnd::AwaitingAction) => Ok(Some(RunStatus::AwaitingAction.into())),

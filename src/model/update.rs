@@ -1,11 +1,11 @@
-//! [`Update`]: one change of a reply that streams.
+//! [`Update`], one change of a reply that streams.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One piece of a message that streams; never the whole of it.
+/// Describes one change of a message that streams; never the whole message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -14,31 +14,31 @@ pub enum Update {
     Text {
         /// The block of the message.
         block: u32,
-        /// What is added.
+        /// The text to append.
         delta: String,
     },
     /// Thinking.
     Thinking {
         /// The block of the message.
         block: u32,
-        /// What is added.
+        /// The text to append.
         delta: String,
     },
-    /// A tool call begins.
+    /// A tool call starts.
     ToolCallStart {
         /// The block of the message.
         block: u32,
         /// The tool's name.
         name: Arc<str>,
     },
-    /// Raw JSON of a call's arguments.
+    /// A fragment of the JSON text of a call's arguments.
     ToolCall {
         /// The block of the message.
         block: u32,
-        /// What is added.
+        /// The text to append.
         delta: String,
     },
-    /// Forget this message's deltas so far: the attempt is retried, was lost in a crash, or nothing
-    /// was said.
+    /// All deltas of this message are void: the attempt is retried, was lost in a crash, or produced
+    /// nothing.
     Withdrawn,
 }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::StepError;
+use crate::error::{Failure, StepError};
 use crate::log::entry::LogEntry;
 use crate::log::event::RunCause;
 use crate::log::input::{Decision, QueueKind, QueueMode, Urgency};
@@ -311,6 +311,8 @@ fn state_entry(key: &str, value: impl Serialize) -> Result<LogEntry, StepError> 
 }
 
 fn to_value(data: impl Serialize) -> Result<Value, StepError> {
-    serde_json::to_value(data)
-        .map_err(|e| StepError::Pattern(format!("a value cannot be written as JSON: {e}")))
+    serde_json::to_value(data).map_err(|e| {
+        let why = format!("a value cannot be written as JSON: {e}");
+        StepError::Pattern(Failure::new(why).with_source(e))
+    })
 }

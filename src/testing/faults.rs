@@ -80,7 +80,7 @@ impl Memory for FaultyMemory {
             tokio::time::sleep(slow).await;
             inner.append(at, items).await
         });
-        write.await.unwrap_or_else(|e| Err(MemoryError::Failed(e.to_string())))
+        write.await.unwrap_or_else(|e| Err(MemoryError::failed(e)))
     }
 
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {

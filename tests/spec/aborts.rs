@@ -249,12 +249,8 @@ async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
 /// C49: turns, tokens, cost and wall time; results are kept.
 #[tokio::test(start_paused = true)]
 async fn limits_end_the_run_and_keep_the_results() {
-    let usage = Usage { input: 600, output: 400, ..Usage::default() };
-    let priced = ModelInfo::new("test/priced").with_prices(Prices {
-        input: 1000.0,
-        output: 1000.0,
-        ..Prices::default()
-    });
+    let usage = Usage::new(600, 400);
+    let priced = ModelInfo::new("test/priced").with_prices(Prices::new(1000.0, 1000.0));
     let cases = [
         (Limits::default().turns(2), Limit::Turns, 2),
         (Limits::default().tokens(1500), Limit::Tokens, 2),

@@ -6,18 +6,12 @@ use crate::kit::*;
 
 /// One whose million tokens, of whatever kind, cost `dollars`.
 fn priced(id: &str, dollars: f64, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
-    let prices = Prices {
-        input: dollars,
-        output: dollars,
-        cache_read: dollars,
-        cache_write: dollars,
-        long: None,
-    };
+    let prices = Prices::new(dollars, dollars).cache(dollars, dollars);
     ScriptedModel::new(replies).info(ModelInfo::new(id).with_prices(prices))
 }
 
 fn tokens(script: Script) -> Script {
-    script.usage(Usage { input: 600_000, output: 400_000, ..Usage::default() })
+    script.usage(Usage::new(600_000, 400_000))
 }
 
 fn broken() -> Script {

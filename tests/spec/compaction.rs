@@ -181,7 +181,7 @@ async fn hooks_get_the_compacted_history() {
     script.extend([Script::text("sum"), Script::text("r4")]);
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let record = seen.clone();
-    let note = |n: u64| CustomMessage { kind: format!("c{n}"), data: json!(n) };
+    let note = |n: u64| CustomMessage::new(format!("c{n}"), json!(n));
     let pattern = does(move |step| {
         Box::pin(async move {
             step.take_input().await?;
@@ -334,7 +334,7 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
         (Some(Limit::Turns), 1, 5)
     );
 
-    let usage = Usage { input: 600, ..Usage::default() };
+    let usage = Usage::new(600, 0);
     let mut script = replies(1..4);
     script.extend([Script::text("sum").usage(usage), Script::text("never")]);
     let harness = rig_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
@@ -438,7 +438,7 @@ async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest()
             unreachable!()
         }
     }
-    let usage = |input, output| Usage { input, output, ..Usage::default() };
+    let usage = |input, output| Usage::new(input, output);
     let said = |text: &str, usage| Script::text(text).usage(usage);
     let model = ScriptedModel::new([
         said("aaa", usage(300, 10)),

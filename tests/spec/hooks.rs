@@ -204,13 +204,8 @@ async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     let mut harness = pi_with([calls(&["x"]), Script::text("ok")], &[TestTool::new("x")], |a| {
         a.after_tool_call(async |info, result| {
             assert_eq!((&*info.call, result.status), ("a", ResultStatus::Ok));
-            let details = Some(Arc::new(json!({"secret": 1})));
-            ToolResult {
-                content: vec![Content::text("no")],
-                details,
-                status: ResultStatus::Error,
-                ..result
-            }
+            ToolResult::new(info.call, result.name, ResultStatus::Error, vec![Content::text("no")])
+                .details(Arc::new(json!({"secret": 1})))
         })
     })
     .await;
@@ -232,7 +227,7 @@ async fn what_a_request_is_made_of_is_not_what_is_kept() {
     let noting = does(|step| {
         Box::pin(async {
             step.take_input().await?;
-            step.remember(CustomMessage { kind: "note".into(), data: json!(1) }).await?;
+            step.remember(CustomMessage::new("note", json!(1))).await?;
             PiPattern.next_step(step).await
         })
     });
@@ -417,7 +412,10 @@ async fn closures_add_layers_too_and_rewrites_chain() {
             .before_tool_call(async |info| add_one(&info))
             .on_text_part(|part| TextAction::Replace(format!("{}!", part.text)))
             .on_text_part(|part| TextAction::Replace(format!("<{}>", part.text)))
-            .after_tool_call(async |_, result| ToolResult { status: ResultStatus::Error, ..result })
+            .after_tool_call(async |_, mut result| {
+                result.status = ResultStatus::Error;
+                result
+            })
             .after_tool_call(async |_, result| {
                 assert_eq!(result.status, ResultStatus::Error);
                 result

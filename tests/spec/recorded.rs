@@ -27,7 +27,7 @@ async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
 }
 
 fn scripted() -> ScriptedModel {
-    let usage = Usage { input: 5, output: 3, ..Usage::default() };
+    let usage = Usage::new(5, 3);
     let look =
         Script::new().think("I should look.", Some("signed")).call("a", "look", "{}").usage(usage);
     ScriptedModel::new([look, Script::text("It is 21 °C.").usage(usage)])

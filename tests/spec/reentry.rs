@@ -80,24 +80,10 @@ async fn a_request_shares_the_history() {
 /// to answer, nothing at all.
 #[tokio::test(start_paused = true)]
 async fn the_scripted_model_refuses_a_malformed_request() {
-    let result = || {
-        let (call, name, status) = ("a".into(), "x".into(), ResultStatus::Ok);
-        MessageKind::from(ToolResult {
-            call,
-            name,
-            status,
-            content: vec![],
-            details: None,
-            terminate: false,
-        })
-    };
+    let result = || MessageKind::from(ToolResult::new("a", "x", ResultStatus::Ok, vec![]));
     let call = || {
-        let call =
-            ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
-        MessageKind::from(AssistantMessage {
-            parts: vec![ContentPart::ToolCall(call)],
-            ..Default::default()
-        })
+        let call = ToolCall::new("a", "x", "{}");
+        MessageKind::from(AssistantMessage::new(vec![ContentPart::ToolCall(call)]))
     };
     let user = || MessageKind::from(UserMessage::from("hi"));
     let reply = || MessageKind::from(AssistantMessage::default());

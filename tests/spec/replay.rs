@@ -39,7 +39,7 @@ fn asks(name: &str) -> TestTool {
 /// C89
 #[tokio::test(start_paused = true)]
 async fn text_thinking_and_parallel_tools() {
-    let usage = Usage { input: 5, output: 3, ..Usage::default() };
+    let usage = Usage::new(5, 3);
     let look = Script::new()
         .think("Hm.", Some("sig"))
         .say("I look.")

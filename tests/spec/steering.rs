@@ -101,8 +101,7 @@ async fn an_interrupt_that_comes_twice_cuts_off_once() {
     let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
     let refused = || {
         let mut prompt = Prompt::from("other").urgency(Urgency::Interrupt);
-        prompt.output =
-            Some(Arc::new(OutputSchema { name: "o".into(), schema: json!({ "type": 7 }) }));
+        prompt.output = Some(Arc::new(OutputSchema::new("o", json!({ "type": 7 }))));
         InputEvent::Steer(prompt)
     };
     let mut harness = pi([slow(9, ms(10)), slow(2, ms(10))], &[]).await;

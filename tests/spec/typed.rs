@@ -109,7 +109,7 @@ async fn calls_on_the_way_to_a_typed_answer_are_no_answers() {
 /// C16: A schema that is none is found when the agent is built.
 #[test]
 fn a_schema_that_is_none_is_refused() {
-    let output = OutputSchema { name: "bad".into(), schema: json!({"type": "nonsense"}) };
+    let output = OutputSchema::new("bad", json!({"type": "nonsense"}));
     let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).output_schema(output);
     assert!(matches!(agent.build().err(), Some(AgentError::OutputSchema(_))));
 }

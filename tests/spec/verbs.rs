@@ -90,7 +90,7 @@ async fn a_custom_event_is_an_item_of_the_log() {
 }
 
 fn tokens(n: u64) -> Usage {
-    Usage { input: n, ..Usage::default() }
+    Usage::new(n, 0)
 }
 
 /// Asks a critic aside, then answers.
@@ -328,7 +328,7 @@ async fn an_aside_that_fails_is_counted() {
 async fn a_request_with_a_bad_schema_is_refused() {
     let harness = pi([Script::text("ok")], &[]).await;
     let mut prompt = Prompt::from("go");
-    prompt.output = Some(Arc::new(OutputSchema { name: "x".into(), schema: json!({"type": 5}) }));
+    prompt.output = Some(Arc::new(OutputSchema::new("x", json!({"type": 5}))));
     assert!(matches!(harness.handle.prompt(prompt).await, Err(InputError::OutputSchema(_))));
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }

@@ -112,7 +112,7 @@ fn output_schema(path: &Path) -> Result<OutputSchema, StartError> {
         .take(MAX_SCHEMA_NAME_CHARS)
         .collect();
     let name = if name.is_empty() { "answer".into() } else { name };
-    let schema = OutputSchema { name, schema };
+    let schema = OutputSchema::new(name, schema);
     // Building an agent checks the schema, before the session is opened.
     let agent =
         GenericAgent::builder(Offline::new(), GenericPattern).output_schema(schema.clone()).build();

@@ -21,7 +21,7 @@ fn a_tool_that_asks_for_input_receives_it() {
     let asking = tool_fn("read_file", "Reads.", async |_: Map<String, Value>, _cx| {
         let choices = ["the old one", "the new one"];
         let data = json!({ "question": "Which of both is meant?", "choices": choices });
-        Err::<String, _>(ToolError::Suspend(ActionRequest { kind: "choice".into(), data }))
+        Err::<String, _>(ToolError::Suspend(ActionRequest::new("choice", data)))
     });
     let model =
         ScriptedModel::new([Script::calls([("c1", "read_file", json!({ "path": "Cargo.toml" }))])]);

@@ -31,9 +31,8 @@ pub(super) fn remembered(text: &str) -> LogEntry {
 /// Returns a reply with a cost.
 pub(super) fn replied(text: &str, cost: f64) -> LogEntry {
     let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
-    let usage = Usage { input: 7, output: 3, cache_read: 2, cache_write: 1, reasoning: 1 };
-    let reply =
-        AssistantMessage { parts, stop: StopReason::Stop, model: "offline/m".into(), usage };
+    let usage = Usage::new(7, 3).cache(2, 1).reasoning(1);
+    let reply = AssistantMessage::new(parts).model("offline/m").usage(usage);
     LogEntry::Replied { message: message(2, reply), cost: Some(cost) }
 }
 
@@ -78,15 +77,9 @@ pub(super) fn ended(number: u64, time: u64, end: RunStatus) -> LogEntry {
 
 /// Returns a reply that calls a tool.
 pub(super) fn calling(call: &str) -> LogEntry {
-    let call =
-        ToolCall { id: call.into(), name: "send".into(), arguments: "{}".into(), signature: None };
+    let call = ToolCall::new(call, "send", "{}");
     let parts = vec![ContentPart::ToolCall(call)];
-    let reply = AssistantMessage {
-        parts,
-        stop: StopReason::ToolCalls,
-        model: "m".into(),
-        usage: Usage::default(),
-    };
+    let reply = AssistantMessage::new(parts).stop(StopReason::ToolCalls).model("m");
     LogEntry::Replied { message: message(11, reply), cost: None }
 }
 
@@ -117,14 +110,9 @@ pub(super) fn finished(call: &str) -> LogEntry {
 
 fn result(call: &str, text: &str, details: Option<Value>) -> Arc<Message> {
     let content = vec![Content::text(text), Content::image("image/png", "AAAA")];
-    let result = ToolResult {
-        call: call.into(),
-        name: "send".into(),
-        status: ResultStatus::Ok,
-        content,
-        details: details.map(Arc::new),
-        terminate: true,
-    };
+    let result = ToolResult::new(call, "send", ResultStatus::Ok, content)
+        .details(details.map(Arc::new))
+        .terminate();
     message(12, result)
 }
 
@@ -148,25 +136,19 @@ fn odd_json() -> Arc<Value> {
 /// Returns every kind of entry with all its fields. The order is not that of a session.
 pub(super) fn every_entry() -> Vec<LogEntry> {
     let big = "0123456789abcdé\n".repeat(65_536);
-    let reply = AssistantMessage {
-        parts: vec![
-            ContentPart::Thinking { text: ODD.into(), signature: Some(ODD.into()) },
-            ContentPart::Text { text: ODD.into(), signature: Some("".into()) },
-            ContentPart::ToolCall(ToolCall {
-                id: ODD.into(),
-                name: "tool".into(),
-                arguments: "{\"cut off\": [1,\n".into(),
-                signature: Some(ODD.into()),
-            }),
-        ],
-        stop: StopReason::Length,
-        model: ODD.into(),
-        usage: Usage { input: u64::MAX, output: 1, cache_read: 2, cache_write: 3, reasoning: 1 },
-    };
-    let custom = CustomMessage { kind: ODD.into(), data: (*odd_json()).clone() };
-    let output =
-        OutputSchema { name: "answer".into(), schema: json!({"type": "object", "const": ODD}) };
-    let need = ActionRequest { kind: "login".into(), data: (*odd_json()).clone() };
+    let reply = AssistantMessage::new(vec![
+        ContentPart::Thinking { text: ODD.into(), signature: Some(ODD.into()) },
+        ContentPart::Text { text: ODD.into(), signature: Some("".into()) },
+        ContentPart::ToolCall(
+            ToolCall::new(ODD, "tool", "{\"cut off\": [1,\n").signature(Some(ODD.into())),
+        ),
+    ])
+    .stop(StopReason::Length)
+    .model(ODD)
+    .usage(Usage::new(u64::MAX, 1).cache(2, 3).reasoning(1));
+    let custom = CustomMessage::new(ODD, (*odd_json()).clone());
+    let output = OutputSchema::new("answer", json!({"type": "object", "const": ODD}));
+    let need = ActionRequest::new("login", (*odd_json()).clone());
     let handed = ToolOutput::text(ODD).details((*odd_json()).clone()).terminate();
     let decisions = [
         Decision::Approve,
@@ -204,7 +186,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             urgency: Urgency::Interrupt,
             message: message(
                 u64::MAX,
-                UserMessage { content: vec![Content::text(ODD), Content::text("")] },
+                UserMessage::new(vec![Content::text(ODD), Content::text("")]),
             ),
             output: Some(Arc::new(output)),
         },

@@ -25,7 +25,7 @@ impl Folder {
     /// Opens the directory, creating it if it is missing, accessible to the user only.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
         private::make_folder(path)
-            .map_err(|e| failed("cannot be created as a directory for sessions", path, &e))?;
+            .map_err(|e| failed("cannot be created as a directory for sessions", path, e))?;
         Ok(Folder(path.into()))
     }
 
@@ -52,7 +52,7 @@ impl Folder {
     /// The lock is held briefly, and the kernel releases it when the process ends.
     pub(super) fn lock_changes(&self) -> Result<File, MemoryError> {
         let path = self.0.join(".lock");
-        let error = |e| failed("cannot be locked", &path, &e);
+        let error = |e| failed("cannot be locked", &path, e);
         let file =
             private::file().write(true).create(true).truncate(false).open(&path).map_err(error)?;
         loop {
@@ -70,23 +70,23 @@ impl Folder {
             private::file().read(true).write(true).create(create).truncate(false).open(&path);
         let file = open.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !create => MemoryError::NoSession(session.into()),
-            _ => failed("cannot be opened for writing", &path, &e),
+            _ => failed("cannot be opened for writing", &path, e),
         })?;
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => Err(MemoryError::InUse(session.into())),
-            Err(TryLockError::Error(e)) => Err(failed("cannot be locked", &path, &e)),
+            Err(TryLockError::Error(e)) => Err(failed("cannot be locked", &path, e)),
         }
     }
 
     /// Flushes the list of files to disk.
     pub(super) fn sync(&self) -> Result<(), MemoryError> {
-        private::sync_folder(&self.0).map_err(|e| failed("cannot be flushed to disk", &self.0, &e))
+        private::sync_folder(&self.0).map_err(|e| failed("cannot be flushed to disk", &self.0, e))
     }
 
     /// Returns the path and the header of each log.
     pub(super) fn headers(&self) -> Result<Vec<(PathBuf, FirstLine)>, MemoryError> {
-        let error = |e| failed("cannot be listed", &self.0, &e);
+        let error = |e| failed("cannot be listed", &self.0, e);
         let mut headers = Vec::new();
         for entry in fs::read_dir(&self.0).map_err(error)? {
             let name = entry.map_err(error)?.file_name();
@@ -97,7 +97,7 @@ impl Folder {
             let header = match File::open(&path) {
                 Ok(file) => Reader::new(&path, file, u64::MAX).any_header(),
                 Err(e) if e.kind() == ErrorKind::NotFound => continue, // deleted in the meantime
-                Err(e) => Err(failed("cannot be read", &path, &e)),
+                Err(e) => Err(failed("cannot be read", &path, e)),
             };
             headers.push((path, header));
         }
@@ -114,7 +114,7 @@ impl Folder {
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(failed("cannot be read", &path, &e)),
+            Err(e) => return Err(failed("cannot be read", &path, e)),
         };
         match self.read_log(session, Reader::new(&path, file, u64::MAX)) {
             Err(_) if !path.exists() => Ok(None), // deleted in the meantime, and then its parents
@@ -150,7 +150,7 @@ impl Folder {
         parent: &Parent,
     ) -> Result<Vec<LogEntry>, MemoryError> {
         let damaged = |why: &str| {
-            MemoryError::Damaged(format!(
+            MemoryError::damaged(format!(
                 "line 1 of {}: the session begins with the first {} entries of the session `{}`, \
                  {why}. The file was left untouched; restore {} from a backup",
                 self.path(branch).display(),

@@ -1,5 +1,6 @@
 //! The lines of a log: the header, and one line for each append.
 
+use loopwright_core::error::Failure;
 use loopwright_core::log::{LogEntry, MemoryError};
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +44,10 @@ pub(super) enum LineError {
 impl Header {
     /// Returns the first line of the log, with its newline.
     pub(super) fn line(&self) -> Result<Vec<u8>, MemoryError> {
-        let failed =
-            |e| MemoryError::Failed(format!("the header of a log cannot be written as JSON: {e}"));
+        let failed = |error: serde_json::Error| {
+            let why = format!("the header of a log cannot be written as JSON: {error}");
+            MemoryError::Failed(Failure::new(why).with_source(error))
+        };
         let fields = serde_json::to_vec(self).map_err(failed)?;
         let fields = &fields[1..]; // after the brace
         let crc = format!("{:08x}", crc32fast::hash(fields));

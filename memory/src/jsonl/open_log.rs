@@ -106,7 +106,7 @@ impl OpenLog {
     }
 
     fn reader(&self, length: u64) -> Result<Reader, MemoryError> {
-        let error = |e| failed("cannot be read", &self.path, &e);
+        let error = |e| failed("cannot be read", &self.path, e);
         let mut file = self.file.try_clone().map_err(error)?;
         file.seek(SeekFrom::Start(0)).map_err(error)?;
         Ok(Reader::new(&self.path, file, length))
@@ -141,7 +141,7 @@ impl OpenLog {
             file.sync_all()
         };
         let what = "cannot take the torn end of a log, which is therefore left untouched";
-        save().map_err(|e| failed(what, &torn, &e))?;
+        save().map_err(|e| failed(what, &torn, e))?;
         self.folder.sync()?;
         self.truncate(self.end)?;
         self.sync()?;
@@ -156,7 +156,7 @@ impl OpenLog {
 
     fn truncate(&self, length: u64) -> Result<(), MemoryError> {
         self.file.set_len(length).map_err(|e| {
-            failed("ends in the middle of a line, and cannot be repaired", &self.path, &e)
+            failed("ends in the middle of a line, and cannot be repaired", &self.path, e)
         })
     }
 
@@ -167,7 +167,7 @@ impl OpenLog {
 
     fn append(&mut self, at: u64, entries: &[LogEntry]) -> Result<(), MemoryError> {
         if let Some(why) = &self.broken {
-            return Err(MemoryError::Failed(why.clone()));
+            return Err(MemoryError::failed(why.clone()));
         }
         if at != self.length {
             return Err(MemoryError::Conflict { at, end: self.length });
@@ -185,7 +185,7 @@ impl OpenLog {
     /// Writes a line at the end of the file. If that fails, the file is restored.
     fn write(&mut self, line: &[u8]) -> Result<(), MemoryError> {
         let metadata = self.file.metadata();
-        let length = metadata.map_err(|e| failed("cannot be inspected", &self.path, &e))?.len();
+        let length = metadata.map_err(|e| failed("cannot be inspected", &self.path, e))?.len();
         if length != self.end {
             return Err(self.stop(format!(
                 "{} has {length} bytes instead of {}: something else has changed it",
@@ -203,7 +203,7 @@ impl OpenLog {
             Ok(()) => Err(failed(
                 "cannot be written, and is as it was before; is the disk full?",
                 &self.path,
-                &error,
+                error,
             )),
             Err(truncate_error) => Err(self.stop(format!(
                 "{} cannot be written ({error}), and the incomplete line cannot be cut off \
@@ -225,7 +225,7 @@ impl OpenLog {
     fn stop(&mut self, why: String) -> MemoryError {
         let why = format!("{why}: no more is written until the session is opened again");
         self.broken = Some(why.clone());
-        MemoryError::Failed(why)
+        MemoryError::failed(why)
     }
 
     fn load(&mut self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {

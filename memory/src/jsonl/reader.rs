@@ -78,7 +78,7 @@ impl Reader {
     ) -> Result<NextLine<T>, MemoryError> {
         self.line.clear();
         let read = self.file.read_until(b'\n', &mut self.line);
-        read.map_err(|e| failed("cannot be read", &self.path, &e))?;
+        read.map_err(|e| failed("cannot be read", &self.path, e))?;
         self.lines += 1;
         let line = match self.line.as_slice() {
             [] => return Ok(NextLine::End),
@@ -124,12 +124,12 @@ impl Reader {
         let path = self.path.display();
         match error {
             LineError::Damaged(why) => self.damaged(&why),
-            LineError::NotUnderstood(why) => MemoryError::Damaged(format!(
+            LineError::NotUnderstood(why) => MemoryError::damaged(format!(
                 "line {line} of {path} is not understood ({why}): update loopwright, a newer \
                  version may have written it"
             )),
             LineError::Newer(version) => MemoryError::Newer {
-                place: format!("line {line} of {path}"),
+                source_name: format!("line {line} of {path}"),
                 found: version,
                 known: VERSION,
             },
@@ -138,7 +138,7 @@ impl Reader {
 
     /// Returns the error for damage in the line read last.
     pub(super) fn damaged(&self, why: &str) -> MemoryError {
-        MemoryError::Damaged(format!(
+        MemoryError::damaged(format!(
             "line {} of {} is damaged: {why}. The file was left untouched; restore it from a \
              backup, or remove this line and all after it to continue from there",
             self.lines,

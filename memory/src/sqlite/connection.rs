@@ -1,9 +1,10 @@
 //! Connections to the store's file: creating the file, opening it, checking its format.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -36,13 +37,15 @@ const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM s
 /// Returns the file's canonical path, so that all processes use the same folder of owners. Creates
 /// the folder of the file if it is missing.
 pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
-    let failed =
-        |error| MemoryError::Failed(format!("{} cannot be created: {error}", path.display()));
+    let failed = |error: io::Error| {
+        let why = format!("{} cannot be created: {error}", path.display());
+        MemoryError::Failed(Failure::new(why).with_source(error))
+    };
     if let Ok(path) = fs::canonicalize(path) {
         return Ok(path);
     }
     let Some(name) = path.file_name() else {
-        return Err(MemoryError::Failed(format!(
+        return Err(MemoryError::failed(format!(
             "{} is not the path of a file: give one for the store",
             path.display()
         )));
@@ -60,10 +63,11 @@ pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
     let mut folder = path.as_os_str().to_owned();
     folder.push("-owners");
     let owners = Owners::new(folder.into()).map_err(|error| {
-        MemoryError::Failed(format!(
+        let why = format!(
             "{} cannot be opened, because its folder of owners cannot be used: {error}",
             path.display()
-        ))
+        );
+        MemoryError::Failed(Failure::new(why).with_source(error))
     })?;
     if let Some(connection) = existing {
         return Ok((owners, connection));
@@ -83,8 +87,9 @@ fn create(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
 }
 
 fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
-    let io = |error: std::io::Error| {
-        StoreError::from(MemoryError::Failed(format!("{}: {error}", draft.display())))
+    let io = |error: io::Error| {
+        let why = format!("{}: {error}", draft.display());
+        StoreError::from(MemoryError::Failed(Failure::new(why).with_source(error)))
     };
     private::file().write(true).create_new(true).open(draft).map_err(io)?;
     let connection = Connection::open(draft)?;
@@ -109,7 +114,7 @@ fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
 
 /// Connects to an existing file. A file that is not a store is left untouched.
 pub(super) fn connect(path: &Path) -> Result<Connection, MemoryError> {
-    let failed = |error: rusqlite::Error| from_sqlite(&error, path);
+    let failed = |error: rusqlite::Error| from_sqlite(error, path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -130,12 +135,12 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Checks that the file is a store of a known format.
 fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
-    let failed = |error: rusqlite::Error| from_sqlite(&error, path);
+    let failed = |error: rusqlite::Error| from_sqlite(error, path);
     let number = |name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed)
     };
     if number("application_id")? != APPLICATION_ID {
-        return Err(MemoryError::Failed(format!(
+        return Err(MemoryError::failed(format!(
             "{} is no loopwright store, and was left untouched: give another path for the store",
             path.display()
         )));
@@ -143,7 +148,7 @@ fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let format = number("user_version")?;
     if format > FORMAT {
         return Err(MemoryError::Newer {
-            place: path.display().to_string(),
+            source_name: path.display().to_string(),
             found: format as u64,
             known: FORMAT as u64,
         });

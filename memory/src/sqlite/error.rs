@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
 use rusqlite::ErrorCode;
 
@@ -35,7 +36,7 @@ impl StoreError {
     pub(super) fn into_memory_error(self, file: &Path) -> MemoryError {
         match self {
             StoreError::Refused(error) => error,
-            StoreError::Sqlite(error) => from_sqlite(&error, file),
+            StoreError::Sqlite(error) => from_sqlite(error, file),
         }
     }
 }
@@ -43,7 +44,7 @@ impl StoreError {
 /// Returns the error for stored data that does not match its checksum.
 pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
     let file = file.display();
-    MemoryError::Damaged(format!(
+    MemoryError::damaged(format!(
         "{what} in {file} is damaged: restore the file from a backup; `sqlite3 {file} .recover` \
          shows what else can be read"
     ))
@@ -52,16 +53,16 @@ pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
 /// Returns the error for stored data that matches its checksum but cannot be parsed.
 pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError {
     let file = file.display();
-    MemoryError::Damaged(format!(
+    MemoryError::damaged(format!(
         "{what} in {file} is not understood ({why}): update loopwright, a newer version may have \
          written it"
     ))
 }
 
 /// Converts an error of SQLite: says what it means and what to do.
-pub(super) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> MemoryError {
+pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> MemoryError {
     let file = path.display();
-    MemoryError::Failed(match error.sqlite_error_code() {
+    let why = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => format!(
             "{file}: another process has been writing to it for {} seconds; nothing was written: \
              try again, and if that does not help, end the process that has the file open",
@@ -90,5 +91,6 @@ pub(super) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> MemoryError {
         ),
         Some(ErrorCode::DatabaseCorrupt) => return damaged(path, &format!("a page ({error})")),
         _ => format!("{file}: {error}"),
-    })
+    };
+    MemoryError::Failed(Failure::new(why).with_source(error))
 }

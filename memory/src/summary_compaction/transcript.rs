@@ -26,7 +26,7 @@ pub(super) fn write(text: &mut String, message: &Message) {
             let attributes = format!(" tool=\"{}\"{status}", result.name);
             element(text, "result", &attributes, |text| content(text, &result.content));
         }
-        MessageKind::Custom(_) => {}
+        _ => {}
     }
 }
 

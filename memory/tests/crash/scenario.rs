@@ -323,10 +323,7 @@ impl Tool for RecordingTool {
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         if self.suspends && cx.decision().is_none() {
-            return Err(ToolError::Suspend(ActionRequest {
-                kind: "login".into(),
-                data: json!("who?"),
-            }));
+            return Err(ToolError::Suspend(ActionRequest::new("login", json!("who?"))));
         }
         self.record("start", arguments, &cx);
         cx.update("half").await;

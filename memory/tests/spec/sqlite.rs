@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
-use loopwright_core::message::{AssistantMessage, ContentPart, MessageId, StopReason, Usage};
+use loopwright_core::message::{AssistantMessage, ContentPart, MessageId};
 use loopwright_core::{Memory, Message, SessionStore};
 use loopwright_memory::conformance::{check, check_reopened};
 use loopwright_memory::{Durability, Sqlite};
@@ -256,12 +256,9 @@ async fn branches_of_branches_share_entries_without_copies() {
 async fn costs_that_are_not_numbers_are_ignored() {
     let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
-    let reply = AssistantMessage {
-        parts: vec![ContentPart::Text { text: "hi".into(), signature: None }],
-        stop: StopReason::Stop,
-        model: "m".into(),
-        usage: Usage::default(),
-    };
+    let reply =
+        AssistantMessage::new(vec![ContentPart::Text { text: "hi".into(), signature: None }])
+            .model("m");
     let message = Arc::new(Message::new(MessageId(2), reply));
     let costs = [Some(0.1), Some(f64::NAN), Some(0.2), Some(f64::INFINITY), None];
     let replies: Vec<LogEntry> =

@@ -251,7 +251,7 @@ fn messages(bodies: impl IntoIterator<Item = MessageKind>) -> Vec<Arc<Message>> 
 
 fn reply(text: &str) -> MessageKind {
     let parts = vec![ContentPart::Text { text: text.into(), signature: None }];
-    AssistantMessage { parts, ..AssistantMessage::default() }.into()
+    AssistantMessage::new(parts).into()
 }
 
 /// An edit that a crash or an abort cut off may have changed the file. A refused or failed edit and
@@ -269,26 +269,13 @@ fn files_of_interrupted_edits_are_kept() {
         ("read_file", "cut", Aborted),
     ];
     let call = |(tool, path, _): (&str, &str, ResultStatus)| {
-        let arguments = json!({ "path": path }).to_string().into();
-        ContentPart::ToolCall(ToolCall {
-            id: path.into(),
-            name: tool.into(),
-            arguments,
-            signature: None,
-        })
+        let arguments = json!({ "path": path }).to_string();
+        ContentPart::ToolCall(ToolCall::new(path, tool, arguments))
     };
     let result = |(tool, path, status): (&str, &str, ResultStatus)| {
-        MessageKind::from(ToolResult {
-            call: path.into(),
-            name: tool.into(),
-            status,
-            content: Vec::new(),
-            details: None,
-            terminate: false,
-        })
+        MessageKind::from(ToolResult::new(path, tool, status, Vec::new()))
     };
-    let with_calls =
-        AssistantMessage { parts: calls.map(call).to_vec(), ..AssistantMessage::default() };
+    let with_calls = AssistantMessage::new(calls.map(call).to_vec());
     let end = [reply("done"), UserMessage::from("p2").into(), reply("done")];
     let bodies = [UserMessage::from("p1").into(), with_calls.into()]
         .into_iter()

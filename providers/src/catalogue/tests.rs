@@ -48,8 +48,7 @@ fn the_built_in_list_has_what_was_looked_up() {
         [prices.input, prices.output, prices.cache_read, prices.cache_write],
         [2.0, 10.0, 0.2, 2.5]
     );
-    let long =
-        LongPrices { over: 272_000, input: 4.0, output: 15.0, cache_read: 0.4, cache_write: 5.0 };
+    let long = LongPrices::new(272_000, 4.0, 15.0).cache(0.4, 5.0);
     assert_eq!(prices.long, Some(long));
     let oss = catalogue.get("groq/qwen/qwen3.8-27b").unwrap().prices.unwrap();
     assert_eq!(
@@ -80,7 +79,7 @@ fn entries_add_and_override_field_by_field() {
         (gpt.wire, gpt.context_window, gpt.thinking),
         (Some(Wire::OpenAiChat), Some(128_000), Some(true))
     );
-    let prices = Prices { input: 1.0, output: 2.5, cache_read: 1.0, cache_write: 1.0, long: None };
+    let prices = Prices::new(1.0, 2.5).cache(1.0, 1.0);
     assert_eq!(gpt.prices, Some(prices));
 }
 

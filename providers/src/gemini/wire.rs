@@ -182,12 +182,11 @@ impl From<RawUsage> for Usage {
             (count(raw.cached_content_token_count), count(raw.thoughts_token_count));
         let input =
             count(raw.prompt_token_count).saturating_add(count(raw.tool_use_prompt_token_count));
-        Usage {
-            input: input.saturating_sub(cache_read),
-            output: count(raw.candidates_token_count).saturating_add(reasoning),
-            cache_read,
-            reasoning,
-            ..Usage::default()
-        }
+        Usage::new(
+            input.saturating_sub(cache_read),
+            count(raw.candidates_token_count).saturating_add(reasoning),
+        )
+        .cache(cache_read, 0)
+        .reasoning(reasoning)
     }
 }

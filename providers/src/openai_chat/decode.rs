@@ -454,7 +454,7 @@ mod tests {
             progress,
             [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]
         );
-        let usage = Usage { input: 6, output: 7, cache_read: 4, cache_write: 0, reasoning: 2 };
+        let usage = Usage::new(6, 7).cache(4, 0).reasoning(2);
         assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
     }
 }

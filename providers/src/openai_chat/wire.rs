@@ -147,13 +147,9 @@ impl From<RawUsage> for Usage {
         let beside =
             raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
         let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
-        Usage {
-            input: raw.prompt_tokens.0.saturating_sub(cache_read + cache_write),
-            output,
-            cache_read,
-            cache_write,
-            reasoning: reasoning.min(output),
-        }
+        Usage::new(raw.prompt_tokens.0.saturating_sub(cache_read + cache_write), output)
+            .cache(cache_read, cache_write)
+            .reasoning(reasoning.min(output))
     }
 }
 

@@ -161,6 +161,6 @@ impl From<RawUsage> for Usage {
         let reasoning =
             raw.output_tokens_details.unwrap_or_default().reasoning_tokens.0.min(output);
         let input = raw.input_tokens.0.saturating_sub(cache_read.saturating_add(cache_write));
-        Usage { input, output, cache_read, cache_write, reasoning }
+        Usage::new(input, output).cache(cache_read, cache_write).reasoning(reasoning)
     }
 }

@@ -54,10 +54,7 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
         ModelEvent::Delta { block: 0, delta: "Hello".into() },
         ModelEvent::BlockEnd { block: 0, signature: None },
-        ModelEvent::Done {
-            stop: StopReason::Stop,
-            usage: Usage { input: 5, output: 2, ..Usage::default() },
-        },
+        ModelEvent::Done { stop: StopReason::Stop, usage: Usage::new(5, 2) },
     ];
     assert_eq!(events, expected);
 }

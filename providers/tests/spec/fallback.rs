@@ -134,7 +134,7 @@ async fn the_second_model_is_not_asked_before_the_first_has_failed() {
 
 #[test]
 fn what_is_known_of_it_holds_for_each_of_its_models() {
-    let prices = Prices { input: 1.0, ..Prices::default() };
+    let prices = Prices::new(1.0, 0.0);
     let known = |window| {
         scripted("b/2", [])
             .info(ModelInfo::new("b/2").with_prices(prices).with_context_window(window))

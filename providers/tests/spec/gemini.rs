@@ -71,6 +71,6 @@ async fn a_reply_is_streamed_to_its_end_and_the_key_is_where_it_belongs() {
     let answer: String = deltas.collect();
     assert_eq!(answer, "Hello");
     assert_eq!(events[0], ModelEvent::BlockStart { block: 0, kind: BlockKind::Text });
-    let usage = Usage { input: 5, output: 2, ..Usage::default() };
+    let usage = Usage::new(5, 2);
     assert_eq!(events.last(), Some(&ModelEvent::Done { stop: StopReason::Stop, usage }));
 }

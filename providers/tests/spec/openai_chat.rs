@@ -84,10 +84,7 @@ async fn a_reply_with_a_call_is_streamed() {
         },
         delta(1, "{}"),
         ModelEvent::BlockEnd { block: 1, signature: None },
-        ModelEvent::Done {
-            stop: StopReason::ToolCalls,
-            usage: Usage { input: 5, output: 2, ..Usage::default() },
-        },
+        ModelEvent::Done { stop: StopReason::ToolCalls, usage: Usage::new(5, 2) },
     ];
     assert_eq!(events, expected);
 }

@@ -41,7 +41,7 @@ async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open()
         http
     };
     let (events, _http) = tokio::join!(model.stream(request).collect::<Vec<_>>(), serve);
-    let usage = Usage { input: 2, output: 2, cache_read: 3, ..Usage::default() };
+    let usage = Usage::new(2, 2).cache(3, 0);
     let expected = [
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
         ModelEvent::Delta { block: 0, delta: "Hello".into() },

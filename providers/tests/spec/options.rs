@@ -54,7 +54,7 @@ fn schema() -> Value {
 }
 
 fn with_output(mut request: ChatRequest) -> ChatRequest {
-    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: schema() }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", schema())));
     request
 }
 
@@ -174,30 +174,13 @@ fn a_thinking_level_is_sent_as_the_model_knows_it() {
 #[test]
 fn images_of_the_user_and_of_results_arrive_at_every_model() {
     let image = |data: &str| Content::image("image/png", data);
-    let call = |id: &str| {
-        ContentPart::ToolCall(ToolCall {
-            id: id.into(),
-            name: "f".into(),
-            arguments: "{}".into(),
-            signature: None,
-        })
-    };
+    let call = |id: &str| ContentPart::ToolCall(ToolCall::new(id, "f", "{}"));
     let result = |id: &str, content| {
-        MessageKind::ToolResult(ToolResult {
-            call: id.into(),
-            name: "f".into(),
-            status: ResultStatus::Ok,
-            content,
-            details: None,
-            terminate: false,
-        })
+        MessageKind::ToolResult(ToolResult::new(id, "f", ResultStatus::Ok, content))
     };
-    let assistant = loopwright_core::message::AssistantMessage {
-        parts: vec![call("a"), call("b")],
-        ..Default::default()
-    };
+    let assistant = loopwright_core::message::AssistantMessage::new(vec![call("a"), call("b")]);
     let request = with_tools(asks(vec![
-        UserMessage { content: vec![Content::text("look"), image("AAAA")] }.into(),
+        UserMessage::new(vec![Content::text("look"), image("AAAA")]).into(),
         assistant.into(),
         result("a", vec![Content::text("seen"), image("BBBB")]),
         result("b", vec![image("CCCC")]),
@@ -212,22 +195,11 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
 
 #[test]
 fn the_user_may_speak_directly_after_results_at_every_model() {
-    let call =
-        ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), signature: None };
-    let assistant = loopwright_core::message::AssistantMessage {
-        parts: vec![ContentPart::ToolCall(call)],
-        ..Default::default()
-    };
+    let call = ToolCall::new("a", "f", "{}");
+    let assistant =
+        loopwright_core::message::AssistantMessage::new(vec![ContentPart::ToolCall(call)]);
     let content = vec![Content::text("seen"), Content::image("image/png", "AAAA")];
-    let (call, name, status) = ("a".into(), "f".into(), ResultStatus::Ok);
-    let result = MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    });
+    let result = MessageKind::ToolResult(ToolResult::new("a", "f", ResultStatus::Ok, content));
     let user = |text: &str| MessageKind::from(UserMessage::from(text));
     let steered =
         with_tools(asks(vec![user("q"), assistant.into(), result, user("stop"), user("now")]));
@@ -317,10 +289,10 @@ fn an_output_schema_is_sent_in_its_field_or_as_a_tool_or_in_words() {
         gemini["systemInstruction"]["parts"][1]["text"].as_str().unwrap().contains("JSON Schema")
     );
     let mut map = beside.clone();
-    map.output = Some(Arc::new(OutputSchema {
-        name: "Out".into(),
-        schema: json!({"type": "object", "additionalProperties": {"type": "string"}}),
-    }));
+    map.output = Some(Arc::new(OutputSchema::new(
+        "Out",
+        json!({"type": "object", "additionalProperties": {"type": "string"}}),
+    )));
     let anthropic = body(&map, ("anthropic", "", "claude-sonnet-4-5"));
     assert!(anthropic.get("output_config").is_none(), "no grammar is made of a map");
     assert_eq!(anthropic["tool_choice"]["type"], "any");
@@ -418,7 +390,7 @@ fn the_users_own_options_replace_ours_and_join_our_lists() {
 
 #[test]
 fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
-    let expected = Usage { input: 10, output: 30, cache_read: 70, cache_write: 20, reasoning: 12 };
+    let expected = Usage::new(10, 30).cache(70, 20).reasoning(12);
     let chat = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}], "usage": {
         "prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
         "prompt_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 20},
@@ -443,7 +415,7 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
         "promptTokenCount": 100, "cachedContentTokenCount": 70, "candidatesTokenCount": 18,
         "thoughtsTokenCount": 12}});
     let body = format!("data: {gemini}\n\n");
-    let expected = Usage { input: 30, cache_write: 0, ..expected };
+    let expected = Usage::new(30, expected.output).cache(expected.cache_read, 0).reasoning(12);
     assert_eq!(
         decode::<GenerateContent>(&[body.as_bytes()]).usage,
         expected,

@@ -18,7 +18,7 @@ type Limited = RateLimit<ScriptedModel>;
 
 /// A model with as many replies as are needed, each of which tells that it took so many tokens.
 fn limited(limiter: &RateLimiter, tokens: u64) -> Limited {
-    let usage = Usage { input: tokens, ..Usage::default() };
+    let usage = Usage::new(tokens, 0);
     RateLimit::new(
         scripted("a/1", (0..500).map(|_| Script::text("yes").usage(usage))),
         limiter.clone(),
@@ -76,10 +76,7 @@ async fn the_guess_is_put_right_by_what_the_reply_tells() {
 #[tokio::test(start_paused = true)]
 async fn an_estimate_that_was_too_high_helps_requests_that_wait_already() {
     let limiter = RateLimiter::new().tokens_per_minute(600);
-    let slow = Script::new()
-        .wait(Duration::from_secs(5))
-        .say("yes")
-        .usage(Usage { input: 100, ..Usage::default() });
+    let slow = Script::new().wait(Duration::from_secs(5)).say("yes").usage(Usage::new(100, 0));
     let model = RateLimit::new(scripted("a/1", [slow.clone(), slow]), limiter);
     let begin = Instant::now();
     let times = join_all([over(&model, begin, 600), over(&model, begin, 500)]).await;

@@ -50,11 +50,9 @@ fn refused(path: &PathBuf) -> String {
 /// A conversation that goes on: its requests are `hello`, and the same with a reply and another
 /// message.
 fn conversation() -> [ChatRequest; 2] {
-    let reply = AssistantMessage {
-        parts: vec![ContentPart::Text { text: "Hi".into(), signature: None }],
-        model: "a/1".into(),
-        ..AssistantMessage::default()
-    };
+    let reply =
+        AssistantMessage::new(vec![ContentPart::Text { text: "Hi".into(), signature: None }])
+            .model("a/1");
     let (first, mut second) = (request("Hello"), request("Hello"));
     let more = UserMessage::from("And now?");
     let messages = [Message::new(MessageId(2), reply), Message::new(MessageId(3), more)];
@@ -80,7 +78,7 @@ fn hi() -> ScriptedModel {
 #[tokio::test(start_paused = true)]
 async fn a_session_is_played_back_event_by_event() {
     let (_folder, path) = folder();
-    let usage = Usage { input: 7, output: 5, cache_read: 3, cache_write: 2, reasoning: 1 };
+    let usage = Usage::new(7, 5).cache(3, 2).reasoning(1);
     let mut limited = ModelError::new(ModelErrorKind::RateLimited, "Wait.");
     (limited.status, limited.retry_after) = (Some(429), Some(Duration::from_millis(1500)));
     let rich = Script::new()
@@ -88,7 +86,7 @@ async fn a_session_is_played_back_event_by_event() {
         .call("c1", "add", r#"{"a": 1}"#)
         .withdraw()
         .say("Hi");
-    let prices = Prices { input: 0.1, output: 0.7, ..Prices::default() };
+    let prices = Prices::new(0.1, 0.7);
     let info = ModelInfo::new("a/1").with_prices(prices).with_context_window(9000);
     let second = Script::text("half").event(ModelEvent::Error(limited)).cut();
     let model =

@@ -118,13 +118,9 @@ mod chat {
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, total } = *reported;
         let output = if input + output + reasoning == total { output + reasoning } else { output };
-        Usage {
-            input: input - cache_read - cache_write,
-            output,
-            cache_read,
-            cache_write,
-            reasoning,
-        }
+        Usage::new(input - cache_read - cache_write, output)
+            .cache(cache_read, cache_write)
+            .reasoning(reasoning)
     }
 
     /// Many servers send no `[DONE]`, or not always: the finish reason is enough.
@@ -148,13 +144,9 @@ mod responses {
     /// The input's tokens count those of the cache, ours do not. The output's count the reasoning.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
-        Usage {
-            input: input - cache_read - cache_write,
-            output,
-            cache_read,
-            cache_write,
-            reasoning,
-        }
+        Usage::new(input - cache_read - cache_write, output)
+            .cache(cache_read, cache_write)
+            .reasoning(reasoning)
     }
 
     pub(super) fn is_terminal(payload: &str) -> bool {
@@ -180,7 +172,7 @@ mod anthropic {
     /// The input counts neither cache reads nor writes, the output counts the thinking: as with us.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
-        Usage { input, output, cache_read, cache_write, reasoning }
+        Usage::new(input, output).cache(cache_read, cache_write).reasoning(reasoning)
     }
 
     pub(super) fn is_terminal(payload: &str) -> bool {
@@ -210,7 +202,9 @@ mod gemini {
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { output, cache_read, cache_write, reasoning, total, .. } = *reported;
         let output = output + reasoning;
-        Usage { input: total - output - cache_read, output, cache_read, cache_write, reasoning }
+        Usage::new(total - output - cache_read, output)
+            .cache(cache_read, cache_write)
+            .reasoning(reasoning)
     }
 
     pub(super) fn is_terminal(payload: &str) -> bool {

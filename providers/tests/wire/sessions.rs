@@ -92,7 +92,7 @@ async fn replay<F: WireFormat>(
         agent = agent.thinking(ThinkingLevel::Low);
     }
     if let Some(schema) = session.output() {
-        agent = agent.output_schema(OutputSchema { name: "Out".into(), schema });
+        agent = agent.output_schema(OutputSchema::new("Out", schema));
     }
     let agent = agent.build().map_err(|error| error.to_string())?;
     let (handle, _events) =

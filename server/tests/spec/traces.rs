@@ -54,8 +54,7 @@ impl Subscriber for Spans {
 }
 
 fn scripts() -> [Script; 2] {
-    let usage =
-        |input, output| Usage { input, output, cache_read: 5, cache_write: 2, ..Usage::default() };
+    let usage = |input, output| Usage::new(input, output).cache(5, 2);
     let reads = Script::new()
         .say("I read.")
         .call("a", "read_file", r#"{"path": "notes.txt"}"#)

@@ -32,7 +32,7 @@ struct Notes;
 impl BehaviorPattern for Notes {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        step.remember(CustomMessage { kind: "note".into(), data: json!("seen") }).await?;
+        step.remember(CustomMessage::new("note", json!("seen"))).await?;
         PiPattern.next_step(step).await
     }
 }
@@ -204,7 +204,7 @@ impl BehaviorPattern for NotesLast {
         }
         step.take_input().await?;
         let reply = step.ask().await?;
-        step.remember(CustomMessage { kind: "note".into(), data: json!("look again") }).await?;
+        step.remember(CustomMessage::new("note", json!("look again"))).await?;
         reply.finish()
     }
 }
@@ -245,9 +245,9 @@ async fn hooks_before_and_after_a_call_block_it_and_replace_its_result() {
                 "bad" => BeforeToolCall::Block("not on Sundays".into()),
                 _ => BeforeToolCall::Proceed,
             })
-            .after_tool_call(async |_, result| ToolResult {
-                content: vec![Content::text("replaced")],
-                ..result
+            .after_tool_call(async |_, mut result| {
+                result.content = vec![Content::text("replaced")];
+                result
             })
         })
         .await;

@@ -66,7 +66,7 @@ async fn an_abort_before_the_first_word_leaves_no_message() {
 /// on the wire empty.
 #[tokio::test(start_paused = true)]
 async fn empty_messages_are_harmless() {
-    let empty = UserMessage { content: vec![] };
+    let empty = UserMessage::new(vec![]);
     let harness =
         pi([Script::new(), Script::new(), Script::text(" "), Script::text("ok")], &[]).await;
     for said in [empty, "".into(), " \n".into(), "hi".into()] {
@@ -135,18 +135,13 @@ async fn a_result_names_its_call_whatever_the_id_looks_like() {
 #[test]
 fn thinking_and_signatures_of_another_model_are_not_sent() {
     let signature = || Some("sig".into());
-    let call = ToolCall {
-        id: "a".into(),
-        name: "x".into(),
-        arguments: "{}".into(),
-        signature: signature(),
-    };
+    let call = ToolCall::new("a", "x", "{}").signature(signature());
     let parts = vec![
         ContentPart::Thinking { text: "secret thought".into(), signature: signature() },
         ContentPart::Text { text: "said".into(), signature: signature() },
         ContentPart::ToolCall(call),
     ];
-    let said = AssistantMessage { parts, model: "other/model".into(), ..Default::default() };
+    let said = AssistantMessage::new(parts).model("other/model");
     let mut request = ChatRequest::default();
     request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
     let text = on_the_wire(&request)["messages"].to_string();
@@ -158,13 +153,8 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
 #[test]
 fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
     use loopwright_providers::gemini;
-    let call =
-        ToolCall { id: "a".into(), name: "x".into(), arguments: "{}".into(), signature: None };
-    let said = AssistantMessage {
-        parts: vec![ContentPart::ToolCall(call)],
-        model: "other/model".into(),
-        ..Default::default()
-    };
+    let call = ToolCall::new("a", "x", "{}");
+    let said = AssistantMessage::new(vec![ContentPart::ToolCall(call)]).model("other/model");
     let mut request = ChatRequest::default();
     request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
     let body = |model: &str| {
@@ -292,16 +282,13 @@ fn a_reply_ends_with_its_last_event_and_a_cut_one_says_so() {
 /// counted twice.
 #[test]
 fn a_total_counts_every_token_once() {
-    let usage = Usage { input: 1, output: 20, cache_read: 300, cache_write: 4000, reasoning: 7 };
+    let usage = Usage::new(1, 20).cache(300, 4000).reasoning(7);
     assert_eq!(usage.total(), 4321);
     let done = r#"{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
     let counted = r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
         "prompt_tokens_details":{"cached_tokens":40},"completion_tokens_details":{"reasoning_tokens":5}}}"#;
     let (events, _) = decoded(&[done, counted, "[DONE]"]);
     let Some(ModelEvent::Done { usage, .. }) = events.last() else { panic!("{events:?}") };
-    assert_eq!(
-        *usage,
-        Usage { input: 60, output: 20, cache_read: 40, cache_write: 0, reasoning: 5 }
-    );
+    assert_eq!(*usage, Usage::new(60, 20).cache(40, 0).reasoning(5));
     assert_eq!(usage.total(), 120);
 }

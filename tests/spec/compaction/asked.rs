@@ -38,7 +38,7 @@ async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
     let harness = pi([Script::text("r1")], &[]).await;
     assert_eq!(harness.handle.compact(None).await, Err(InputError::NoCompaction));
 
-    let schema = OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
+    let schema = OutputSchema::new("o", json!({ "type": "object" }));
     let mut script = replies(1..4);
     script.extend([Script::error(ModelErrorKind::Overloaded, "too busy"), Script::text("sum")]);
     let options = |agent: AgentBuilder| {
@@ -213,7 +213,7 @@ async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
 /// calls, and again where the answer does not fit; also after a crash behind any item.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
-    let schema = || OutputSchema { name: "o".into(), schema: json!({ "type": "object" }) };
+    let schema = || OutputSchema::new("o", json!({ "type": "object" }));
     let options =
         |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
     let (gate, fits) = (Gate::new(), || Script::text("{}"));

@@ -54,7 +54,7 @@ async fn arguments_that_a_diff_does_not_show_are_listed_below_it() {
 
 #[tokio::test]
 async fn a_suspended_call_shows_its_arguments_below_the_input_it_needs() {
-    let need = ActionRequest { kind: "login".into(), data: json!("Enter the code.") };
+    let need = ActionRequest::new("login", json!("Enter the code."));
     let (mut stage, _) = asked(USUAL, "mail", json!({ "to": "bob@example.com" }), Some(need)).await;
     let screen = stage.screen();
     let (code, to) =

@@ -25,10 +25,7 @@ fn long_history(messages: u64) -> Vec<Arc<Message>> {
         let parts = vec![ContentPart::Text { text: text.clone(), signature: None }];
         match id % 2 {
             0 => Message::new(MessageId(id), UserMessage::from(text)),
-            _ => Message::new(
-                MessageId(id),
-                AssistantMessage { parts, ..AssistantMessage::default() },
-            ),
+            _ => Message::new(MessageId(id), AssistantMessage::new(parts)),
         }
     };
     (0..messages).map(one).map(Arc::new).collect()

@@ -93,7 +93,7 @@ fn block(script: Script, block: u32, kind: BlockKind, text: &str) -> Script {
 }
 
 fn usage(input: u64, output: u64) -> Usage {
-    Usage { input, output, ..Usage::default() }
+    Usage::new(input, output)
 }
 
 fn edit(old: &str, new: &str) -> serde_json::Value {

@@ -20,7 +20,7 @@ const ANSWER: &str = "The parser is in `src/parser.rs`. It has three parts:\n\n\
     ```rust\nfn main() {\n    println!(\"hello\");\n}\n```\n";
 
 fn usage(input: u64, output: u64) -> Usage {
-    Usage { input, output, ..Usage::default() }
+    Usage::new(input, output)
 }
 
 fn plain(agent: AgentBuilder) -> AgentBuilder {

@@ -191,7 +191,7 @@ fn a_call_is_decided_by_keys_that_were_meant_for_it() {
 #[test]
 fn the_input_of_a_suspended_tool_is_requested() {
     let mut state = working();
-    let need = ActionRequest { kind: "login".into(), data: json!("Enter the code.") };
+    let need = ActionRequest::new("login", json!("Enter the code."));
     asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
     types(&mut state, "1234");
     assert_eq!(

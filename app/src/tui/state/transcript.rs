@@ -141,6 +141,7 @@ impl Transcript {
                 self.update_known_tool(call, |tool| match update {
                     ToolUpdate::Output(text) => tool.append_output(text),
                     ToolUpdate::Progress(progress) => tool.progress = Some((**progress).clone()),
+                    _ => {}
                 })
             }
             AgentEvent::ToolExecutionEnd { call, name, result, .. } => {
@@ -193,7 +194,7 @@ impl Transcript {
                 self.reinsert(after);
             }
             MessageKind::ToolResult(result) => self.result(&result.call, &result.name, message),
-            MessageKind::Custom(_) => {}
+            _ => {}
         }
     }
 

@@ -101,7 +101,7 @@ impl ChatModel for Worker {
             }
         }
         self.requests.lock().unwrap().push(request);
-        let usage = Usage { input: tokens, output: 50, ..Usage::default() };
+        let usage = Usage::new(tokens, 50);
         events.push(ModelEvent::Done { stop: StopReason::Stop, usage });
         stream::iter(events).boxed()
     }
@@ -174,7 +174,7 @@ fn transcript(messages: &[Arc<Message>]) -> String {
                     result.text().trim_end_matches('\n')
                 );
             }
-            MessageKind::Custom(_) => {}
+            _ => {}
         }
     }
     text

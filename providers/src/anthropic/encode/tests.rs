@@ -10,12 +10,7 @@ use super::*;
 use crate::anthropic::Profile;
 
 fn call(id: &str, arguments: &str) -> ContentPart {
-    ContentPart::ToolCall(ToolCall {
-        id: id.into(),
-        name: "f".into(),
-        arguments: arguments.into(),
-        signature: None,
-    })
+    ContentPart::ToolCall(ToolCall::new(id, "f", arguments))
 }
 
 fn thought(text: &str, signature: &str) -> ContentPart {
@@ -26,19 +21,11 @@ fn thought(text: &str, signature: &str) -> ContentPart {
 }
 
 fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
-    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+    AssistantMessage::new(parts).model(model).into()
 }
 
 fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> MessageKind {
-    let (call, name) = (id.into(), "f".into());
-    MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    })
+    MessageKind::ToolResult(ToolResult::new(id, "f", status, content))
 }
 
 fn user(text: &str) -> MessageKind {
@@ -73,7 +60,7 @@ fn roles_alternate_and_results_come_first() {
     let image = Content::image("image/png", "AAAA");
     let request = request(vec![
         user("a"),
-        UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
+        UserMessage::new(vec![Content::text(" "), image.clone()]).into(),
         assistant(
             "m",
             vec![
@@ -178,8 +165,7 @@ fn what_is_asked_for_is_in_the_body() {
     let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output =
-        Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", json!({"type": "object"}))));
     request.max_tokens = Some(9);
     request.temperature = Some(0.5);
     request.thinking = ThinkingLevel::High;
@@ -279,7 +265,7 @@ fn a_model_that_cannot_be_forced_is_asked_in_words_after_all_else() {
     request.tool_choice = ToolChoice::Auto;
     assert!(signs(&request, &of("claude-opus-5-5")));
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
-    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: map }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", map)));
     request.thinking = ThinkingLevel::Off;
     let body = encoded_with(&request, &of("claude-opus-5-5"));
     assert_eq!(

@@ -155,6 +155,6 @@ fn tokens_are_counted_as_ours() {
         decoder.decode(payload, &mut out);
     }
     decoder.finish(&mut out);
-    let usage = Usage { input: 70, output: 12, cache_read: 60, cache_write: 0, reasoning: 7 };
+    let usage = Usage::new(70, 12).cache(60, 0).reasoning(7);
     assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
 }

@@ -11,12 +11,7 @@ use crate::gemini::Profile;
 
 fn call(id: &str, signature: &str) -> ContentPart {
     let signature = Some(signature.into()).filter(|_| !signature.is_empty());
-    ContentPart::ToolCall(ToolCall {
-        id: id.into(),
-        name: "f".into(),
-        arguments: "{\"a\":1}".into(),
-        signature,
-    })
+    ContentPart::ToolCall(ToolCall::new(id, "f", "{\"a\":1}").signature(signature))
 }
 
 fn text(text: &str, signature: &str) -> ContentPart {
@@ -27,19 +22,11 @@ fn text(text: &str, signature: &str) -> ContentPart {
 }
 
 fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
-    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+    AssistantMessage::new(parts).model(model).into()
 }
 
 fn result(id: &str, status: ResultStatus, content: Vec<Content>) -> MessageKind {
-    let (call, name) = (id.into(), "f".into());
-    MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    })
+    MessageKind::ToolResult(ToolResult::new(id, "f", status, content))
 }
 
 fn user(text: &str) -> MessageKind {
@@ -83,7 +70,7 @@ fn roles_alternate_and_calls_go_back_with_the_ids_that_were_given() {
     let request = request(vec![
         assistant("other", vec![text("hello", "")]),
         user("a"),
-        UserMessage { content: vec![Content::text(" "), image.clone()] }.into(),
+        UserMessage::new(vec![Content::text(" "), image.clone()]).into(),
         assistant(OLD, vec![text("\n", ""), call("x1", ""), call("gemini-call-r-0", "")]),
         result("x1", ResultStatus::Ok, vec![Content::text("1")]),
         result("gemini-call-r-0", ResultStatus::Denied, vec![]),
@@ -190,7 +177,7 @@ fn what_is_asked_for_is_in_the_body() {
         schema.clone(),
     ))]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output = Some(Arc::new(OutputSchema { name: "Out".into(), schema: schema.clone() }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", schema.clone())));
     (request.max_tokens, request.temperature) = (Some(9), Some(0.7));
     request.system = "Be brief.".into();
     let body = encoded(&request, NEW);

@@ -13,24 +13,11 @@ fn image() -> Content {
 }
 
 fn call(id: &str, arguments: &str) -> ContentPart {
-    ContentPart::ToolCall(ToolCall {
-        id: id.into(),
-        name: "f".into(),
-        arguments: arguments.into(),
-        signature: None,
-    })
+    ContentPart::ToolCall(ToolCall::new(id, "f", arguments))
 }
 
 fn result(id: &str, content: Vec<Content>) -> MessageKind {
-    let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
-    MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    })
+    MessageKind::ToolResult(ToolResult::new(id, "f", ResultStatus::Ok, content))
 }
 
 fn request(bodies: Vec<MessageKind>) -> ChatRequest {
@@ -49,11 +36,11 @@ fn a_batch_keeps_its_results_together_and_its_images_follow() {
     let thinking = ContentPart::Thinking { text: "hm".into(), signature: None };
     let parts = vec![thinking, call("c1", "{\"a\":1}"), call("c2", "{\"a\":")];
     let request = request(vec![
-        UserMessage { content: vec![Content::text(""), Content::text("look"), image()] }.into(),
-        AssistantMessage { parts, ..Default::default() }.into(),
+        UserMessage::new(vec![Content::text(""), Content::text("look"), image()]).into(),
+        AssistantMessage::new(parts).into(),
         result("c1", vec![image()]),
         result("c2", vec![]),
-        AssistantMessage { stop: StopReason::Aborted, ..Default::default() }.into(),
+        AssistantMessage::default().stop(StopReason::Aborted).into(),
         UserMessage::from("go on").into(),
     ]);
     let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
@@ -79,8 +66,7 @@ fn what_is_asked_for_is_in_the_body() {
     let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output =
-        Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", json!({"type": "object"}))));
     request.max_tokens = Some(9);
     request.temperature = Some(0.7);
     request.thinking = ThinkingLevel::XHigh;
@@ -141,8 +127,7 @@ fn a_message_is_encoded_once() {
 #[test]
 fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
     let thinking = || ContentPart::Thinking { text: "hm".into(), signature: None };
-    let assistant =
-        |model: &str, parts| AssistantMessage { parts, model: model.into(), ..Default::default() };
+    let assistant = |model: &str, parts| AssistantMessage::new(parts).model(model);
     let text = ContentPart::Text { text: "a".into(), signature: None };
     let request = request(vec![
         assistant("m", vec![thinking(), call("c", "{}")]).into(),
@@ -162,7 +147,7 @@ fn thinking_before_a_call_goes_back_to_the_model_that_thought_it() {
 #[test]
 fn a_call_and_its_result_have_the_same_id_for_every_server() {
     let id = "call|".repeat(12);
-    let assistant = AssistantMessage { parts: vec![call(&id, "{}")], ..Default::default() };
+    let assistant = AssistantMessage::new(vec![call(&id, "{}")]);
     let request = request(vec![assistant.into(), result(&id, vec![])]);
     for (host, max) in [("api.openai.com", 40), ("api.mistral.ai", 9), ("localhost", 60)] {
         let settings = Settings { profile: Profile::of_host(host), ..Settings::new("m") };

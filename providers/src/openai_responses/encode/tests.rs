@@ -13,12 +13,7 @@ const SEALED: &str =
     r#"{"id":"rs_1",  "type":"reasoning","summary":[],"encrypted_content":"e\u0041"}"#;
 
 fn call(id: &str, arguments: &str) -> ContentPart {
-    ContentPart::ToolCall(ToolCall {
-        id: id.into(),
-        name: "f".into(),
-        arguments: arguments.into(),
-        signature: None,
-    })
+    ContentPart::ToolCall(ToolCall::new(id, "f", arguments))
 }
 
 fn thought(signature: &str) -> ContentPart {
@@ -33,19 +28,11 @@ fn text(text: &str, signature: Option<&str>) -> ContentPart {
 }
 
 fn assistant(model: &str, parts: Vec<ContentPart>) -> MessageKind {
-    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+    AssistantMessage::new(parts).model(model).into()
 }
 
 fn result(id: &str, content: Vec<Content>) -> MessageKind {
-    let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
-    MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    })
+    MessageKind::ToolResult(ToolResult::new(id, "f", ResultStatus::Ok, content))
 }
 
 fn request(bodies: Vec<MessageKind>) -> ChatRequest {
@@ -80,8 +67,7 @@ fn kinds(parts: Vec<ContentPart>) -> Vec<String> {
 fn a_conversation_is_a_list_of_items() {
     let image = Content::image("image/png", "AAAA");
     let request = request(vec![
-        UserMessage { content: vec![Content::text(""), Content::text("look"), image.clone()] }
-            .into(),
+        UserMessage::new(vec![Content::text(""), Content::text("look"), image.clone()]).into(),
         assistant(
             "m",
             vec![text("ok", None), call("c|1", "{\"a\":1}"), call("c2", "{\"a\":"), call("c3", "")],
@@ -89,12 +75,7 @@ fn a_conversation_is_a_list_of_items() {
         result("c|1", vec![Content::text("see"), image]),
         result("c2", vec![]),
         result("c3", vec![Content::text("a"), Content::text("b")]),
-        AssistantMessage {
-            stop: StopReason::Aborted,
-            parts: vec![text("no", None)],
-            ..Default::default()
-        }
-        .into(),
+        AssistantMessage::new(vec![text("no", None)]).stop(StopReason::Aborted).into(),
         assistant("m", vec![text(" ", None)]),
     ]);
     let url = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"});
@@ -160,8 +141,7 @@ fn what_is_asked_for_is_in_the_body() {
     let tool = ToolSpec::with_schema("f", "Does f.", json!({"type": "object", "properties": {}}));
     request.tools = Arc::new(ToolList::new(vec![Arc::new(tool)]));
     request.tool_choice = ToolChoice::Tool("f".into());
-    request.output =
-        Some(Arc::new(OutputSchema { name: "Out".into(), schema: json!({"type": "object"}) }));
+    request.output = Some(Arc::new(OutputSchema::new("Out", json!({"type": "object"}))));
     request.max_tokens = Some(99);
     request.thinking = ThinkingLevel::XHigh;
     request.session = "s1".into();

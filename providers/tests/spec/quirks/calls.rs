@@ -149,7 +149,7 @@ fn quirk_09_usage_may_come_with_no_choices() {
             "[DONE]",
         ]);
         assert_eq!((reply.text.as_str(), reply.stop), ("a", Some(StopReason::Stop)));
-        assert_eq!(reply.usage, Usage { input: 5, output: 2, ..Usage::default() }, "{choices}");
+        assert_eq!(reply.usage, Usage::new(5, 2), "{choices}");
     }
 }
 

@@ -66,7 +66,7 @@ fn quirk_37_blank_texts_are_left_out() {
         by("m", vec![text(""), call("a", "{}")]),
         result("a", ""),
         by("m", vec![text("")]),
-        UserMessage { content: vec![Content::text(""), image] }.into(),
+        UserMessage::new(vec![Content::text(""), image]).into(),
     ]));
     let blank = request(vec![
         user("q"),

@@ -74,7 +74,7 @@ pub(crate) fn decode<F: WireFormat>(chunks: &[&[u8]]) -> Decoded {
             ModelEvent::Delta { block, delta } => match &kinds[block as usize] {
                 (BlockKind::Text, _) => decoded.text += &delta,
                 (BlockKind::Thinking, _) => decoded.thinking += &delta,
-                (BlockKind::ToolCall { .. }, call) => decoded.calls[call - 1][2] += &delta,
+                (_, call) => decoded.calls[call - 1][2] += &delta,
             },
             ModelEvent::Done { stop, usage } => (decoded.stop, decoded.usage) = (Some(stop), usage),
             ModelEvent::Error(error) => decoded.error = Some(error),
@@ -214,31 +214,18 @@ pub(crate) fn request(bodies: Vec<MessageKind>) -> ChatRequest {
 
 /// A call of `f`.
 pub(crate) fn call(id: &str, arguments: &str) -> ContentPart {
-    ContentPart::ToolCall(ToolCall {
-        id: id.into(),
-        name: "f".into(),
-        arguments: arguments.into(),
-        signature: None,
-    })
+    ContentPart::ToolCall(ToolCall::new(id, "f", arguments))
 }
 
 /// A result of `f`.
 pub(crate) fn result(id: &str, text: &str) -> MessageKind {
-    let (call, name, status) = (id.into(), "f".into(), ResultStatus::Ok);
     let content = vec![Content::text(text)];
-    MessageKind::ToolResult(ToolResult {
-        call,
-        name,
-        status,
-        content,
-        details: None,
-        terminate: false,
-    })
+    MessageKind::ToolResult(ToolResult::new(id, "f", ResultStatus::Ok, content))
 }
 
 /// What this model said.
 pub(crate) fn by(model: &str, parts: Vec<ContentPart>) -> MessageKind {
-    AssistantMessage { parts, model: model.into(), ..Default::default() }.into()
+    AssistantMessage::new(parts).model(model).into()
 }
 
 /// What the user said.

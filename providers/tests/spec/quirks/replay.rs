@@ -105,12 +105,7 @@ async fn quirk_33_reasoning_goes_back_whole_with_what_followed_it() {
         "nothing followed it"
     );
     let stop = StopReason::Aborted;
-    let aborted = AssistantMessage {
-        parts: vec![thought(), call_part()],
-        stop,
-        model: "m".into(),
-        ..Default::default()
-    };
+    let aborted = AssistantMessage::new(vec![thought(), call_part()]).stop(stop).model("m");
     let aborted = request(vec![user("q"), aborted.into(), user("well?")]);
     assert!(
         !String::from_utf8(encoded::<Responses>(&aborted, "", "m")).unwrap().contains("rs_1"),

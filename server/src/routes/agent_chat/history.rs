@@ -54,7 +54,7 @@ pub(crate) fn log_entries(history: &[Entry]) -> Result<Vec<LogEntry>, ApiError> 
             "user" => {
                 log.flush();
                 let content = entry.content(&path)?;
-                let message = log.message(UserMessage { content });
+                let message = log.message(UserMessage::new(content));
                 log.entries.push(LogEntry::Remembered { message });
             }
             "assistant" => log.assistant(entry, &path)?,
@@ -168,13 +168,8 @@ impl Log {
                 }
             }
         };
-        let model = entry.model.clone().unwrap_or_default().into();
-        self.reply = Some(AssistantMessage {
-            parts: Vec::new(),
-            stop: entry.stop.unwrap_or_default(),
-            model,
-            ..AssistantMessage::default()
-        });
+        let reply = AssistantMessage::default().stop(entry.stop.unwrap_or_default());
+        self.reply = Some(reply.model(entry.model.clone().unwrap_or_default()));
         for part in parts {
             match part {
                 ContentPart::ToolCall(call) => {
@@ -234,7 +229,7 @@ impl Log {
             self.last_id += 1; // never back: used ids are skipped once for all calls
             id = format!("h{}", self.last_id).into();
         }
-        let call = ToolCall { id, name, arguments, signature };
+        let call = ToolCall::new(id, name, arguments).signature(signature);
         self.reply.get_or_insert_default().parts.push(ContentPart::ToolCall(call.clone()));
         self.calls.push(Call { client_id, call, result: None });
     }
@@ -270,8 +265,7 @@ impl Log {
 impl Call {
     fn finish(&mut self, status: ResultStatus, content: Vec<Content>) {
         let (call, name) = (self.call.id.clone(), self.call.name.clone());
-        self.result =
-            Some(ToolResult { call, name, status, content, details: None, terminate: false });
+        self.result = Some(ToolResult::new(call, name, status, content));
     }
 }
 
@@ -315,7 +309,7 @@ mod tests {
             }
             MessageKind::ToolResult(result) if result.is_error() => "=!".into(),
             MessageKind::ToolResult(result) => format!("={}", result.text()),
-            MessageKind::Custom(_) => "custom".into(),
+            _ => "custom".into(),
         };
         context.iter().map(word).collect::<Vec<_>>().join(" ")
     }

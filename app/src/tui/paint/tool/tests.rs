@@ -13,14 +13,8 @@ fn rendered(lines: &[Line<'static>]) -> String {
 }
 
 fn result(status: ResultStatus, text: &str, details: Option<Value>) -> ToolResult {
-    ToolResult {
-        call: CallId::from("1"),
-        name: "x".into(),
-        status,
-        content: vec![Content::text(text)],
-        details: details.map(Arc::new),
-        terminate: false,
-    }
+    ToolResult::new(CallId::from("1"), "x", status, vec![Content::text(text)])
+        .details(details.map(Arc::new))
 }
 
 fn call<'a>(name: &'a str, arguments: &'a Value, phase: ToolPhase) -> ToolView<'a> {

@@ -82,7 +82,7 @@ fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
 #[test]
 fn an_early_enter_does_not_submit_the_input_of_a_tool() {
     let mut state = working();
-    let need = ActionRequest { kind: "login".into(), data: json!(null) };
+    let need = ActionRequest::new("login", json!(null));
     asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);
     assert_eq!(after(&mut state, 300, KeyCode::Char('7')), []);

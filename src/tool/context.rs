@@ -1,0 +1,148 @@
+//! The context of a tool call: cancellation, updates, the host's values.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ActionRequest;
+use crate::extensions::Extensions;
+use crate::message::{CallId, ResultStatus};
+use crate::tool::output::ToolOutput;
+
+/// Holds the decision on the action of a tool call that suspended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Resolution {
+    /// The data of the decision; `null` for an approval without data.
+    pub data: Value,
+    /// Who decided, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// Represents what a running tool reports to its session. Updates and the end use one channel, so no
+/// update follows the end.
+pub(crate) enum Report {
+    Update(CallId, ToolUpdate),
+    End(CallId, Box<Outcome>),
+}
+
+/// Says how the task of a call ended.
+pub(crate) enum Outcome {
+    Result(ResultStatus, ToolOutput),
+    Cancelled,
+    Suspended(ActionRequest),
+    HookPanicked(String),
+}
+
+/// Represents an update of a running tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolUpdate {
+    /// A fragment of output; the fragments of one call are to be joined.
+    Output(String),
+    /// The progress.
+    Progress(Box<Progress>),
+}
+
+/// Describes the progress of a running tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The amount of work done.
+    pub done: u64,
+    /// The total amount of work, if known.
+    pub total: Option<u64>,
+    /// A line of text to show.
+    pub message: String,
+}
+
+impl Progress {
+    /// Builds a progress of `done` out of `total`, with a line of text to show.
+    pub fn new(done: u64, total: Option<u64>, message: impl Into<String>) -> Self {
+        Progress { done, total, message: message.into() }
+    }
+}
+
+/// Gives a tool call access to its session: cancellation, updates, the host's values.
+///
+/// Clones refer to the same call.
+#[derive(Clone)]
+pub struct ToolContext {
+    pub(crate) session: Arc<str>,
+    pub(crate) call: CallId,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) extensions: Extensions,
+    pub(crate) resolution: Option<Resolution>,
+}
+
+impl ToolContext {
+    /// Builds a context without a session, for calling a tool directly. Updates are discarded.
+    pub fn detached() -> Self {
+        ToolContext {
+            session: "detached".into(),
+            call: "call".into(),
+            cancel: CancellationToken::new(),
+            reports: mpsc::channel(1).0,
+            extensions: Extensions::new(),
+            resolution: None,
+        }
+    }
+
+    /// Returns the id of the session.
+    pub fn session_id(&self) -> &str {
+        &self.session
+    }
+
+    /// Returns the id of the call. It is the same if the call runs again after a crash, so it can
+    /// serve as an idempotency key.
+    pub fn call_id(&self) -> &CallId {
+        &self.call
+    }
+
+    /// Waits until the call should stop.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await
+    }
+
+    /// Returns whether the call should stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Returns a token that is cancelled when the call should stop, to pass to other code.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+
+    /// Returns the host's value of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.extensions.get()
+    }
+
+    /// Returns the decision on the action that this call suspended for, when the tool is called
+    /// again.
+    pub fn decision(&self) -> Option<&Resolution> {
+        self.resolution.as_ref()
+    }
+
+    /// Sends a fragment of output to subscribers. Waits while the session has not received earlier
+    /// updates, but never for a subscriber.
+    pub async fn update(&self, output: impl Into<String>) {
+        let report = Report::Update(self.call.clone(), ToolUpdate::Output(output.into()));
+        let _ = self.reports.send(report).await;
+    }
+
+    /// Reports the progress to subscribers. Waits as [`update`](ToolContext::update) does.
+    pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
+        let update = ToolUpdate::Progress(Box::new(Progress::new(done, total, message)));
+        let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
+    }
+}

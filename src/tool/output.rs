@@ -1,0 +1,59 @@
+//! The output of a tool.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::Content;
+
+/// Holds the output of a tool call. Strings and JSON values convert into it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// The content for the model.
+    pub content: Vec<Content>,
+    /// Data for a user interface; never sent to a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Whether the run may end without another request. It does if all results of the batch agree.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub terminate: bool,
+}
+
+impl ToolOutput {
+    /// Builds an output from a text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        ToolOutput { content: vec![Content::text(text)], ..Self::default() }
+    }
+
+    /// Sets the data for a user interface.
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// Asks that the run ends after this batch.
+    pub fn terminate(mut self) -> Self {
+        self.terminate = true;
+        self
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        ToolOutput::text(value.to_string())
+    }
+}

@@ -1,0 +1,160 @@
+//! The description of a tool: its name, schema, effect and rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::extensions::Extensions;
+
+/// Says what a call of a tool does outside the process. It decides what happens if a crash cuts off
+/// a call, and whether a call needs approval if no rule says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It changes nothing. By default it runs without approval; after a crash it runs again.
+    ReadOnly,
+    /// Running it twice has the same effect as running it once. After a crash it runs again.
+    Idempotent,
+    /// It must not run twice. After a crash the result tells the model that it may have run.
+    #[default]
+    AtMostOnce,
+}
+
+/// Says when a call of a tool needs the user's approval.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Approval {
+    /// The agent's rules decide; without one, every tool needs approval except read-only tools.
+    #[default]
+    ByEffect,
+    /// Never.
+    Never,
+    /// Always, regardless of the agent's rules.
+    Always,
+    /// If the predicate returns `true` for the arguments, or panics.
+    When(ApprovalPredicate),
+}
+
+/// Returns whether a call with these validated arguments needs approval.
+pub type ApprovalPredicate = Arc<dyn Fn(&Value, &Extensions) -> bool + Send + Sync>;
+
+/// Describes a tool to the model and to the session.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ToolSpec {
+    /// The name, `[A-Za-z0-9_-]{1,64}`.
+    pub name: Arc<str>,
+    /// The title that front ends show.
+    pub title: Option<String>,
+    /// The description for the model: what the tool is for, and when to use it.
+    pub description: String,
+    /// The JSON Schema of its arguments, which are an object.
+    pub schema: Value,
+    /// What a call does outside the process.
+    pub effect: Effect,
+    /// Whether a batch that contains it runs one call after the other. Tools that write should.
+    pub sequential: bool,
+    /// Whether a steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cancels it.
+    pub interruptible: bool,
+    /// The time limit of a call; `None` means
+    /// [`Limits::tool_time`](crate::agent::Limits::tool_time).
+    pub timeout: Option<Duration>,
+    /// The time without an update after which a call is cancelled; `None` means no such limit.
+    pub idle_timeout: Option<Duration>,
+    /// When a call needs approval.
+    pub needs_approval: Approval,
+}
+
+impl ToolSpec {
+    /// Describes a tool whose arguments are of type `A`. Everything else has its default:
+    /// [`Effect::AtMostOnce`], parallel, interruptible, approval by effect.
+    pub fn new<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<String>) -> Self {
+        let mut schema = schemars::schema_for!(A).to_value();
+        if let Some(map) = schema.as_object_mut() {
+            map.remove("title"); // the Rust type's name tells a model nothing
+        }
+        Self::with_schema(name, description, schema)
+    }
+
+    /// Describes a tool by the JSON Schema of its arguments.
+    pub fn with_schema(
+        name: impl Into<Arc<str>>,
+        description: impl Into<String>,
+        schema: Value,
+    ) -> Self {
+        ToolSpec {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            schema,
+            effect: Effect::default(),
+            sequential: false,
+            interruptible: true,
+            timeout: None,
+            idle_timeout: None,
+            needs_approval: Approval::default(),
+        }
+    }
+
+    /// Sets the effect.
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// Sets the title that front ends show.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Makes every batch that contains the tool run one call after the other.
+    pub fn sequential(mut self) -> Self {
+        self.sequential = true;
+        self
+    }
+
+    /// Prevents steers from cancelling a call. Aborts still do.
+    pub fn uninterruptible(mut self) -> Self {
+        self.interruptible = false;
+        self
+    }
+
+    /// Sets the time limit of a call.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+
+    /// Sets the time without an update after which a call is cancelled.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.idle_timeout = Some(time);
+        self
+    }
+
+    /// Sets when a call needs approval.
+    pub fn needs_approval(mut self, approval: Approval) -> Self {
+        self.needs_approval = approval;
+        self
+    }
+
+    /// Requires approval if `predicate` returns `true` for the arguments.
+    pub fn needs_approval_when(
+        self,
+        predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.needs_approval(Approval::When(Arc::new(predicate)))
+    }
+}
+
+impl std::fmt::Debug for ToolSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolSpec")
+            .field("name", &self.name)
+            .field("effect", &self.effect)
+            .finish_non_exhaustive()
+    }
+}
