@@ -8,7 +8,7 @@ use crate::process::{Process, project};
 use crate::serve::sessions::Live;
 use crate::server::Server;
 
-/// The system prompt of a run with these arguments, and what was told on standard error.
+/// Returns the system prompt of a run with these arguments, and its standard error.
 fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
     let server = Server::start();
     let args = [
@@ -26,8 +26,9 @@ fn system(project: &tempfile::TempDir, more: &[&str]) -> (String, String) {
     (system, exit.err)
 }
 
-/// C114: `AGENTS.md` in the root is the end of the system prompt, bounded, whatever the system
-/// prompt is; one that leads out of the root, or cannot be read, is warned of.
+/// C114: `AGENTS.md` in the root becomes the end of the system prompt, up to a limit, whatever the
+/// system prompt is. A link that leads out of the root, or a file that cannot be read, causes a
+/// warning.
 #[test]
 fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     let project = project();
@@ -65,7 +66,7 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     );
 }
 
-/// C114: so it is in sessions of the server.
+/// C114: the same holds for sessions of the server.
 #[test]
 fn sessions_of_the_server_have_it_too() {
     let (project, model) = (project(), Server::start());

@@ -1,4 +1,4 @@
-//! `chat`, its lines piped in.
+//! `chat` with its lines piped in.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::process::{Process, project};
 use crate::server::Server;
 
 const QUESTION: &str = "Run it? [y]es [n]o [e]dit [a]lways:";
-/// The last words of every answer of the offline rules.
+/// The last words of each answer of the offline rules.
 const ANSWERED: &str = "(Quoted by offline rules, which are not a language model.)";
 
 #[test]
@@ -40,7 +40,7 @@ fn yes_runs_the_call() {
     chat.err.until("? write_file {\"content\":\"hi\",\"path\":\"a.txt\"}");
     chat.err.until(QUESTION);
     chat.line("perhaps");
-    chat.err.until(QUESTION); // is asked until it is answered
+    chat.err.until(QUESTION); // repeated until it is decided
     chat.line("yes but not now");
     chat.err.until(QUESTION);
     assert!(!Process::file(&project, "a.txt").exists());
@@ -267,7 +267,7 @@ fn ctrl_c_aborts_the_run_and_at_rest_leaves() {
         chat.interrupt();
         chat.err.until("Aborted.");
         if word == "One" {
-            chat.line("Count again"); // the session lives
+            chat.line("Count again"); // the session is still open
         }
     }
     chat.interrupt();

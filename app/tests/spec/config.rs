@@ -18,12 +18,12 @@ fn write(project: &TempDir, path: &str, text: &str) {
     fs::write(file, text).unwrap();
 }
 
-/// Runs it with a home directory in the project.
+/// Runs the binary with a home directory in the project.
 fn at_home(project: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
     Process::start_with(project, args, &[&[HOME], vars].concat()).end()
 }
 
-/// The rows of `config --json`, by key.
+/// Returns the rows of `config --json` by key.
 fn shown(
     project: &TempDir,
     args: &[&str],
@@ -36,9 +36,9 @@ fn shown(
     move |key| rows.iter().find(|row| row["key"] == key).unwrap().clone()
 }
 
-/// C116: a setting comes from the strongest place that has it: a flag, what the session keeps, the
-/// environment, the project's file, the user's file, what is built in; `config` tells each
-/// setting's value and place.
+/// C116: a setting comes from the source with the highest precedence that has it: a flag, the
+/// stored session, the environment, the project's file, the user's file, the built-in default;
+/// `config` prints each setting's value and source.
 #[test]
 fn the_strongest_layer_applies_and_is_shown() {
     let project = project();
@@ -111,8 +111,8 @@ fn what_is_configured_is_what_happens() {
     assert_eq!(run.end().code, 0);
     assert!(Process::file(&project, "a.txt").exists());
 
-    // What was configured is not kept, but for the model and its address: the file may change its
-    // mind.
+    // Configured values are not stored with the session, except the model and its address: the file
+    // may change.
     write(&project, USER, "model = \"custom/other\"");
     let second =
         Process::start_with(&project, &["run", "--session", "s", "Write it again"], &[HOME]);
@@ -121,7 +121,7 @@ fn what_is_configured_is_what_happens() {
     request.call(&[("write_file", json!({ "path": "b.txt", "content": "hi" }))]);
     assert_eq!(second.end().code, 3, "it is asked for");
 
-    // Another model has another address.
+    // A different model has a different address.
     write(&project, USER, &format!("base_url = \"{}\"\nmodel = \"custom/mine\"", server.url));
     let other = at_home(&project, &["run", "--model", "custom/x", "Hello"], &[]);
     assert!(other.code == 2 && other.err.contains("custom"), "{other:?}");
@@ -150,8 +150,8 @@ fn the_store_and_the_list_of_models_may_be_configured_for_every_command() {
     assert_eq!(shown(&project, &[], &[])("store")["variable"], "LOOPWRIGHT_STORE");
 }
 
-/// C117: a setting that is not known or not what it may be is an error, before anything is done,
-/// with file and line or the variable, and the setting that was meant.
+/// C117: an unknown setting or an invalid value is an error before anything starts. The error names
+/// the file and line or the variable, and suggests the setting that was meant.
 #[test]
 fn an_invalid_setting_is_an_error_with_file_and_line() {
     let project = project();
@@ -223,8 +223,7 @@ fn an_invalid_setting_is_an_error_with_file_and_line() {
     assert!(exit.code == 2 && exit.err.contains("nowhere.toml cannot be read"), "{exit:?}");
 }
 
-/// The file that counts is that of the directory worked in, and one that is a link out of it is not
-/// read.
+/// The project's file is that of the working directory. A link that leads out of it is not read.
 #[test]
 fn a_project_is_where_the_tools_work() {
     let (project, outside) = (project(), tempfile::tempdir().unwrap());
@@ -242,7 +241,7 @@ fn a_project_is_where_the_tools_work() {
     let own = loopwright(&project, &["run", "--session", "s", "--model", "offline", "Hello"]);
     assert_eq!(own.code, 0, "{own:?}");
 
-    // Whoever works where the own file lies may set all in it.
+    // The user's file may set everything, even if it lies in the working directory.
     write(&project, USER, "approve = \"all\"");
     let there = Process::file(&project, "home/.config/loopwright").display().to_string();
     assert_eq!(shown(&project, &["--root", &there], &[])("approve")["value"], json!(["all"]));

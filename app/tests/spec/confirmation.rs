@@ -1,4 +1,4 @@
-//! What runs by itself in `run`, and what waits.
+//! Which calls `run` executes without approval, and which stay pending.
 
 use std::fs;
 

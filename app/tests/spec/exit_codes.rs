@@ -1,4 +1,4 @@
-//! The exit codes of `run`; 0 is all over the other files.
+//! The exit codes of `run` other than 0, which the other files cover.
 
 use serde_json::json;
 
@@ -80,8 +80,8 @@ fn a_second_ctrl_c_leaves_though_standard_output_takes_no_more() {
     );
     let mut reply = server.request();
     reply.begin();
-    reply.text(&"So far ".repeat(1 << 17)); // one piece, and more than a pipe holds
-    assert_eq!(run.first_bytes(), *b"So far"); // it writes, and gets no further
+    reply.text(&"So far ".repeat(1 << 17)); // one chunk, larger than a pipe's buffer
+    assert_eq!(run.first_bytes(), *b"So far"); // it has written, and now blocks
     run.interrupt();
     reply.until_hung_up();
     assert!(run.is_alive(), "one Ctrl-C only aborts the run");

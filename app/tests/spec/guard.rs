@@ -1,4 +1,4 @@
-//! `--guard`: a file that somebody else changed after it was read.
+//! `--guard`: another process changed a file after it was read.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use serde_json::json;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// The model reads a file, the user changes it, and the model writes what it thinks is right. Gives
-/// what the model is told, what is in the file then, and again once the model has read it and
-/// written it once more.
+/// The model reads a file, the user changes it, and the model writes its own version. Returns the
+/// tool result and the file's contents at that point, and again after the model has read and
+/// written the file once more.
 fn session(more: &[&str]) -> [(String, String); 2] {
     let (server, project) = (Server::start(), project());
     let file = Process::file(&project, "notes.txt");

@@ -1,4 +1,4 @@
-//! HTTP by hand: a test says byte by byte what goes over the wire.
+//! An HTTP client that sends exactly the bytes that a test specifies.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::process::TEST_TIMEOUT;
 
-/// A connection to a server, and what came of it that nobody has read yet.
+/// A connection to a server, and the received bytes that were not read yet.
 pub(crate) struct Connection {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -28,12 +28,12 @@ impl Connection {
         Connection { stream, unread: Vec::new() }
     }
 
-    /// Sends these bytes. A server that has refused already may have hung up.
+    /// Sends these bytes. Ignores errors, as a server that has refused already may have hung up.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Sends a request of JSON.
+    /// Sends a request with a JSON body.
     pub(crate) fn post(address: &str, path: &str, headers: &str, body: &str) -> Connection {
         let mut connection = Connection::open(address);
         let length = body.len();
@@ -45,10 +45,10 @@ impl Connection {
         connection
     }
 
-    /// More bytes; none at the end.
+    /// Reads more bytes. Returns false at the end of the connection.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        let count = self.stream.read(&mut buffer).unwrap_or(0); // a reset is an end
+        let count = self.stream.read(&mut buffer).unwrap_or(0); // a reset counts as the end
         self.unread.extend(&buffer[..count]);
         count > 0
     }
@@ -76,14 +76,14 @@ impl Connection {
         Some(String::from_utf8(self.unread.drain(..count).collect()).unwrap())
     }
 
-    /// The status and the head; `None` if the server hung up.
+    /// Returns the status and the head, or `None` if the server hung up.
     pub(crate) fn head(&mut self) -> Option<(u16, String)> {
         let head = self.until("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().unwrap();
         Some((status, head.to_lowercase()))
     }
 
-    /// The whole response; `None` if the server hung up.
+    /// Returns the complete response, or `None` if the server hung up.
     pub(crate) fn response(&mut self) -> Option<Response> {
         let (status, head) = self.head()?;
         let length = head
@@ -98,7 +98,7 @@ impl Connection {
         Some(Response { status, body })
     }
 
-    /// The next chunk of a body; `None` at its end.
+    /// Returns the next chunk of a body, or `None` at its end.
     pub(crate) fn chunk(&mut self) -> Option<String> {
         let size = usize::from_str_radix(&self.until("\r\n")?, 16).unwrap();
         let chunk = self.exactly(size)?;
@@ -106,7 +106,7 @@ impl Connection {
         Some(chunk).filter(|_| size > 0)
     }
 
-    /// The next frame of an event stream, as it is; comments are left out.
+    /// Returns the next frame of an event stream verbatim, skipping comments.
     pub(crate) fn frame(&mut self) -> Option<String> {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
@@ -119,19 +119,19 @@ impl Connection {
         }
     }
 
-    /// The JSON of the next frame.
+    /// Returns the JSON of the next frame.
     pub(crate) fn event(&mut self) -> Option<Value> {
         let frame = self.frame()?;
         let data = frame.strip_prefix("data: ").unwrap();
         Some(serde_json::from_str(data).unwrap())
     }
 
-    /// The JSON of all frames to the end.
+    /// Returns the JSON of all remaining frames.
     pub(crate) fn events(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.event()).collect()
     }
 
-    /// The next frame of this type; those before it are passed over.
+    /// Returns the next frame of this type, skipping those before it.
     pub(crate) fn event_of(&mut self, kind: &str) -> Value {
         loop {
             let event = self.event().unwrap();

@@ -1,4 +1,4 @@
-//! What the binary promises, against the real binary. No test needs the network or a key.
+//! Tests of the command line through the built binary. No test needs the network or a key.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

@@ -1,4 +1,4 @@
-//! The choice of the model, and what is sent to it.
+//! How the model is chosen, and which requests it receives.
 
 use serde_json::json;
 

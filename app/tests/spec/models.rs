@@ -1,5 +1,4 @@
-//! `models`, the user's own list of models, and what it is good for: `run` knows what a reply
-//! costs.
+//! `models` and the user's own catalogue, from which `run` computes the cost of a reply.
 
 use std::fs;
 
@@ -115,7 +114,7 @@ fn an_invalid_list_in_the_default_directory_is_reported_and_ignored() {
     );
 }
 
-/// What the run cost, by its last event.
+/// Returns the cost of the run from its last event.
 fn cost(id: &str, input: u64, output: u64) -> f64 {
     let (server, project) = (Server::start(), project_with("mine.toml", ACME));
     let args = [

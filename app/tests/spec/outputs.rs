@@ -1,12 +1,12 @@
-//! Where standard output and standard error may go: a pipe, a file, a full disk, a pipe that nobody
-//! reads, a terminal.
+//! Kinds of standard output and standard error: a pipe, a file, a full disk, a pipe without a
+//! reader, a terminal.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
 
 use crate::process::{Exit, Process, STORE, loopwright, project};
 
-/// What is run with each output, and its exit code where no text can be written at all.
+/// The commands that run with each output, and their exit codes if no text can be written at all.
 const ALL: [(&[&str], i32, i32); 10] = [
     (&["run", "--model", "offline", "--session", "s", "Read Cargo.toml"], 130, 130),
     (&["run", "--quiet", "--model", "offline", "Read Cargo.toml"], 130, 130),
@@ -20,7 +20,7 @@ const ALL: [(&[&str], i32, i32); 10] = [
     (&["completions", "bash"], 2, 0),
 ];
 
-/// Runs it with this standard output, and says `Read Cargo.toml` on its standard input.
+/// Runs the binary with this standard output and `Read Cargo.toml` as its standard input.
 fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32, String) {
     let prompt = Process::file(project, "prompt");
     std::fs::write(&prompt, "Read Cargo.toml\n").unwrap();
@@ -32,8 +32,8 @@ fn to(project: &tempfile::TempDir, args: &[&str], out: impl Into<Stdio>) -> (i32
     (done.status.code().unwrap_or(-1), String::from_utf8(done.stderr).unwrap())
 }
 
-/// C123: wherever standard output goes, it gets plain text; where it takes none, that is said once
-/// and is an exit code, and a pipe that its reader has closed is no error of those who only list.
+/// C123: every kind of standard output receives plain text. If it cannot be written, one message
+/// and an exit code report that; a closed pipe is not an error of commands that only list.
 #[test]
 fn every_command_minds_where_its_output_goes() {
     let project = project();
@@ -69,7 +69,7 @@ fn every_command_minds_where_its_output_goes() {
     }
 }
 
-/// Runs it in a terminal.
+/// Runs the binary in a terminal.
 fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]) -> Exit {
     let vars =
         [&[("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/sh"), ("TERM", "xterm-256color")], vars]
@@ -83,7 +83,7 @@ fn in_terminal(project: &tempfile::TempDir, args: &[&str], vars: &[(&str, &str)]
     .close()
 }
 
-/// A terminal shows JSON and obeys nothing in it; it is the same JSON.
+/// A terminal receives the same JSON, with its control characters escaped.
 #[test]
 fn json_is_harmless_on_a_terminal() {
     let exit = in_terminal(
@@ -99,8 +99,8 @@ fn json_is_harmless_on_a_terminal() {
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
 }
 
-/// C124: a terminal gets colours, none where `NO_COLOR` is set and not empty; help and errors of
-/// the command line too.
+/// C124: a terminal receives colours, unless `NO_COLOR` is set and not empty. The same holds for
+/// help and errors of the command line.
 #[test]
 fn no_color_is_honoured_everywhere() {
     let project = project();

@@ -1,5 +1,5 @@
-//! The binary as a child process: in a directory of its own, with an environment that says where to
-//! keep sessions and nothing else.
+//! The binary as a child process: in its own directory, with an environment that only says where
+//! sessions are stored.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long a test waits for what must come at once.
+/// How long a test waits before it fails.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where sessions are kept in a test's directory.
+/// The path of the session store in a test's directory.
 pub(crate) const STORE: &str = ".kept/sessions.db";
 
 /// A running `loopwright`.
@@ -24,15 +24,15 @@ pub(crate) struct Process {
     pub(crate) err: Output,
 }
 
-/// What has come out of it so far.
+/// The output of a process so far.
 pub(crate) struct Output {
     chunks: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
-    /// Up to here a test has looked at it.
+    /// The end of the part that a test has waited for or read.
     seen: usize,
 }
 
-/// How it ended.
+/// The exit code and the whole output of a process.
 #[derive(Debug)]
 pub(crate) struct Exit {
     pub(crate) code: i32,
@@ -40,7 +40,7 @@ pub(crate) struct Exit {
     pub(crate) err: String,
 }
 
-/// A directory with a Cargo.toml to read.
+/// Creates a directory with a Cargo.toml to read.
 pub(crate) fn project() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let manifest = "[package]\nname = \"thing\"\ndescription = \"Counts sheep for engineers\"\n";
@@ -48,7 +48,7 @@ pub(crate) fn project() -> TempDir {
     dir
 }
 
-/// Runs `loopwright` to its end, its standard input open and silent; `run` has none.
+/// Runs `loopwright` to its end. Its standard input is open and silent; `run` has none.
 pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
     Process::start(dir, args).end()
 }
@@ -58,19 +58,19 @@ impl Process {
         Process::start_with(dir, args, &[])
     }
 
-    /// With these environment variables, and no others.
+    /// Starts the binary with these environment variables and no others.
     pub(crate) fn start_with(dir: &TempDir, args: &[&str], vars: &[(&str, &str)]) -> Process {
         Process::start_as(dir, &[], args, vars)
     }
 
-    /// A `run` with a pipe as its standard input.
+    /// Starts a `run` with a pipe as its standard input.
     pub(crate) fn piped(dir: &TempDir, args: &[&str]) -> Process {
         let mut process = Process::spawn(dir, &[], args, &[], Stdio::piped());
         process.out = Output::of(process.unread.take().unwrap());
         process
     }
 
-    /// The same, as an argument of this command, if there is one, which becomes it.
+    /// Starts the binary as an argument of `command`, which replaces itself with it.
     pub(crate) fn start_as(
         dir: &TempDir,
         command: &[&str],
@@ -82,12 +82,12 @@ impl Process {
         process
     }
 
-    /// Without any, and with nobody who reads its standard output.
+    /// Starts the binary with a standard output that the test does not read.
     pub(crate) fn unread(dir: &TempDir, args: &[&str]) -> Process {
         Process::spawn(dir, &[], args, &[], Process::input(args))
     }
 
-    /// `run` reads a pipe to its end.
+    /// Returns the standard input: none for `run`, which would read a pipe to its end.
     fn input(args: &[&str]) -> Stdio {
         if args.first() == Some(&"run") { Stdio::null() } else { Stdio::piped() }
     }
@@ -110,19 +110,19 @@ impl Process {
         Process { stdin: child.stdin.take(), unread, child, out, err }
     }
 
-    /// Writes a line to its standard input.
+    /// Writes a line to the standard input.
     pub(crate) fn line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         stdin.flush().unwrap();
     }
 
-    /// Writes to its standard input. It may have had enough before all is written.
+    /// Writes to the standard input. The process may have closed it already.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let _ = self.stdin.as_mut().unwrap().write_all(bytes);
     }
 
-    /// Ends its standard input.
+    /// Closes the standard input.
     pub(crate) fn close_input(&mut self) {
         self.stdin = None;
     }
@@ -139,7 +139,7 @@ impl Process {
         assert!(sent.success());
     }
 
-    /// Lets its files grow as they like again.
+    /// Removes the limit on the size of the process's files.
     pub(crate) fn no_limit(&self) {
         let pid = self.child.id().to_string();
         let done =
@@ -147,7 +147,7 @@ impl Process {
         assert!(done.success());
     }
 
-    /// The first bytes of an output that nobody else reads.
+    /// Returns the first bytes of an output that is not read otherwise.
     pub(crate) fn first_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut first = [0; N];
         self.unread.as_mut().unwrap().read_exact(&mut first).unwrap();
@@ -164,7 +164,7 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// The exit code of one whose output nobody reads.
+    /// Waits for the end of a process whose output is not read, and returns its exit code.
     pub(crate) fn code(&mut self) -> i32 {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while self.is_alive() {
@@ -174,20 +174,20 @@ impl Process {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
-    /// Ends its standard input and waits.
+    /// Closes the standard input and waits for the end.
     pub(crate) fn close(mut self) -> Exit {
         self.close_input();
         self.end()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process exits.
     pub(crate) fn end(mut self) -> Exit {
         let (out, err) = (self.out.rest(), self.err.rest());
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         Exit { code, out, err }
     }
 
-    /// A path in its directory, that of `dir`.
+    /// Returns the path of a file in the directory `dir`.
     pub(crate) fn file(dir: &TempDir, name: &str) -> PathBuf {
         dir.path().join(name)
     }
@@ -214,7 +214,7 @@ impl Output {
         Output { chunks, bytes: Vec::new(), seen: 0 }
     }
 
-    /// Waits until `text` comes, after what was waited for before.
+    /// Waits until `text` appears after the text of the previous wait.
     pub(crate) fn until(&mut self, text: &str) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
@@ -235,7 +235,7 @@ impl Output {
         }
     }
 
-    /// Waits until something more comes, and gives it.
+    /// Waits for more output and returns it.
     pub(crate) fn more(&mut self) -> &[u8] {
         if self.seen == self.bytes.len() {
             self.bytes.extend(self.chunks.recv_timeout(TEST_TIMEOUT).unwrap());
@@ -244,7 +244,7 @@ impl Output {
         &self.bytes[from..]
     }
 
-    /// What stands between `text` and the next space or line end.
+    /// Returns the text between `text` and the next space or line end.
     pub(crate) fn word_after(&mut self, text: &str) -> String {
         self.until(text);
         let begin = self.seen;
@@ -252,7 +252,7 @@ impl Output {
         String::from_utf8(self.bytes[begin..self.seen].to_vec()).unwrap().trim().to_owned()
     }
 
-    /// All that has come so far.
+    /// Returns all output so far.
     pub(crate) fn so_far(&mut self) -> String {
         self.bytes.extend(self.chunks.try_iter().flatten());
         String::from_utf8_lossy(&self.bytes).into_owned()

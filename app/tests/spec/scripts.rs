@@ -1,4 +1,5 @@
-//! `run` for scripts: an answer of a schema, standard input below the prompt, quiet and verbose.
+//! `run` for scripts: answers that follow a schema, standard input below the prompt, quiet and
+//! verbose output.
 
 use std::fs;
 
@@ -17,9 +18,9 @@ fn with_schema(text: &str) -> TempDir {
     project
 }
 
-/// C118: with `--output-schema` standard output is the valid JSON value and nothing else; a model
-/// that cannot is asked twice again, then it is exit code 5 and standard output is empty; a bad
-/// schema is found before anything is begun.
+/// C118: with `--output-schema`, standard output is the valid JSON value and nothing else. A model
+/// that returns no valid value is asked twice more; then the exit code is 5 and standard output is
+/// empty. An invalid schema is reported before anything starts.
 #[test]
 fn an_answer_fits_the_schema_or_there_is_none() {
     let (project, server) = (with_schema(SCHEMA), Server::start());
@@ -98,8 +99,8 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     assert!(exit.code == 2 && exit.err.contains("nowhere.json: it cannot be read"), "{exit:?}");
 }
 
-/// C119: standard input that is a pipe or a file is put below the prompt, between marks that are
-/// not in it, to its end or an error beyond 1 MiB; `--no-stdin` leaves it alone.
+/// C119: standard input from a pipe or a file is appended below the prompt, between marks that do
+/// not occur in it, to its end; more than 1 MiB is an error. `--no-stdin` ignores it.
 #[test]
 fn standard_input_is_context() {
     let (project, server) = (project(), Server::start());
@@ -183,7 +184,7 @@ fn standard_input_is_context() {
     }
 }
 
-/// What a run prints whose model calls a tool, says something meanwhile, and thinks.
+/// Returns the output of a run whose model calls a tool, writes text with the call, and thinks.
 fn run(flags: &[&str]) -> (String, String) {
     let (project, server) = (project(), Server::start());
     let args = ["run", "--model", "openai/gpt-4o-mini", "--base-url", &server.url];
@@ -208,8 +209,8 @@ fn run(flags: &[&str]) -> (String, String) {
     (exit.out, exit.err)
 }
 
-/// C120: `--quiet` prints the answer and errors; `--verbose` adds thoughts, whole results, tokens
-/// and cost on standard error.
+/// C120: `--quiet` prints the answer and errors; `--verbose` also prints thoughts, whole results,
+/// tokens and cost on standard error.
 #[test]
 fn quiet_and_verbose() {
     let (out, err) = run(&["-q"]);

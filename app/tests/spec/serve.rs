@@ -16,10 +16,10 @@ use crate::http::{Connection, Response};
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// The key that no log, error or event may have in it.
+/// The key that no log, error or event may contain.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
 
-/// A served directory and the model's server.
+/// A server for one directory, and its model server.
 pub(crate) struct Served {
     pub(crate) process: Process,
     pub(crate) dir: TempDir,
@@ -32,7 +32,7 @@ impl Served {
         Served::start_with(args, &[])
     }
 
-    /// With these environment variables besides.
+    /// Starts the server with these additional environment variables.
     pub(crate) fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Served {
         let (dir, model) = (project(), Server::start());
         let args = [&["serve", "--addr", "127.0.0.1:0"], args].concat();
@@ -42,7 +42,7 @@ impl Served {
         Served { process, dir, model, address }
     }
 
-    /// A request with this message, and with these fields over the usual ones.
+    /// Returns a request body with this message; `fields` override the default ones.
     pub(crate) fn body(&self, message: &str, fields: &Value) -> Value {
         let url = &self.model.url;
         let config = json!({
@@ -56,7 +56,7 @@ impl Served {
         body
     }
 
-    /// Asks, and gives the connection once the stream has begun.
+    /// Sends a request and returns the connection once the stream has started.
     pub(crate) fn ask(&self, message: &str, fields: &Value) -> Connection {
         let mut connection = self.post(&self.body(message, fields));
         let (status, head) = connection.head().unwrap();
@@ -68,7 +68,7 @@ impl Served {
         Connection::post(&self.address, "/api/agent-chat", "", &body.to_string())
     }
 
-    /// The response to a request that is refused.
+    /// Returns the response to a request that is refused.
     pub(crate) fn refused(&self, body: &Value) -> Response {
         self.post(body).response().unwrap()
     }

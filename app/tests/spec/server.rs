@@ -1,4 +1,4 @@
-//! A server that speaks Chat Completions, and answers each request as the test says.
+//! A model server that speaks Chat Completions and replies to each request as the test directs.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ impl Server {
         Server { url, requests }
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub(crate) fn request(&self) -> Exchange {
         self.requests.recv_timeout(TEST_TIMEOUT).unwrap()
     }
@@ -67,24 +67,24 @@ impl Exchange {
         }
     }
 
-    /// The text of the last message.
+    /// Returns the text of the last message.
     pub(crate) fn last(&self) -> String {
         self.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
     }
 
-    /// Begins a reply.
+    /// Starts a reply.
     pub(crate) fn begin(&mut self) {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         self.stream.write_all(head.as_bytes()).unwrap();
     }
 
-    /// Sends a piece of text.
+    /// Sends a fragment of text.
     pub(crate) fn text(&mut self, text: &str) {
         self.delta(json!({ "content": text }), Value::Null);
     }
 
-    /// Sends what is no piece, and hangs up.
+    /// Sends bytes that are not a valid event, and hangs up.
     pub(crate) fn garbage(mut self) {
         self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
     }
@@ -112,7 +112,7 @@ impl Exchange {
         self.end("stop");
     }
 
-    /// Replies with this text, and says that it took so many tokens.
+    /// Replies with this text and this token usage.
     pub(crate) fn reply_with_usage(mut self, text: &str, input: u64, output: u64) {
         self.begin();
         self.text(text);
@@ -146,7 +146,7 @@ impl Exchange {
         self.stream.write_all(answer.as_bytes()).unwrap();
     }
 
-    /// Sends a piece, and why the reply ends if it does.
+    /// Sends a fragment, with the finish reason if there is one.
     pub(crate) fn delta(&mut self, delta: Value, reason: Value) {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();

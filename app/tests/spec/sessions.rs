@@ -1,4 +1,4 @@
-//! What is kept, and what other processes do with it.
+//! Stored sessions, and how other processes use them.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::server::Server;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
 
-/// Runs until a call waits; gives the session and the call.
+/// Runs until a call is pending; returns the session and the call.
 fn waits(project: &tempfile::TempDir) -> (String, String) {
     let exit = loopwright(project, &["run", "--model", "offline", "--session", "s", WRITE]);
     assert_eq!(exit.code, 3, "{exit:?}");
@@ -18,7 +18,7 @@ fn waits(project: &tempfile::TempDir) -> (String, String) {
     ("s".into(), call)
 }
 
-/// What `actions --json` lists.
+/// Returns the list of `actions --json`.
 fn listed(project: &tempfile::TempDir) -> Vec<Value> {
     lines(&loopwright(project, &["actions", "--json"]))
 }
@@ -80,7 +80,7 @@ fn a_call_is_denied_or_edited_by_another_process() {
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
-/// Approving from another process after the first was killed.
+/// Another process approves a call after the first process was killed.
 #[test]
 fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     let (project, server) = (project(), Server::start());
@@ -307,8 +307,8 @@ fn an_unusable_store_path_is_a_clear_error() {
     assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
 }
 
-/// What had waited begins by itself when the session is opened; `--resume` and a prompt show it to
-/// its end.
+/// Queued messages start a run when the session is opened; `--resume` and a prompt show it to its
+/// end.
 #[test]
 fn what_had_waited_runs_first_and_is_shown() {
     for resume in [true, false] {

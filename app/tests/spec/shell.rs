@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{Process, loopwright, project};
 
-/// C121: completions load in bash and complete commands and options; every shell has its own.
+/// C121: completions load in bash and complete commands and options; every shell has a script.
 #[test]
 fn bash_completes_the_command_line() {
     let project = project();
@@ -39,8 +39,8 @@ fn bash_completes_the_command_line() {
     assert_eq!((out.as_ref(), err.as_ref()), ("run\n--output-schema\nexport\nzsh\nxhigh\n", ""));
 }
 
-/// C122: `man` prints the manual page, and writes one for each command; `man` itself has nothing to
-/// object.
+/// C122: `man` prints the manual page and writes one file per command; the `man` program renders
+/// them without warnings.
 #[test]
 fn there_is_a_manual_page_for_each_command() {
     let project = project();

@@ -1,4 +1,4 @@
-//! The chat on a real terminal: a pseudo-terminal of which the test holds the other end.
+//! The chat on a pseudo-terminal, whose other end the test holds.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::server::Server;
 
 const TAKEN: &str = "\x1b[?1049h";
 const LEAVE_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
-/// The beginning of a frame.
+/// The start of a frame.
 const FRAME: &str = "\x1b[?2026h";
 
 /// `loopwright` on a terminal.
@@ -25,9 +25,9 @@ struct Terminal {
     child: Child,
     keyboard: File,
     screen: Output,
-    /// What a person sees of it.
+    /// The screen as a user sees it.
     seen: vt100::Parser,
-    /// The end that it has, to ask how it left it.
+    /// The terminal's end, to read its modes after the process has exited.
     other: OwnedFd,
 }
 
@@ -60,14 +60,14 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this is seen: what is written are only the cells that change.
+    /// Waits until the screen shows `text`: the output has only the cells that changed.
     fn until_seen(&mut self, text: &str) {
         while !self.seen.screen().contents().contains(text) {
             self.seen.process(self.screen.more());
         }
     }
 
-    /// Whether the terminal gives lines to those who read from it, as a shell wants it.
+    /// Returns whether the terminal is in line mode, as a shell expects.
     fn is_cooked(&self) -> bool {
         tcgetattr(&self.other).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
@@ -91,8 +91,8 @@ impl Drop for Terminal {
     }
 }
 
-/// C131: the first frame is there before a session or a model is. What cannot be opened is told
-/// there, and another can be chosen.
+/// C131: the first frame appears before a session or a model is opened. If one cannot be opened,
+/// the screen shows the error, and another can be chosen.
 #[test]
 fn the_first_frame_is_drawn_first_and_failures_are_shown_in_it() {
     let project = project();
@@ -111,8 +111,8 @@ fn the_first_frame_is_drawn_first_and_failures_are_shown_in_it() {
     assert!(terminal.is_cooked());
 }
 
-/// C132: SIGTERM and SIGHUP give the terminal back and end with the code that is usual for them;
-/// the session is one to go on with, in which the run was interrupted.
+/// C132: SIGTERM and SIGHUP restore the terminal and exit with the usual code. The session can be
+/// continued; its run is marked as interrupted.
 #[test]
 fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
     let project = project();
@@ -141,8 +141,8 @@ fn signals_give_the_terminal_back_and_leave_a_session_to_go_on_with() {
     terminal.screen.until("interrupted:");
 }
 
-/// C133: a call is confirmed on the screen, as it is or as it was edited in `$EDITOR`, to which the
-/// terminal is handed; an edit is shown as the diff that it would make.
+/// C133: a call is approved on the screen, unchanged or edited in `$EDITOR`, which gets the
+/// terminal; an edit is shown as the diff that it would make.
 #[test]
 fn an_edit_is_shown_and_confirmed() {
     let project = project();
@@ -158,7 +158,7 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.until_seen("alpha");
     terminal.until_seen("BETA");
     assert!(!std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap().contains("BETA"));
-    terminal.until_seen("› y yes"); // answers are taken
+    terminal.until_seen("› y yes"); // keys are accepted
     terminal.types("y");
     let request = server.request();
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "alpha\nBETA\n");
@@ -177,7 +177,7 @@ fn an_edit_is_shown_and_confirmed() {
     terminal.until_seen("Done.");
 }
 
-/// C133: of two edits in one reply the second is shown as what it would do after the first.
+/// C133: of two edits in one reply, the second is shown as its change after the first.
 #[test]
 fn an_edit_is_shown_as_of_when_its_turn_comes() {
     let project = project();
@@ -205,7 +205,7 @@ fn an_edit_is_shown_as_of_when_its_turn_comes() {
     assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "gamma\n");
 }
 
-/// C134: however fast the model speaks, no more than sixty frames a second are drawn.
+/// C134: at most sixty frames a second are drawn, however fast the model streams.
 #[test]
 fn a_flood_of_text_is_drawn_at_no_more_than_sixty_frames_a_second() {
     let project = project();
@@ -224,7 +224,7 @@ fn a_flood_of_text_is_drawn_at_no_more_than_sixty_frames_a_second() {
     request.text("\n\nTHE-END");
     request.end("stop");
     terminal.screen.until("THE-END");
-    let max_frames = began.elapsed().as_secs_f64() * 60.0 + 5.0; // some may have been on their way
+    let max_frames = began.elapsed().as_secs_f64() * 60.0 + 5.0; // a few may have been in flight
     let frames = terminal.screen.so_far().matches(FRAME).count() - before;
     assert!(frames as f64 <= max_frames && frames > 0, "{frames} frames, {max_frames} are allowed");
 }
@@ -236,7 +236,7 @@ fn a_repair_is_reported_once() {
     crate::process::loopwright(&project, &[&["run"], &kept[..], &["Hello"]].concat());
     let log = Process::file(&project, "kept/a.jsonl");
     let log = File::options().write(true).open(log).unwrap();
-    log.set_len(log.metadata().unwrap().len() - 6).unwrap(); // the last append was cut off
+    log.set_len(log.metadata().unwrap().len() - 6).unwrap(); // the last append is cut off
     let mut terminal = Terminal::start(&project, &kept);
     terminal.until_seen("offline/rules");
     terminal.types("Read Cargo.toml\r");

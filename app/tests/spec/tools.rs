@@ -40,8 +40,7 @@ fn the_tools_are_listed() {
     }
 }
 
-/// Whatever tools there are, each can be run: one that is called without arguments says which are
-/// missing.
+/// Each listed tool can be run: without arguments it reports which are missing.
 #[test]
 fn every_tool_can_be_called() {
     let project = project();
@@ -102,7 +101,7 @@ fn a_tool_that_fails_is_1_and_bad_usage_2() {
     }
 }
 
-/// Commands, and what kills them.
+/// Commands, and what terminates them.
 #[cfg(target_os = "linux")]
 mod commands {
     use std::path::Path;
@@ -117,7 +116,7 @@ mod commands {
         loopwright(project, &[&["tools", "call", "execute_command", &arguments][..], more].concat())
     }
 
-    /// Processes with this on their command line, but for `loopwright` itself.
+    /// Returns the number of processes with `marker` on their command line, except `loopwright`.
     fn alive(marker: &str) -> usize {
         let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
         let line = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
@@ -136,7 +135,7 @@ mod commands {
         }
     }
 
-    /// Begins a command with a daemon that has no environment and a session of its own.
+    /// Starts a command with a daemon that has no environment and its own process session.
     fn begin(project: &tempfile::TempDir, marker: &str) -> Process {
         let command = format!(
             "(setsid env -i sh -c 'sleep 1000; : {marker}' &) ; sh -c 'sleep 1000; : {marker}'"
@@ -174,15 +173,16 @@ mod commands {
         assert!(network.out.contains("have the network of this machine"), "{network:?}");
     }
 
-    /// As whoever runs the tests, and as another user if that is root.
+    /// Runs as the current user, and also as another user if that is root.
     #[test]
     fn a_key_in_the_environment_stays_there() {
         let project = project();
         let command = "env; cat /proc/$PPID/environ; cat /proc/[0-9]*/environ; \
                        cat /proc/[0-9]*/task/*/environ; echo looked";
         let arguments = json!({ "command": command }).to_string();
-        // Others may not go where the binary of the tests lies. A program of its own copies it: one
-        // that this process writes could not be run while another thread of it starts a process.
+        // Other users cannot enter the directory of the test binary. A separate process copies it:
+        // a binary that this process writes cannot be executed while another thread starts a
+        // process.
         let open = tempfile::tempdir().unwrap();
         assert!(
             Command::new("cp")
@@ -218,14 +218,14 @@ mod commands {
         }
     }
 
-    /// A file outside and a socket that whoever starts the agent left open lead nowhere, by any
-    /// number.
+    /// A file outside and a socket that the parent process left open cannot be reached through any
+    /// file descriptor.
     #[test]
     fn descriptors_of_the_agent_are_not_inherited() {
         let (project, outside) = (project(), tempfile::tempdir().unwrap());
         let file = outside.path().join("outside.txt");
         fs::write(&file, "the secret\n").unwrap();
-        // A shell with high numbers, which hands on what it has open.
+        // A shell with high descriptor numbers, which its children inherit.
         let start = r#"exec 5<"$1" 6>>"$1" 77<>"$1" {wide}<"$1"; shift; exec "$@""#;
         let look = "cat <&5; echo pwned >&6; echo pwned >/proc/self/fd/77; \
             for fd in /proc/self/fd/*; do [ ${fd##*/} -gt 2 ] && readlink $fd; done; echo looked";
@@ -252,7 +252,7 @@ mod commands {
         assert_eq!(alive(&marker), 0);
     }
 
-    /// A watchdog, which the command cannot reach, sees it.
+    /// The watchdog, which the command cannot reach, ends it.
     #[test]
     fn killing_the_agent_kills_what_it_runs() {
         let (project, marker) = (project(), marker("killed"));
@@ -260,8 +260,7 @@ mod commands {
         until("all end", || alive(&marker) == 0);
     }
 
-    /// Between two commands no watchdog is there to see it: the next agent removes what was
-    /// temporary.
+    /// If no watchdog runs between two commands, the next agent removes the temporary files.
     #[test]
     fn what_a_killed_agent_left_goes_at_the_next_start() {
         let (server, project, temporary) =
@@ -304,7 +303,7 @@ mod commands {
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     }
 
-    /// The whole way: a model that calls, a user who has approved, and nothing left.
+    /// The complete sequence: a model that calls, a user who approves, and no process left over.
     #[test]
     fn a_run_uses_it_when_it_is_approved() {
         let (server, project) = (crate::server::Server::start(), project());

@@ -1,5 +1,4 @@
-//! `serve` against those who mean it harm: each case is refused, and the server answers the next
-//! one as ever.
+//! Hostile requests to `serve`: each is refused, and the server answers the next request.
 
 use std::fmt::Write;
 
@@ -16,11 +15,11 @@ pub(super) const SECRET: &str = "outside-and-secret";
 struct Attack {
     name: &'static str,
     bytes: Vec<u8>,
-    /// Statuses that are a refusal; zero is to hang up.
+    /// The statuses that count as a refusal; 0 stands for closing the connection.
     refusals: &'static [u16],
 }
 
-/// A request of these headers and this body.
+/// A request with these headers and this body.
 fn raw(name: &'static str, headers: &str, body: &[u8], refusals: &'static [u16]) -> Attack {
     let mut bytes =
         format!("POST /api/agent-chat HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n", body.len())
@@ -261,8 +260,8 @@ fn heads(served: &Served) -> Vec<Attack> {
     ]
 }
 
-/// C99: What asks `serve` from elsewhere, without the token, or for what is outside its roots is
-/// refused, and it lives on
+/// C99: Requests from another origin, without the token, or for a path outside the roots are
+/// refused, and the server keeps running
 #[test]
 fn what_is_meant_as_harm_is_refused() {
     let served = Served::start(&[]);
@@ -270,7 +269,7 @@ fn what_is_meant_as_harm_is_refused() {
     std::fs::write(outside.path().join("secret"), SECRET).unwrap();
     std::os::unix::fs::symlink(outside.path(), served.dir.path().join("out")).unwrap();
     assert!(run(&served, bodies(&served), "") + run(&served, heads(&served), "") >= 60);
-    // Half requests hold nobody up.
+    // Incomplete requests block no others.
     let half: Vec<Connection> = (0..200)
         .map(|_| {
             let mut connection = Connection::open(&served.address);
@@ -282,8 +281,8 @@ fn what_is_meant_as_harm_is_refused() {
     drop(half);
 }
 
-/// C112: a client has so many connections, of which each stream is one; a further one is told so
-/// and closed, and one that ends makes room.
+/// C112: the number of connections per client is limited, and each stream counts as one. A further
+/// connection receives an error and is closed; one that ends frees its slot.
 #[test]
 fn a_client_has_so_many_connections_and_no_more() {
     let served = Served::start(&["--max-connections", "3"]);

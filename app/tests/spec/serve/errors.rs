@@ -7,8 +7,8 @@ use crate::http::Connection;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// C98: Before its stream a run fails with an HTTP status, in it with an `error` frame; a key is in
-/// neither, nor in a log
+/// C98: Before its stream starts a run fails with an HTTP status, afterwards with an `error` frame;
+/// neither of them and no log contains a key
 #[test]
 fn errors_are_sent_in_an_error_frame() {
     let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);

@@ -1,4 +1,4 @@
-//! `serve`, live sessions: the model's server sends garbage or nothing, the disk is full.
+//! `serve`, live sessions: the model server sends garbage or no reply, or the disk is full.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use crate::http::Connection;
 use crate::process::project;
 use crate::server::Server;
 
-/// What was told is what is kept: the messages on the screen, and every event with its number, for
-/// whoever comes anew.
+/// Checks that the stored messages and sequence number equal those of `screen`, and that a new
+/// client receives the same.
 fn agree(live: &Live, id: &str, screen: &Screen) {
     let stored = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
     let stored: Value = serde_json::from_str(&stored.body).unwrap();
@@ -71,16 +71,16 @@ fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
     agree(&live, &id, &screen);
 }
 
-/// A full disk, as the operating system has it, for each kind of store: it is told, in the answer
-/// or at the end of the run, the server lives on, and with room again the session does, without an
-/// event lost or doubled.
+/// A full disk, simulated by a file size limit, for each kind of store. The error is reported in
+/// the response or at the end of the run, the server keeps running, and once there is space again
+/// the session continues without lost or duplicated events.
 #[test]
 fn a_full_disk_is_reported_and_the_session_continues_when_there_is_space() {
     for store in ["sessions.db", "sessions/"] {
         let (dir, model) = (project(), Server::start());
         let path = dir.path().join(store).display().to_string();
-        // Files cannot grow beyond this; the signal that would end the process says so as an error
-        // then.
+        // Files cannot grow beyond this limit. With the signal ignored, a write beyond it returns
+        // an error.
         let limited = r#"trap "" XFSZ; ulimit -S -f 600; exec "$0" "$@""#;
         let live = Live::start_as(&dir, &model, &["sh", "-c", limited], &["--store", &path]);
         let id = live.post("/api/sessions", &json!({ "workDir": dir.path() }))["id"]

@@ -1,4 +1,5 @@
-//! The tools of a request stay in its directory, off the network, and out of the stream's frames.
+//! The tools of a request stay in its directory and off the network, and cannot forge frames of the
+//! stream.
 
 use serde_json::{Value, json};
 

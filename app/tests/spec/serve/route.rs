@@ -1,4 +1,4 @@
-//! `POST /api/agent-chat`: what its specification requires of one request.
+//! `POST /api/agent-chat`: the requirements of its specification for one request.
 
 use serde_json::{Value, json};
 
@@ -111,8 +111,8 @@ fn the_agent_runs_a_command_and_tells_its_output() {
     assert_eq!(std::fs::read_to_string(served.dir.path().join("file")).unwrap(), "written\n");
 }
 
-/// C96: A history of either form is a conversation in which every call has its result; nothing is
-/// kept of a request
+/// C96: A history of either form is a conversation in which every call has its result; nothing of a
+/// request is stored
 #[test]
 fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
     let served = Served::start(&[]);
@@ -248,6 +248,6 @@ fn with_confirmation_tools_that_change_something_run_only_if_they_are_listed() {
         }
         let [a, b] = ["a", "b"].map(|name| served.dir.path().join(name));
         assert_eq!([a.exists(), b.exists()], [allowed[0], allowed[1]], "{fields}");
-        let _ = (std::fs::remove_file(a), std::fs::remove_file(b)); // they may not be there
+        let _ = (std::fs::remove_file(a), std::fs::remove_file(b)); // they may not exist
     }
 }

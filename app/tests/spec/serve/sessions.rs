@@ -1,5 +1,5 @@
-//! `serve`, live sessions: the server is killed or told to end in the middle of a run, and another
-//! one goes on.
+//! `serve`, live sessions: the server is killed or asked to stop during a run, and another server
+//! continues the session.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -8,7 +8,7 @@ use crate::http::Connection;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// A server of sessions, over the store that is in the directory.
+/// A server of sessions over the store in the directory.
 pub(crate) struct Live {
     pub(crate) process: Process,
     pub(crate) address: String,
@@ -19,7 +19,7 @@ impl Live {
         Live::start_as(dir, model, &[], &[])
     }
 
-    /// As an argument of this command, with these options.
+    /// Starts the server as an argument of this command, with these options.
     pub(crate) fn start_as(dir: &TempDir, model: &Server, command: &[&str], more: &[&str]) -> Live {
         let args =
             ["serve", "--addr", "127.0.0.1:0", "--model", "custom/test", "--base-url", &model.url];
@@ -49,7 +49,7 @@ impl Live {
             .unwrap()
     }
 
-    /// A session with these settings, a browser that watches it, and a prompt in it.
+    /// Creates a session with these settings, connects to its events, and sends a prompt.
     fn prompted(&self, settings: &Value, message: &str) -> (String, Screen, Connection) {
         let id = self.post("/api/sessions", settings)["id"].as_str().unwrap().to_owned();
         let events = self.events(&id, 0);
@@ -57,7 +57,7 @@ impl Live {
         (id, Screen::default(), events)
     }
 
-    /// A browser that has seen the events up to this one connects again.
+    /// Connects to the events after the sequence number `last`.
     pub(crate) fn events(&self, id: &str, last: u64) -> Connection {
         let last = if last == 0 { String::new() } else { format!("Last-Event-ID: {last}\r\n") };
         let mut connection = self.get(&format!("/api/sessions/{id}/events"), &last);
@@ -66,7 +66,7 @@ impl Live {
     }
 }
 
-/// What a page shows, made of what came.
+/// The state of a page, built from the received events.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     pub(crate) seq: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Reads up to an event of this type; its data.
+    /// Reads up to an event of this type and returns its data.
     pub(crate) fn until(&mut self, connection: &mut Connection, kind: &str, has: &str) -> Value {
         loop {
             let (event, data) =
@@ -113,7 +113,8 @@ impl Screen {
     }
 }
 
-/// C101: killed in the middle of a reply; the next server withdraws what came of it, and goes on.
+/// C101: the server is killed during a reply; the next server withdraws the partial reply and
+/// continues.
 #[test]
 fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     let (dir, model) = (project(), Server::start());
@@ -160,7 +161,7 @@ fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     while !screen.outputs.contains("started") {
         screen.read(&mut events).unwrap();
     }
-    // A second tab that opens now sees the output so far.
+    // A second client that connects now receives the output so far.
     let (mut second, mut late) = (Screen::default(), live.events(&id, 0));
     while !second.outputs.contains("started") {
         second.read(&mut late).unwrap();
@@ -178,8 +179,8 @@ fn a_server_that_is_killed_in_a_command_does_not_rerun_it() {
     assert_eq!(std::fs::read_to_string(dir.path().join("runs.txt")).unwrap(), "once\n");
 }
 
-/// C104: told to end, it tells its readers, lets the run end, closes the streams and exits; the
-/// session is there after.
+/// C104: on a stop request the server informs its readers, lets the run end, closes the streams and
+/// exits; the session can be opened afterwards.
 #[test]
 fn a_server_that_shuts_down_lets_the_run_end() {
     let (dir, model) = (project(), Server::start());

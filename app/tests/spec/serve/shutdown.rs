@@ -1,4 +1,4 @@
-//! The end of a run of `serve`: a client hangs up, or the server is told to end.
+//! The end of a run of `serve`: a client hangs up, or the server is asked to stop.
 
 use std::fs::File;
 use std::io::Read;
@@ -36,7 +36,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
         );
     }
     let mut connection = served.ask("Hang", &json!({}));
-    // All that the command starts holds `alive` open.
+    // All processes that the command starts hold `alive` open.
     let command = "exec 3>alive; (cat never) & echo up >&3; cat never";
     served.model.request().call(&[("execute_command", json!({ "command": command }))]);
     let mut alive = File::open(served.dir.path().join("alive")).unwrap();
@@ -52,7 +52,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
     drop(connection);
     assert_eq!(alive.read(&mut up).unwrap(), 0, "nobody holds it any more");
     assert!(hung_up.elapsed() < Duration::from_secs(1), "{:?}", hung_up.elapsed());
-    // What the run held is free again, soon: the permit is given back when the run is over.
+    // The permit of the run is released when the run is over.
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut connection = served.post(&served.body("Another", &json!({})));
@@ -82,7 +82,7 @@ fn a_shutdown_finishes_current_runs_and_accepts_no_new_ones() {
             .send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
         connection.response().unwrap().status
     };
-    while health() != 503 {} // it says so a moment before it does so
+    while health() != 503 {} // the health check reports it before the server stops
     let refused = served.refused(&served.body("Another", &json!({})));
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.body.contains("draining"), "{refused:?}");
@@ -93,8 +93,8 @@ fn a_shutdown_finishes_current_runs_and_accepts_no_new_ones() {
     assert_eq!(served.process.end().code, 0);
 }
 
-/// C111: what does not end in the grace is stopped, its client is told, and the server ends by
-/// itself.
+/// C111: a run that outlasts the grace period is aborted, its client receives the error, and the
+/// server exits.
 #[test]
 fn a_shutdown_stops_a_run_that_outlasts_the_grace_period_and_reports_it() {
     let mut served = Served::start(&["--grace", "0"]);
@@ -112,7 +112,7 @@ fn a_shutdown_stops_a_run_that_outlasts_the_grace_period_and_reports_it() {
     assert_eq!(served.process.end().code, 0);
 }
 
-/// A second signal ends it at once, whatever goes on.
+/// A second signal ends the server at once, whatever is running.
 #[test]
 fn a_second_ctrl_c_ends_it_at_once() {
     for first in ["-INT", "-TERM"] {
