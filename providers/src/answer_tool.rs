@@ -1,4 +1,4 @@
-//! An answer that a tool takes: for models that have no field for the schema of an answer.
+//! A tool that takes the answer, for models without a field for the output schema.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 use crate::json::bytes;
 use crate::schema::parameters;
 
-/// Begins the name of the tool that takes the answer. Its call is no call to anybody else, but the
-/// reply's text.
+/// Prefix of the tool's name. Its call becomes the text of the reply.
 const TOOL: &str = "loopwright_answer_";
 
-/// The tool that takes the answer, its parameters in the field of this name. None if the answer is
-/// no object, which a tool's arguments are.
+/// Returns the answer tool, with its parameters in `field`. Returns `None` if the answer is not an
+/// object, as a tool's arguments must be.
 pub(crate) fn tool(output: &OutputSchema, field: &str) -> Option<Value> {
     if output.schema["type"] != "object" {
         return None;
@@ -24,12 +23,12 @@ pub(crate) fn tool(output: &OutputSchema, field: &str) -> Option<Value> {
     Some(json!({"name": name, "description": description, (field): *parameters(&output.schema)}))
 }
 
-/// Whether a call is no call, but the answer.
+/// Returns whether a call is the answer.
 pub(crate) fn is_answer(tool: &str) -> bool {
     tool.starts_with(TOOL)
 }
 
-/// A list of tools, which is JSON already, with one more.
+/// Adds a tool to an encoded list of tools.
 pub(crate) fn with<'a>(tools: Option<Cow<'a, [u8]>>, tool: &Value) -> Cow<'a, [u8]> {
     let mut list = tools.map_or_else(|| b"[]".to_vec(), Cow::into_owned);
     list.pop();

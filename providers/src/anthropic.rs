@@ -1,19 +1,18 @@
 //! The Anthropic Messages format. Pure: no I/O.
 //!
-//! # Thoughts that belong to their past
+//! # Thinking that is bound to its history
 //!
-//! From Fable 5.1, Opus 5.5, Sonnet 5.5 and Haiku 5.5 on ([`Profile::binds`]) a signed thought is
-//! taken back only after the very system prompt, tools and messages that it was thought after; else
-//! the request is refused as invalid. Of what this crate changes itself the thoughts are left
-//! behind: those of a reply to which a tool was asked for in words ([`Profile::forces`]), and all
-//! of them where the options have tools in them that the provider runs, whose blocks are no part of
-//! a reply; and where the conversation was compacted, those of the replies from before
-//! ([`ChatRequest::compacted`]).
+//! From Fable 5.1, Opus 5.5, Sonnet 5.5 and Haiku 5.5 on ([`Profile::binds`]) a signed thinking
+//! block is accepted only after the same system prompt, tools and messages as when it was written;
+//! otherwise the request is refused as invalid. If this crate changes the history, it omits the
+//! thinking: that of a reply to a request which asked for a tool as text ([`Profile::forces`]), all
+//! thinking if the options contain tools that the provider runs, whose blocks are not part of a
+//! reply, and after a compaction that of earlier replies ([`ChatRequest::compacted`]).
 //!
-//! What a hook changes cannot be seen from here. A `transform_context` or `prepare_tools` for such
-//! a model should be the same for what was there before: it may leave out what it has always left
-//! out and add at the end. One that rewrites the past has to take the thoughts after the change out
-//! of the messages, or the server has to be told to do so:
+//! Changes by hooks cannot be detected here. A `transform_context` or `prepare_tools` for such a
+//! model must not change earlier output: it may omit what it has always omitted, and append at the
+//! end. A hook that changes the history must remove the thinking after the change from the
+//! messages, or the server must be asked to do so:
 //!
 //! ```
 //! use loopwright_providers::Anthropic;
@@ -29,7 +28,7 @@
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 //!
-//! That option replaces what the thinking level says; the effort is then an option too, in
+//! That option replaces the thinking level; the effort is then also set by an option,
 //! `output_config`.
 
 mod decode;

@@ -1,4 +1,4 @@
-//! What makes a model: its name, its address, its key.
+//! Builders of models: name, address, key and settings.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -130,8 +130,8 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// 401), the callback is called once more, and the request is sent again if the key is a new
     /// one.
     ///
-    /// A request fails with [`ModelErrorKind::Auth`] if the callback does; its own error is told in
-    /// a sentence.
+    /// If the callback fails, the request fails with [`ModelErrorKind::Auth`]; the message contains
+    /// the callback's error.
     ///
     /// ```
     /// use loopwright_providers::Anthropic;
@@ -205,8 +205,8 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// Builds the model. Sends nothing.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if the base URL is none, or a header or the key has
-    /// characters that no header may have.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if the base URL is invalid, or a header or the
+    /// key has characters that are not allowed in a header.
     pub fn build(mut self) -> Result<Model<F>, ModelError> {
         let (url, host) = self.request_url()?;
         let endpoint = Arc::new(Endpoint {
@@ -225,7 +225,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         info.images = self.facts.images;
         let mut secrets: Vec<String> =
             self.headers.iter().map(|(_, value)| value.trim().to_owned()).collect();
-        // Behind a scheme, as in `Bearer KEY`, there is a key that may be repeated without it.
+        // After a scheme, as in `Bearer KEY`, the key may be repeated without it.
         secrets.extend(
             self.headers
                 .iter()
@@ -275,7 +275,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         ModelError::new(ModelErrorKind::InvalidRequest, why)
     }
 
-    /// The headers of all requests, and where each gets its key if it is not in them.
+    /// Returns the headers of all requests, and the source of keys that are not in them.
     fn header_map(
         &self,
         key_header: KeyHeader,
@@ -310,7 +310,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         };
         let mut source = None;
         match &self.key {
-            _ if headers.contains_key(&header) => {} // the user's own
+            _ if headers.contains_key(&header) => {} // set by the user
             Key::None => {}
             Key::Fixed(key) => {
                 drop(headers.insert(header, secret(&format!("{scheme}{key}"), "API key")?))

@@ -1,5 +1,5 @@
-//! Call ids as a server wants them: a function of the id alone, so that calls and results stay a
-//! pair.
+//! Rewriting of call ids for servers that restrict them: a function of the id alone, so that calls
+//! and results stay paired.
 
 use std::borrow::Cow;
 
@@ -36,14 +36,14 @@ impl CallIds {
     }
 }
 
-/// FNV-1a, 128 bits: the same on every machine and in every version, as what is kept must be.
+/// FNV-1a with 128 bits: stable across machines and versions, because sessions are stored.
 fn hash(id: &str) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     id.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
 }
 
-/// The first `N` digits of `hash` in base 36; the low ones, which differ most.
+/// Returns the lowest `N` digits of `hash` in base 36.
 fn letters<const N: usize>(mut hash: u128) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let digit = |_| {

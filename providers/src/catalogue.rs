@@ -1,4 +1,4 @@
-//! What is known of models: a list that is built in, and files that add to it.
+//! Facts about models: a built-in list, and files that add to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +66,7 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
-    /// These facts, and `others` where these say nothing.
+    /// Returns these facts, filled up from `others` where they are `None`.
     pub(crate) fn over(self, others: ModelFacts) -> ModelFacts {
         ModelFacts {
             wire: self.wire.or(others.wire),
@@ -81,9 +81,9 @@ impl ModelFacts {
 
 /// Holds the facts of models by their ids.
 ///
-/// A list of one's own, to [add](Catalogue::add), is TOML: a table for each model, named by its id,
-/// in which every field may be left out. Prices are US dollars per million tokens; a price of the
-/// cache that is left out is that of input.
+/// A list to [add](Catalogue::add) is TOML: a table for each model, named by its id, in which every
+/// field is optional. Prices are US dollars per million tokens; cache prices default to the input
+/// price.
 ///
 /// ```toml
 /// ["acme/big"]
@@ -116,7 +116,7 @@ const BUILT_IN: &str = include_str!("models.toml");
 impl Catalogue {
     /// Returns the built-in list. Parses it with each call, which takes less than a millisecond.
     pub fn built_in() -> Self {
-        // It always parses: a test sees to that.
+        // A test checks that the list parses.
         Catalogue { models: parse(BUILT_IN, "the built-in list").unwrap_or_default() }
     }
 
@@ -129,8 +129,8 @@ impl Catalogue {
     /// those of an entry with the same id, one by one.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] with the entry and the field that are wrong; the
-    /// catalogue stays as it was.
+    /// Returns [`ModelErrorKind::InvalidRequest`], which names the invalid entry and field; the
+    /// catalogue is then unchanged.
     pub fn add(&mut self, list: &str, name: &str) -> Result<(), ModelError> {
         for (id, facts) in parse(list, name)? {
             let known = self.models.entry(id).or_default();
@@ -142,8 +142,8 @@ impl Catalogue {
     /// Adds the entries of a file, as [`add`](Catalogue::add) does.
     ///
     /// # Errors
-    /// [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or as [`add`](Catalogue::add)
-    /// has it; the catalogue stays as it was.
+    /// Returns [`ModelErrorKind::InvalidRequest`] if the file cannot be read, or the errors of
+    /// [`add`](Catalogue::add); the catalogue is then unchanged.
     pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         let path = path.as_ref();
         let list = std::fs::read_to_string(path).map_err(|why| {
@@ -171,7 +171,7 @@ impl Catalogue {
     }
 }
 
-/// `id` without the date at its end, if there is one.
+/// Returns `id` without the date at its end, or `None` if it has no date.
 fn undated(id: &str) -> Option<&str> {
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -212,7 +212,7 @@ fn parse(list: &str, name: &str) -> Result<BTreeMap<String, ModelFacts>, ModelEr
     table.into_iter().map(entry).collect()
 }
 
-/// An entry as it is written.
+/// An entry as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table of fields")]
 struct Entry {
@@ -247,7 +247,7 @@ struct LongEntry {
     cache_write: Option<f64>,
 }
 
-/// What an entry says, or what is wrong with it and what to do.
+/// Converts an entry, or returns an error that says how to correct it.
 fn read(value: toml::Value) -> Result<ModelFacts, String> {
     let entry = Entry::deserialize(value).map_err(|why| {
         let why = why.to_string().replace(" u64", " a whole number").replace(" f64", " a number");

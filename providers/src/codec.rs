@@ -1,5 +1,5 @@
-//! What every wire format has in common: a request in, bytes out; payloads in, model events out; no
-//! I/O.
+//! The interface of wire formats: encodes a request into bytes and decodes payloads into model
+//! events, without I/O.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

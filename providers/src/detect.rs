@@ -1,4 +1,4 @@
-//! Which model to use: by its id, by the keys in the environment, or by what runs on this machine.
+//! Selection of the model: by its id, by the keys in the environment, or by the local servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,25 +21,23 @@ use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 use crate::provider::{PROVIDERS, Provider, with_path};
 
-/// How long a server on this machine may take to say what models it has.
+/// How long a local server may take to list its models.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Builds the model `id`, which is `provider/name`, with its key from the environment and its facts
 /// from the built-in [`Catalogue`].
 ///
-/// `base_url` takes the place of the provider's own address, makes the key optional, and allows
-/// providers that are not [known](PROVIDERS); the key of one called `acme` is looked for in
-/// `ACME_API_KEY`. The provider's usual variable for an address, such as `ANTHROPIC_BASE_URL`, does
-/// the same.
+/// `base_url` replaces the provider's address, makes the key optional, and allows providers that
+/// are not [known](PROVIDERS); the key of a provider called `acme` is read from `ACME_API_KEY`. The
+/// provider's usual variable for an address, such as `ANTHROPIC_BASE_URL`, has the same effect.
 ///
-/// The catalogue says how a model is spoken to, else its provider. At an address of one's own,
-/// `openai/…` and what is not known are spoken to in Chat Completions, as compatible servers are.
-/// `openai-chat/…` and `openai-responses/…` are OpenAI's models, or a server of one's own, in that
-/// format and no other.
+/// The catalogue or else the provider determines the wire format. At a custom address, `openai/…`
+/// and unknown models use Chat Completions, as compatible servers do. `openai-chat/…` and
+/// `openai-responses/…` select that format for OpenAI's models or for a custom server.
 ///
 /// # Errors
-/// [`ModelErrorKind::Auth`] if the key of a hosted provider is missing,
-/// [`ModelErrorKind::InvalidRequest`] if the provider is unknown or the base URL is none.
+/// Returns [`ModelErrorKind::Auth`] if the key of a hosted provider is missing, and
+/// [`ModelErrorKind::InvalidRequest`] if the provider is unknown or the base URL is invalid.
 pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
     resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
@@ -104,7 +102,7 @@ pub fn resolve_with(
     })
 }
 
-/// What follows a server's address in front of what the format adds.
+/// Returns the path between a server's address and the path that the format adds.
 fn base_path(wire: Wire, provider: Option<&Provider>) -> &'static str {
     let owner = match wire {
         Wire::Anthropic => Provider::named("anthropic"),
@@ -186,8 +184,8 @@ impl fmt::Debug for Resolved {
 /// if there is neither.
 ///
 /// # Errors
-/// [`ModelErrorKind::InvalidRequest`] if a key has characters that no header may have, or an
-/// address in the environment is none.
+/// Returns [`ModelErrorKind::InvalidRequest`] if a key has characters that are not allowed in a
+/// header, or an address in the environment is invalid.
 pub async fn from_env(
     http: &Http,
     catalogue: &Catalogue,
@@ -259,7 +257,7 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
     wrong(match provider.and_then(|provider| provider.base_url_var) {
         Some(var) => {
             format!(
-                "{name} gives each customer an address of their own: set {var}, or give it with \
+                "{name} gives each customer a separate address: set {var}, or give it with \
                  --base-url."
             )
         }
@@ -274,8 +272,8 @@ fn no_address(name: &str, provider: Option<&Provider>) -> ModelError {
 fn no_key(name: &str, vars: &[&str]) -> ModelError {
     let why = format!(
         "There is no key for {name}: set {}, or choose another model with --model, or give the \
-         address of a server of \
-         your own with --base-url.",
+         address of your \
+         own server with --base-url.",
         vars.join(" or ")
     );
     ModelError::new(ModelErrorKind::Auth, why)

@@ -1,13 +1,13 @@
-//! What decorators that ask again remember of an attempt.
+//! The state that decorators which retry keep of an attempt.
 
 use loopwright_core::model::ModelEvent;
 
-/// Whether an attempt has given out something that would have to be withdrawn.
+/// Records whether an attempt has emitted an event that may have to be withdrawn.
 #[derive(Debug, Default)]
 pub(crate) struct Emitted(bool);
 
 impl Emitted {
-    /// `event` is given out.
+    /// Records that `event` is emitted.
     pub(crate) fn note(&mut self, event: &ModelEvent) {
         match event {
             ModelEvent::AnsweredBy(_) => {}
@@ -16,7 +16,7 @@ impl Emitted {
         }
     }
 
-    /// The attempt is void: what is to be given out for it, if anything.
+    /// Returns the event that withdraws the attempt, if it has emitted any.
     pub(crate) fn withdraw(&mut self) -> Option<ModelEvent> {
         std::mem::take(&mut self.0).then_some(ModelEvent::Withdrawn)
     }

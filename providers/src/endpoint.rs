@@ -8,7 +8,7 @@ use reqwest::header::HeaderMap;
 
 use crate::failure::Failure;
 
-/// How much of an unreadable payload goes into an error.
+/// The maximum length of an unreadable payload within an error.
 const MAX_EXCERPT_CHARS: usize = 120;
 
 /// Names where a request went. Errors begin with it.

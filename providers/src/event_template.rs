@@ -1,18 +1,18 @@
-//! Events that differ in one value only, as most deltas of a reply do: what is around the value is
-//! read once.
+//! Events that differ only in one value, like most deltas of a reply: the text around the value is
+//! parsed once.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// So many events are learned without one that fits; a server whose events all differ is not worth
-/// more.
+/// The maximum number of templates without a match; if all events of a server differ, learning more
+/// is useless.
 const MAX_TRIES: u32 = 4;
 
 /// The text before and after the value in which events differ.
 ///
-/// An event that has the same text around another value has the same fields with the same values,
-/// so it is enough to read the value. That is most of the work: of a chunk of 300 bytes, some 20
-/// are new.
+/// An event with the same text around another value has the same fields with the same values, so
+/// parsing the value is enough. That saves most of the work: of a chunk of 300 bytes, about 20 are
+/// new.
 #[derive(Debug, Default)]
 pub(crate) struct EventTemplate {
     before: String,
@@ -21,7 +21,7 @@ pub(crate) struct EventTemplate {
 }
 
 impl EventTemplate {
-    /// The value in `event`, if everything around it is as it was in the event that was learned.
+    /// Returns the value in `event`, if the text around it matches the template.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&mut self, event: &'a str) -> Option<T> {
         if self.before.is_empty() {
             return None;
@@ -32,7 +32,7 @@ impl EventTemplate {
         Some(value)
     }
 
-    /// Learns what is around `value`, a part of `event`, which has nothing else to tell.
+    /// Learns the text around `value`, which must be the only relevant part of `event`.
     pub(crate) fn learn(&mut self, event: &str, value: &RawValue) {
         if self.tries == MAX_TRIES {
             return;

@@ -1,4 +1,4 @@
-//! What all decoders share: the payloads of events, numbered blocks, and one last event.
+//! Shared parts of the decoders: payloads, block numbers, and the last event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a provider says when it fails, read from whatever shape it has: its kind and its wait.
+//! Error responses of providers, in all their shapes: the kind of error, and how long to wait.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use crate::retry_after;
 
-/// As much of a provider's own words as goes into a sentence of ours.
+/// The maximum length of a provider's message within our error message.
 const MAX_EXCERPT_CHARS: usize = 600;
 
-/// What a failed request told, in whatever shape.
+/// The contents of an error response.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Failure {
-    /// The HTTP status, or the one that the body names.
+    /// The HTTP status, or the status in the body.
     pub(crate) status: Option<u16>,
-    /// The provider's own words; empty if it had none.
+    /// The provider's message; empty if there is none.
     pub(crate) message: String,
     /// Its codes and types, joined by spaces, in lower case.
     pub(crate) codes: String,
-    /// How long it asks to wait.
+    /// How long the provider asks to wait.
     pub(crate) retry_after: Option<Duration>,
-    /// Headers of another server's answer, which the body passes on.
+    /// Headers of an upstream server's response, which the body contains.
     pub(crate) headers: HeaderMap,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
         failure
     }
 
-    /// Takes the wait that the headers ask for, which counts more than the body's.
+    /// Sets the wait that the headers ask for, which takes precedence over the body's.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
         let limited = self.status == Some(429);
         let header_wait = [headers, &self.headers]
@@ -105,7 +105,7 @@ impl Failure {
         }
     }
 
-    /// What kind of failure it is. The provider's words count where its status is too general.
+    /// Returns the kind of error. The provider's message decides where the status is ambiguous.
     pub(crate) fn kind(&self) -> ModelErrorKind {
         use ModelErrorKind::*;
         let (message, codes) = (self.message.to_lowercase(), self.codes.as_str());
@@ -125,7 +125,7 @@ impl Failure {
             _ if unpaid || coded(AUTH_CODES) || contains(AUTH) => Auth,
             _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
             _ if coded(&["tool_use_failed"]) => Malformed,
-            // 499: what the provider cancelled itself, told inside a stream
+            // 499: the provider cancelled the request, and reports it inside the stream.
             Some(499..=599) => Overloaded,
             Some(_) => InvalidRequest,
             None if coded(&["rate_limit"]) && message.starts_with("request too large") => {
@@ -170,7 +170,7 @@ const AUTH_CODES: &[&str] =
     &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
 const AUTH: &[&str] = &["incorrect api key", "api key not valid", "invalid api key"];
 const LIMITED: &[&str] = &["rate_limit", "ratelimit", "resource_exhausted"];
-/// Of quotas that a short wait does not renew.
+/// Words for quotas that a short wait does not renew.
 const DAILY: &[&str] = &["per day", "per-day", "daily limit", "daily quota", "daily free"];
 const UNPAID_CODES: &[&str] = &["insufficient_quota", "insufficient_credits", "billing"];
 const UNPAID: &[&str] = &["credit balance", "insufficient balance", "insufficient credits"];
@@ -190,7 +190,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// The text of a page without its tags, scripts and styles; plain text stays as it is.
+/// Returns the text of a page without tags, scripts and styles; plain text is not changed.
 fn plain_text(page: &str) -> String {
     if !page.trim_start().starts_with('<') {
         return page.trim().to_owned();

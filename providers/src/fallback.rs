@@ -13,7 +13,7 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent
 use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
 
-/// A failure of one model that need not be one of another: of the server, the line, the key or the
+/// Kinds of error that another model may not have: of the server, the connection, the key or the
 /// account.
 const KINDS: [ModelErrorKind; 8] = [
     ModelErrorKind::Auth,
@@ -28,11 +28,10 @@ const KINDS: [ModelErrorKind; 8] = [
 
 /// Wraps several models and asks the next one when one fails.
 ///
-/// Each request begins with the first model. The next one is asked after an error of a kind that
-/// [`Fallback::on`] names; an attempt that had begun to stream is
-/// [withdrawn](ModelEvent::Withdrawn). The reply names the model that gave it, so signatures go
-/// back to that one only, and the cost is what that one costs. After the last model the error says
-/// what each of them said.
+/// Each request starts with the first model. The next one is asked after an error of a kind set
+/// with [`Fallback::on`]; a reply that has started to stream is [withdrawn](ModelEvent::Withdrawn).
+/// The reply names the model that wrote it, which determines the cost and to which model signatures
+/// are sent back. After the last model, the error contains the errors of all models.
 ///
 /// ```
 /// use loopwright_providers::{Fallback, Offline, Retry};
@@ -40,8 +39,8 @@ const KINDS: [ModelErrorKind; 8] = [
 /// let model = Fallback::new(Retry::new(Offline::new())).or(Offline::new());
 /// ```
 ///
-/// Put [`Retry`](crate::Retry) around each model, so that one is asked again before the next one
-/// is, or around the whole, so that all are asked in turn before any is asked again.
+/// Put [`Retry`](crate::Retry) around each model to retry one before the next one is asked, or
+/// around the whole to ask all of them before any is retried.
 pub struct Fallback {
     choices: Vec<Choice>,
     kinds: Vec<ModelErrorKind>,
@@ -56,9 +55,9 @@ struct Choice {
 impl Fallback {
     /// Wraps the model that is asked first; [`Fallback::or`] adds others.
     ///
-    /// The next one is asked where the key, the account, a limit, the server, the connection or the
-    /// form of the answer is at fault. A request that is too large, is refused as it is or meets a
-    /// filter goes to no other model, unless [`Fallback::on`] says so.
+    /// By default the next one is asked after errors of the key, the account, a limit, the server,
+    /// the connection or the format of the response. A request that is too large, invalid or
+    /// filtered is not sent to another model, unless [`Fallback::on`] sets that.
     pub fn new(first: impl ChatModel + 'static) -> Self {
         let info = first.info().clone();
         let choice = Choice { info: Arc::new(info.clone()), model: Box::new(first) };
@@ -69,8 +68,8 @@ impl Fallback {
     /// model needs prices.
     pub fn or(mut self, next: impl ChatModel + 'static) -> Self {
         let info = Arc::new(next.info().clone());
-        // What holds for any of them: a budget needs each model's prices, and a request must suit
-        // each model.
+        // The values that hold for all models: a cost limit needs each model's prices, and a
+        // request must suit each model.
         self.info.prices = self.info.prices.filter(|_| info.prices.is_some());
         let windows = [self.info.context_window, info.context_window];
         self.info.context_window = windows.into_iter().flatten().min();
@@ -88,7 +87,7 @@ impl Fallback {
     }
 }
 
-/// Whether both can do it.
+/// Returns whether both models can do it.
 fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     match (one, other) {
         (Some(false), _) | (_, Some(false)) => Some(false),
@@ -98,8 +97,8 @@ fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 impl ChatModel for Fallback {
-    /// The first model's name; its prices, if those of all are known; the smallest sizes that are
-    /// known; what all can do.
+    /// Returns the first model's name, its prices if all are known, the smallest known sizes, and
+    /// the abilities common to all.
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -129,16 +128,16 @@ impl fmt::Debug for Fallback {
 struct Attempts<'a> {
     fallback: &'a Fallback,
     request: ChatRequest,
-    /// What the present model says; nothing once the last event is out or in `ready`.
+    /// The stream of the current model; `None` once the last event was returned or is in `ready`.
     stream: Option<BoxStream<'a, ModelEvent>>,
-    /// To be given out before anything else.
+    /// Events to return first.
     ready: VecDeque<ModelEvent>,
     emitted: Emitted,
     errors: Vec<ModelError>,
 }
 
 impl Attempts<'_> {
-    /// Asks the model whose turn it is.
+    /// Sends the request to the next model.
     fn start_attempt(&mut self) {
         if let Some(choice) = self.fallback.choices.get(self.errors.len()) {
             self.ready.push_back(ModelEvent::AnsweredBy(choice.info.clone()));
@@ -146,7 +145,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// The present model has failed.
+    /// Handles a failure of the current model.
     fn failed(&mut self, error: ModelError) {
         self.stream = None;
         let continues = self.fallback.kinds.contains(&error.kind);
@@ -161,8 +160,8 @@ impl Attempts<'_> {
         self.start_attempt();
     }
 
-    /// All errors as one: of the kind that may pass soonest, if another model would have been
-    /// asked, or of the last.
+    /// Combines all errors into one: of the kind that may pass soonest, if another model would have
+    /// been asked, or else of the last one.
     fn error(&self, all: bool) -> ModelError {
         let soonest = |error: &&ModelError| error.retry_after.unwrap_or_default();
         let passing =

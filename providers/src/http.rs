@@ -1,4 +1,4 @@
-//! HTTP as models use it: one POST with a key, answered by an event stream or an error.
+//! HTTP for models: a POST with a key, answered by an event stream or an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::endpoint::Endpoint;
 use crate::key::{KeySource, Secret, hide};
 use crate::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
 
-/// How much of an error body is read.
+/// The maximum number of bytes read from an error body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// How long an error body may take.
+/// The time limit for reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limits how long a request may be without progress. Keep-alives are no progress.

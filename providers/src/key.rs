@@ -1,4 +1,4 @@
-//! Keys that expire: asked for with each request.
+//! Keys that expire: a callback returns the key of each request.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::endpoint::Endpoint;
 
-/// A key or header value shorter than this may be an everyday word, and is not taken for a secret.
+/// A key or header value shorter than this may be a common word and is not treated as a secret.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// What gives a key, or says why there is none.
+/// A callback that returns a key, or an error.
 pub(crate) type KeyCallback =
     Arc<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
 
-/// Makes any callback one of a single type.
+/// Boxes a callback.
 pub(crate) fn key_callback<F, T, E>(callback: F) -> KeyCallback
 where
     F: Fn() -> T + Send + Sync + 'static,
@@ -27,21 +27,21 @@ where
     Arc::new(move || callback().map(|key| key.map_err(|why| why.to_string())).boxed())
 }
 
-/// Where the key of each request comes from, and the header that it goes into.
+/// The source of each request's key, and the header that carries it.
 #[derive(Clone)]
 pub(crate) struct KeySource {
     pub(crate) callback: KeyCallback,
     pub(crate) header: HeaderName,
-    /// What stands before the key.
+    /// The text before the key in the header.
     pub(crate) scheme: &'static str,
 }
 
-/// The key of one request, so that it can be kept out of what is told of its failure.
+/// The key of one request, which is removed from error messages.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Secret(Arc<str>);
 
 impl KeySource {
-    /// Asks for a key and puts it into `headers`.
+    /// Obtains a key and adds it to `headers`.
     pub(crate) async fn put(
         &self,
         headers: &mut HeaderMap,
@@ -71,7 +71,7 @@ impl KeySource {
 }
 
 impl Secret {
-    /// `error` without the key.
+    /// Returns `error` without the key.
     pub(crate) fn clean(&self, mut error: ModelError) -> ModelError {
         hide(&mut error.message, &self.0);
         error
@@ -81,8 +81,8 @@ impl Secret {
 /// Replaces `secret` by `***`, also where an excerpt has cut it, if at least [`MIN_SECRET_BYTES`]
 /// bytes of it are left.
 ///
-/// A part counts only if no letter or digit follows it, because a header's value may start like an
-/// everyday word or address.
+/// A part counts only if no letter or digit follows it, because a header's value may start like a
+/// common word or address.
 pub(crate) fn hide(text: &mut String, secret: &str) {
     if secret.len() < MIN_SECRET_BYTES {
         return;

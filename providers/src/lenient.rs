@@ -1,5 +1,5 @@
-//! Reading leniently what servers send in each other's places: `null` for an empty string, a number
-//! for an id.
+//! Lenient parsing of wrong types that servers send: `null` for an empty string, a number for an
+//! id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A string; whatever is none reads as one, `null`, lists and objects as the empty one.
+/// A string. Other scalars are converted; `null`, lists and objects become the empty string.
 #[derive(Default)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// A number of tokens, or an index; whatever is none counts as zero. None is so large that sums of
-/// them overflow.
+/// A number of tokens or an index; other values become 0. It is bounded, so that sums do not
+/// overflow.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -28,7 +28,7 @@ macro_rules! drain {
     };
 }
 
-/// Makes a visitor whose scalars are all understood; the rest of its methods is given.
+/// Defines a visitor that accepts all scalars; the macro's input adds the other methods.
 macro_rules! lenient {
     ($visitor:ident => $out:ty, $expecting:literal, $from:expr, { $($more:tt)* }) => {
         struct $visitor;

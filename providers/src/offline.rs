@@ -1,4 +1,4 @@
-//! `Offline`: a stand-in for a model, made of rules, for those who have no key yet.
+//! `Offline`: a rule-based model for users who have no key yet.
 
 mod answer;
 mod rules;
@@ -14,13 +14,13 @@ use loopwright_core::{ChatModel, Message};
 use self::answer::Outcome;
 use self::words::{Call, Words};
 
-/// Implements [`ChatModel`] by rules, without a network: calls tools for what the prompt names, and
-/// quotes their results. Its replies cost nothing, are always the same and say that it is no
+/// Implements [`ChatModel`] with rules, without a network: calls tools for what the prompt names,
+/// and quotes their results. Its replies are free and deterministic, and state that it is not a
 /// language model.
 ///
 /// It reads files (`What is in Cargo.toml?`), lists directories (`List src/`), writes files
-/// (`Create a.txt with "hi"`), calculates where there is a tool for it (`2 + 3`) and calls any tool
-/// by its name (`use weather with city=Rome`).
+/// (`Create a.txt with "hi"`), calculates if there is a tool for it (`2 + 3`) and calls any tool by
+/// its name (`use weather with city=Rome`).
 #[derive(Debug, Clone)]
 pub struct Offline {
     info: ModelInfo,
@@ -49,7 +49,7 @@ impl ChatModel for Offline {
     }
 }
 
-/// The rules' reply, whole.
+/// Returns all events of the reply.
 fn reply(request: &ChatRequest) -> Vec<ModelEvent> {
     let messages = &request.messages;
     let asked = messages.iter().rposition(|message| matches!(message.body, MessageKind::User(_)));
@@ -83,7 +83,7 @@ fn wanted(request: &ChatRequest, prompt: &str) -> Vec<Call> {
     }
 }
 
-/// What the tools gave since the prompt, each with the call that it answers.
+/// Returns the tool results since the prompt, each with the arguments of its call.
 fn outcomes(messages: &[Arc<Message>]) -> Vec<Outcome<'_>> {
     let calls: Vec<_> =
         messages.iter().filter_map(|m| m.as_assistant()).flat_map(|m| m.calls()).collect();
@@ -110,7 +110,7 @@ fn call_events(calls: Vec<Call>) -> Vec<ModelEvent> {
     events
 }
 
-/// A text in deltas of a word each, so that front ends show what streaming looks like.
+/// Returns a text as one delta per word, so that front ends show streaming.
 fn text_events(text: &str) -> Vec<ModelEvent> {
     let mut events = vec![ModelEvent::BlockStart { block: 0, kind: BlockKind::Text }];
     events.extend(

@@ -1,4 +1,4 @@
-//! The OpenAI Responses format, without any state on the server's side. Pure: no I/O.
+//! The OpenAI Responses format, without state on the server. Pure: no I/O.
 
 mod decode;
 mod encode;

@@ -1,15 +1,15 @@
-//! Whether a server read all of a prompt: some cut it without a word where it is longer than their
-//! context.
+//! Detection of truncated prompts: some servers silently cut a prompt that exceeds their context
+//! window.
 
 use loopwright_core::message::Usage;
 
 use crate::endpoint::Endpoint;
 
-/// Prompts shorter than this, in bytes, are not judged.
+/// Prompts with fewer bytes than this are not checked.
 const MIN_JUDGED_BYTES: usize = 16 << 10;
-/// More bytes than this in each token are not text that was read.
+/// With more bytes per token than this, the server has not read all of the text.
 const MAX_BYTES_PER_TOKEN: u64 = 12;
-/// A run of at least so many letters of base64 is an image, not text.
+/// A run of at least this many base64 letters is an image, not text.
 const MIN_BASE64_RUN: usize = 256;
 
 /// Warns if `usage` counts far fewer tokens than the body that was `sent` has.
@@ -27,7 +27,8 @@ pub(crate) fn warn_if_truncated(sent: &[u8], usage: &Usage, endpoint: &Endpoint)
     }
 }
 
-/// Whether so many bytes cannot be so few tokens. A server that counts none says nothing.
+/// Returns whether a prompt of this size cannot have so few tokens. A server that reports 0 counts
+/// none.
 fn is_truncated(sent: &[u8], tokens: u64) -> bool {
     let fits = |bytes: usize| {
         bytes < MIN_JUDGED_BYTES || tokens.saturating_mul(MAX_BYTES_PER_TOKEN) >= bytes as u64
@@ -35,7 +36,7 @@ fn is_truncated(sent: &[u8], tokens: u64) -> bool {
     tokens > 0 && !fits(sent.len()) && !fits(text_bytes(sent))
 }
 
-/// How many bytes are no image in base64.
+/// Returns the number of bytes that are not base64 images.
 fn text_bytes(body: &[u8]) -> usize {
     let of_base64 = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')

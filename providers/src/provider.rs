@@ -1,4 +1,4 @@
-//! The providers that are known by name: data, not code.
+//! The known providers, as data.
 
 use crate::catalogue::Wire;
 
@@ -164,8 +164,7 @@ impl Provider {
         }
     }
 
-    /// What a server on this machine listens on, such as `0.0.0.0:11434`, made an address that it
-    /// answers at.
+    /// Converts a listening address such as `0.0.0.0:11434` to a URL at which the server responds.
     fn with_host(&self, configured: &str) -> String {
         let (scheme, configured) = configured.split_once("://").unwrap_or(("http", configured));
         let (host, path) = configured
@@ -187,14 +186,13 @@ impl Provider {
     }
 }
 
-/// Whether this is the host called `name`, or one below it.
+/// Returns whether this is the host `name` or a subdomain of it.
 pub(crate) fn is_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// `url` with as much of `path` behind it as is not there yet; an address that ends with a version,
-/// such as `v1`, is left as it is. It is the habit of some providers' users to leave out what is
-/// the same for everyone.
+/// Appends the missing part of `path` to `url`; an address that ends with a version, such as `v1`,
+/// is not changed. Users of some providers usually omit the common part of the path.
 pub(crate) fn with_path(url: &str, path: &str) -> String {
     let url = url.trim_end_matches('/');
     let last = url.split('/').skip(3).last().unwrap_or_default();

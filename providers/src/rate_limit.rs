@@ -1,4 +1,4 @@
-//! `RateLimit`: requests wait their turn, so that a provider's limits are not run into.
+//! `RateLimit`: delays requests so that a provider's limits are not exceeded.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,19 +12,19 @@ use loopwright_core::{ChatModel, Message};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes of text that are taken for one token.
+/// The assumed number of text bytes per token.
 const BYTES_PER_TOKEN: u64 = 4;
-/// What an image is taken for, in bytes of text.
+/// The assumed size of an image, in bytes of text.
 const IMAGE_BYTES: u64 = 1_500 * BYTES_PER_TOKEN;
-/// Less than this is missing only because numbers are rounded.
+/// Smaller shortages are rounding errors.
 const ROUNDING_ERROR: f64 = 1e-6;
 
 /// Wraps a model and delays its requests until its limits allow them.
 ///
-/// The turns are those of the [`RateLimiter`], which models and agents share by its clones. A
-/// request queues up when its stream is first polled and is sent when its turn comes; dropping the
-/// stream gives the place up. Put it inside of [`Retry`](crate::Retry), so that each attempt
-/// counts.
+/// The limits are those of the [`RateLimiter`], whose clones share them between models and agents.
+/// A request is queued when its stream is first polled and sent when the limits allow it; dropping
+/// the stream removes it from the queue. Put it inside [`Retry`](crate::Retry), so that each
+/// attempt counts.
 ///
 /// ```
 /// use loopwright_providers::{Offline, RateLimit, RateLimiter, Retry};
@@ -40,7 +40,7 @@ pub struct RateLimit<M> {
 }
 
 impl<M: ChatModel> RateLimit<M> {
-    /// Wraps `model`, with turns from this limiter.
+    /// Wraps `model` with this limiter.
     pub fn new(model: M, limiter: RateLimiter) -> Self {
         RateLimit { model, limiter }
     }
@@ -69,24 +69,23 @@ impl<M: ChatModel> ChatModel for RateLimit<M> {
 
 /// Limits the requests and tokens per minute. Clones share the limits.
 ///
-/// Each limit is a bucket that holds a minute's worth, begins full and fills evenly, as those of
-/// most providers: a minute's worth may go at once, and the next as time passes. Whoever comes
-/// first goes first, also where a smaller request could go sooner.
+/// Each limit is a token bucket that holds one minute's quota, starts full and fills evenly, like
+/// those of most providers: a whole quota may be used at once. Requests are sent in order of
+/// arrival, even if a later, smaller one could be sent sooner.
 ///
-/// The tokens of a request are guessed before it is sent: what the last reply in its conversation
-/// was counted at, and a quarter of the bytes that came since. The guess is put right when the
-/// reply has told its usage, that of its output and of what was cached included; where that is
-/// more, those that come next wait for it. A request that is larger than a whole minute's worth
-/// goes when the bucket is full.
+/// The tokens of a request are estimated before it is sent: the usage of the last reply in its
+/// conversation, plus a quarter of the bytes since. The estimate is corrected when the reply
+/// reports its usage, including output and cached tokens; if that is higher, later requests wait
+/// for the difference. A request larger than the whole quota is sent when the bucket is full.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimiter(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     buckets: Mutex<Buckets>,
-    /// Held by the first of those who wait; the others queue up for it, in order.
+    /// Held by the first waiting request; the others wait for it in order.
     front: Semaphore,
-    /// Tells the first one that there is more than it had counted on.
+    /// Notifies the first waiting request that the level has been corrected upwards.
     more: Notify,
 }
 
@@ -114,9 +113,9 @@ impl RateLimiter {
         self
     }
 
-    /// Waits until a request of about so many tokens may be sent, and counts it.
+    /// Waits until a request of `tokens` tokens may be sent, and counts it.
     async fn turn(&self, tokens: f64) {
-        let _front = self.0.front.acquire().await; // fails only if closed, which nobody does
+        let _front = self.0.front.acquire().await; // fails only if closed, which never happens
         loop {
             let more = self.0.more.notified();
             let taken = self.buckets().take(tokens, Instant::now());
@@ -129,7 +128,8 @@ impl RateLimiter {
         }
     }
 
-    /// A request took so many tokens more than was guessed; fewer, if negative.
+    /// Corrects the level by the tokens that a request used beyond its estimate; negative if it
+    /// used fewer.
     fn correct(&self, tokens: f64) {
         if let Some(bucket) = &mut self.buckets().tokens {
             bucket.level -= tokens;
@@ -139,7 +139,7 @@ impl RateLimiter {
         }
     }
 
-    /// Never held for longer than it takes to count.
+    /// Locks the buckets, only for the duration of a calculation.
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
         self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +152,7 @@ struct Buckets {
 }
 
 impl Buckets {
-    /// Takes one request of so many tokens, or says how long to wait before asking again.
+    /// Takes one request of `tokens` tokens, or returns how long to wait before the next attempt.
     fn take(&mut self, tokens: f64, now: Instant) -> Result<(), Duration> {
         let mut wants = [(&mut self.requests, 1.0), (&mut self.tokens, tokens)];
         let buckets =
@@ -172,9 +172,9 @@ impl Buckets {
 #[derive(Debug)]
 struct Bucket {
     per_minute: f64,
-    /// Below zero where more was taken than there was.
+    /// Below zero after a request that used more than its estimate.
     level: f64,
-    /// When the level was right; nothing while it is full since the beginning.
+    /// The time of the last update; `None` while the bucket has never been used.
     at: Option<Instant>,
 }
 
@@ -184,7 +184,8 @@ impl Bucket {
         Bucket { per_minute, level: per_minute, at: None }
     }
 
-    /// How long it takes until there is `amount`, or the bucket is full; nothing if that is now.
+    /// Returns how long it takes until there is `amount`, or the bucket is full; `None` if it is
+    /// now.
     fn wait(&mut self, amount: f64, now: Instant) -> Option<Duration> {
         let per_second = self.per_minute / 60.0;
         let passed = now.saturating_duration_since(self.at.replace(now).unwrap_or(now));
@@ -195,8 +196,8 @@ impl Bucket {
     }
 }
 
-/// About how many tokens a request has. It looks no further back than to the last reply whose
-/// tokens were counted: in them is all that came before.
+/// Estimates the tokens of a request. It starts at the last reply with a token count, which covers
+/// everything before it.
 fn estimate(request: &ChatRequest) -> u64 {
     let mut bytes = 0;
     for message in request.messages.iter().rev() {
@@ -238,7 +239,7 @@ fn length(message: &Message) -> u64 {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct ByteCounter(u64);
 
 impl io::Write for ByteCounter {

@@ -1,4 +1,4 @@
-//! What a model is told at each level of thinking: data, not code.
+//! The words for each level of thinking, as data.
 
 use loopwright_core::model::ThinkingLevel;
 

@@ -1,4 +1,4 @@
-//! `Recorded`: a session with a model, written to a file and played back from it.
+//! `Recorded`: records the exchanges with a model in a file, and replays them.
 
 mod file;
 mod request;
@@ -15,18 +15,18 @@ use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 use file::{Exchange, Recording, Tape};
 
-/// Wraps a model and records its exchanges in a file, or replays them from one. Tests that replay
-/// run what a real model sent, without a key or a network.
+/// Wraps a model and records its exchanges in a file, or replays them from one. Tests can replay
+/// the replies of a real model without a key or a network.
 ///
-/// The file has a line of JSON for each exchange, in the order in which replies end: what is new in
-/// the request, and every event of the reply. It holds no key and no header, but all of the
-/// conversation. A line is written in one piece before the reply's last event is given out; a reply
-/// that cannot be written fails.
+/// The file has a line of JSON for each exchange, in the order in which replies end: the changes of
+/// the request, and every event of the reply. It contains no key and no header, but the whole
+/// conversation. A line is written at once, before the reply's last event is returned; if it cannot
+/// be written, the reply fails.
 ///
-/// Played back, requests must come in the order in which they were made, and ask for the same: the
-/// system prompt, the messages, the tools and the settings, not numbers of messages, the session or
-/// a tool's details. One that differs, or comes after the last exchange, fails with an error that
-/// says where and how. A reply that its caller did not wait for ends in an error where it was left.
+/// During replay, requests must arrive in the recorded order with the same system prompt, messages,
+/// tools and settings; message ids, the session and a tool's details may differ. A request that
+/// differs, or follows the last exchange, fails with an error that describes the difference. A
+/// reply that its caller dropped ends with an error at that point.
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on};
@@ -40,7 +40,7 @@ use file::{Exchange, Recording, Tape};
 /// let mut request = ChatRequest::default();
 /// request.messages = vec![Message::new(MessageId(1), UserMessage::from("Hello")).into()].into();
 ///
-/// // Records, since there is no such file yet. The model is made only for that.
+/// // The file does not exist, so this records. The model is only built for recording.
 /// let model = Recorded::auto(&path, || Ok(Offline::new()))?;
 /// let said: Vec<ModelEvent> = block_on(model.stream(request.clone()).collect());
 ///
@@ -143,7 +143,7 @@ impl<M> fmt::Debug for Recorded<M> {
 struct Take<'a> {
     tape: &'a Mutex<Tape>,
     events: BoxStream<'a, ModelEvent>,
-    /// Nothing once it is written.
+    /// `None` once it is written.
     exchange: Option<Exchange>,
 }
 
@@ -167,7 +167,7 @@ impl Stream for Take<'_> {
 }
 
 impl Drop for Take<'_> {
-    /// A reply that nobody waits for is recorded as far as it came, so that the numbers of the
+    /// Records a reply that its caller drops as far as it was received, so that the numbers of the
     /// others stay right.
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
@@ -179,7 +179,7 @@ impl Drop for Take<'_> {
     }
 }
 
-/// Locks are held while a line is made or written, and never while anybody waits.
+/// Locks a mutex, which is never held across an await.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

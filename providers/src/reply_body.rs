@@ -1,5 +1,4 @@
-//! The body of one reply, made model events: the event-stream parser and a format's decoder in one.
-//! No I/O.
+//! The body of one reply: combines the event-stream parser and a format's decoder. No I/O.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,9 +12,9 @@ use crate::sse::SseParser;
 
 /// Reads the bytes of one reply as they come.
 ///
-/// More lenient than the event-stream specification where servers are: a last event without its
-/// blank line counts, and so does JSON outside of any event, be it the whole body or an error at
-/// its end.
+/// Like many servers, it is more lenient than the event-stream specification: a last event without
+/// its blank line counts, and so does JSON outside any event, whether that is the whole body or an
+/// error at its end.
 #[derive(Debug)]
 pub struct ReplyBody<D> {
     parser: SseParser,
@@ -75,14 +74,14 @@ impl<D: Decode> ReplyBody<D> {
     }
 }
 
-/// Text, with a mark for what is no UTF-8.
+/// Converts bytes to text, replacing invalid UTF-8.
 fn text(data: &[u8]) -> Cow<'_, str> {
-    // Much faster than the lossy way, for what nearly always is valid.
+    // Much faster than the lossy conversion for valid UTF-8.
     std::str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }
 
-/// What arrived together is told together: a delta goes into the one before it, if that is of the
-/// same block and nobody has read it yet.
+/// Joins deltas that arrived together: a delta is appended to the one before it, if that belongs to
+/// the same block and was not read yet.
 fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
     let mut last = ready.iter().rev();
     let (Some(ModelEvent::Delta { block: new, .. }), Some(ModelEvent::Delta { block: old, .. })) =
@@ -100,7 +99,7 @@ fn join_deltas(ready: &mut VecDeque<ModelEvent>) {
     }
 }
 
-/// Whether this is the beginning of a JSON value.
+/// Returns whether `data` is a truncated JSON value.
 fn is_cut(data: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(data).is_err_and(|why| why.is_eof())
 }
@@ -115,7 +114,7 @@ mod tests {
 
     const CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
 
-    /// How a reply ends whose body is this: nothing if it is done.
+    /// Returns the kind of error of a reply with this body, or `None` if the reply is complete.
     fn error(body: &str) -> Option<ModelErrorKind> {
         let (mut reply, mut out) =
             (ReplyBody::new(Decoder::new(Endpoint::default())), VecDeque::new());

@@ -1,4 +1,4 @@
-//! One reply as it arrives: a stream that reads the network only when it has nothing to give.
+//! One reply as a stream, which reads the network only if no event is ready.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,28 +21,27 @@ use crate::prompt_truncation;
 use crate::reply_body::ReplyBody;
 use crate::transport::{ResponseBody, TransportError};
 
-/// How long extras may come after everything was said.
+/// How long to wait for extras after the reply is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last event is held back for the end of the body, which keeps the connection.
+/// How long the last event is delayed until the body ends, so that the connection can be reused.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(10);
-/// As much of an event as is kept while it is unfinished.
+/// The maximum size of an unfinished event.
 const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct ReplyStream<'a, D> {
     http: &'a Http,
     target: &'a Target,
-    /// The request's body, for a reply that is only paused and for what the server says that it
-    /// read.
+    /// The request's body, to resume a paused reply and to detect a truncated prompt.
     sent: Bytes,
-    /// The key that was asked for, if one was.
+    /// The key from the callback, if there is one.
     secret: Option<Secret>,
     body: ReplyBody<D>,
-    /// Decoded, and not yet given out.
+    /// Decoded events that were not returned yet.
     ready: VecDeque<ModelEvent>,
     state: State<'a>,
     clock: Clock,
-    /// The connection was let run before waiting for the body's end.
+    /// The task yielded once before it waits for the body's end.
     yielded: bool,
 }
 
@@ -50,14 +49,14 @@ enum State<'a> {
     Sending(BoxFuture<'a, Result<Response<ResponseBody>, ModelError>>),
     Refused(BoxFuture<'a, ModelError>),
     Reading(ResponseBody),
-    /// Everything was said; the body's end is most often in the packet that said it.
+    /// The reply is complete; the body's end is usually in the same packet.
     Closing(ResponseBody),
-    /// The last event is in `ready`, or was given out.
+    /// The last event is in `ready` or was returned.
     Over,
 }
 
 impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
-    /// Posts `body`; nothing happens until the stream is polled.
+    /// Posts `body`. Nothing is sent until the stream is polled.
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
         let sent = Bytes::from(body);
         ReplyStream {
@@ -100,7 +99,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         }
     }
 
-    /// The body ended, by itself or with `broken`.
+    /// Handles the end of the body, regular or because the connection broke.
     fn end(&mut self, broken: Option<&TransportError>) {
         match broken {
             Some(why) if !self.clock.complete => {
@@ -115,13 +114,13 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         self.state = State::Over;
     }
 
-    /// The provider has only paused: `more` is the request that goes on with the reply.
+    /// Sends `more`, the request that continues a reply the provider has paused.
     fn resume(&mut self, more: Vec<u8>) {
         self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
         self.clock.restart(self.http);
     }
 
-    /// The last event is decoded.
+    /// Handles the last decoded event.
     fn close(&mut self) {
         if let State::Reading(body) = std::mem::replace(&mut self.state, State::Over) {
             self.state = State::Closing(body);
@@ -137,8 +136,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
         Poll::Ready(())
     }
 
-    /// The reply is over and the body's end still to come. Reading it keeps the connection for the
-    /// next request, which is worth a task of its own.
+    /// Reads the rest of the body in a separate task, so that the connection can be reused.
     fn drain(&mut self) {
         let State::Closing(mut body) = std::mem::replace(&mut self.state, State::Over) else {
             return;
@@ -151,17 +149,17 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     fn fail(&mut self, error: ModelError) {
-        self.ready.push_back(ModelEvent::Error(error)); // cleaned when it is given out
+        self.ready.push_back(ModelEvent::Error(error)); // secrets are removed on return
         self.state = State::Over;
     }
 
-    /// `error` without what is secret.
+    /// Returns `error` without secrets.
     fn clean(&self, error: ModelError) -> ModelError {
         let error = self.target.clean(error);
         self.secret.iter().fold(error, |error, secret| secret.clean(error))
     }
 
-    /// Reads from the network until there is something to give.
+    /// Reads from the network until an event is ready.
     fn poll_network(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.ready.is_empty() {
             match &mut self.state {
@@ -195,7 +193,7 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
             if this.clock.complete {
                 this.end(None);
                 if matches!(this.state, State::Sending(_)) {
-                    cx.waker().wake_by_ref(); // it goes on with another request
+                    cx.waker().wake_by_ref(); // continues with another request
                     return Poll::Pending;
                 }
             } else {
@@ -205,7 +203,7 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
         }
         if this.ready.len() == 1 && this.poll_closed(cx).is_pending() {
             if !std::mem::replace(&mut this.yielded, true) {
-                // the connection may have the end already; that is cheaper than a timer
+                // The connection may have received the end already; this is cheaper than a timer.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -223,15 +221,15 @@ impl<D: Decode + Unpin> Stream for ReplyStream<'_, D> {
     }
 }
 
-/// Watches that there is progress.
+/// Checks that the reply makes progress.
 struct Clock {
     between: Duration,
     limit: Duration,
-    /// Everything has been said: running out of time is no error.
+    /// The reply is complete: a timeout is no error.
     complete: bool,
     last: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// A waker that `sleep` holds until it rings.
+    /// The waker that `sleep` holds.
     waits: Option<Waker>,
 }
 
@@ -248,7 +246,7 @@ impl Clock {
         }
     }
 
-    /// Another request is sent.
+    /// Restarts the limit for another request.
     fn restart(&mut self, http: &Http) {
         let waits = (self.sleep.take(), self.waits.take());
         *self = Clock::new(http);
@@ -261,12 +259,12 @@ impl Clock {
         self.limit = if self.complete { self.between.min(DRAIN_TIMEOUT) } else { self.between };
     }
 
-    /// Ready when nothing has happened for the limit. The timer is set again when it rings, not
-    /// with each event.
+    /// Is ready when nothing has happened for the limit. The timer is reset when it fires, not with
+    /// each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
-        // Set to ring early, most replies are over before it must be set again: that wakes a
-        // thread.
+        // The timer fires early, because most replies end before it would have to be reset, which
+        // wakes a thread.
         let early = || until.min(Instant::now() + DRAIN_TIMEOUT);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(early())));
         if sleep.deadline() > until {

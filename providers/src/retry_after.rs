@@ -1,11 +1,11 @@
-//! How long a provider asks to wait, in each of the forms in which it does.
+//! Parsing of the time that a provider asks to wait, in all its formats.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// What headers ask for. `limited` says that a limit was reached: only then does the time at which
-/// limits are renewed, which many servers tell with every answer, mean a wait.
+/// Returns the wait in the headers. `limited` says that a limit was reached: only then does the
+/// reset time, which many servers send with every response, mean a wait.
 pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) -> Option<Duration> {
     let texts = |name| {
         headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok()).map(str::trim)
@@ -20,8 +20,8 @@ pub(crate) fn in_headers(headers: &HeaderMap, now: SystemTime, limited: bool) ->
         .or_else(|| if limited { renewal(headers, now) } else { None })
 }
 
-/// When the limits are renewed that are used up: the last of them. Where no header says what is
-/// left of a limit, the first of those; a limit of which something is left is not what was reached.
+/// Returns the latest reset time of the exhausted limits. If no header says how much of a limit is
+/// left, it is the earliest reset time; a limit with something left is ignored.
 fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut used_up, mut unknown) = (None::<Duration>, None::<Duration>);
     for (name, value) in headers {
@@ -44,7 +44,7 @@ fn renewal(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     used_up.or(unknown)
 }
 
-/// A wait that a message in lower case names, as in "try again in 1m30.5s" and "retry after 26
+/// Returns the wait in a lower-case message, as in "try again in 1m30.5s" and "retry after 26
 /// seconds".
 pub(crate) fn in_words(message: &str) -> Option<Duration> {
     let phrases = ["try again in ", "try again after ", "retry in ", "retry after ", "wait "];
@@ -52,7 +52,7 @@ pub(crate) fn in_words(message: &str) -> Option<Duration> {
     waits.find_map(|(wait, _)| wait)
 }
 
-/// A length of time such as `45.8s`, `20ms` or `114h18m0s`; nothing if it is zero.
+/// Parses a duration such as `45.8s`, `20ms` or `114h18m0s`; `None` if it is zero.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     match spans(text) {
         (wait, "") => wait,
@@ -60,8 +60,8 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A wait as a header tells it: seconds from now, a length of time, seconds or milliseconds since
-/// 1970, or a date.
+/// Parses a wait in a header: seconds from now, a duration, seconds or milliseconds since 1970, or
+/// a date.
 fn parse_wait(text: &str, now: SystemTime) -> Option<Duration> {
     let until = |then: SystemTime| then.duration_since(now).ok().filter(|wait| !wait.is_zero());
     let since_1970 = |seconds: f64| {
@@ -81,7 +81,7 @@ fn seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok().filter(|wait| !wait.is_zero())
 }
 
-/// The lengths of time that `text` begins with, added up, and what follows them.
+/// Returns the sum of the durations at the start of `text`, and the rest.
 fn spans(text: &str) -> (Option<Duration>, &str) {
     let (mut sum, mut rest) = (0.0, text);
     while let Some((span, after)) = span(rest) {
@@ -91,7 +91,7 @@ fn spans(text: &str) -> (Option<Duration>, &str) {
     (seconds(sum), rest)
 }
 
-/// One number with its unit, in seconds, and what follows it.
+/// Parses a number with its unit; returns seconds and the rest.
 fn span(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_start();
     let (number, after) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
@@ -111,7 +111,7 @@ fn span(text: &str) -> Option<(f64, &str)> {
     Some((number.parse::<f64>().ok()? * scale, after))
 }
 
-/// Seconds from 1970 to a date such as `2026-03-01T12:30:00.5Z` or `…+02:00`.
+/// Returns the seconds from 1970 to a date such as `2026-03-01T12:30:00.5Z` or `…+02:00`.
 fn iso_date(text: &str) -> Option<f64> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let (time, offset) = match time.find(['Z', 'z', '+', '-']) {
@@ -134,8 +134,7 @@ fn iso_date(text: &str) -> Option<f64> {
             (hours * 3600.0 + minutes * 60.0) * if offset.starts_with('-') { -1.0 } else { 1.0 }
         }
     };
-    // Years begin in March here, so that the day that comes every four years is the last of its
-    // year.
+    // Years start in March here, so that the leap day is the last day of a year.
     let (year, month) = if month > 2.0 { (year, month - 3.0) } else { (year - 1.0, month + 9.0) };
     let leap_days = (year / 4.0).floor() - (year / 100.0).floor() + (year / 400.0).floor();
     let days =
@@ -149,8 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// What these headers of a reached limit ask for, in milliseconds, at eight in the morning of
-    /// 15 January 2027.
+    /// Returns the wait in these headers of a reached limit, in milliseconds, at eight in the
+    /// morning of 15 January 2027.
     fn wait(headers: &[(&'static str, &'static str)]) -> Option<u128> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))

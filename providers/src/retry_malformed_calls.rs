@@ -1,4 +1,4 @@
-//! `RetryMalformedCalls`: tells a model that what it wrote cannot be used, and asks again.
+//! `RetryMalformedCalls`: reports a malformed reply to the model and asks again.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ use crate::emitted::Emitted;
 /// let model = Retry::new(RetryMalformedCalls::new(Offline::new()).attempts(3));
 /// ```
 ///
-/// What was streamed is [withdrawn](ModelEvent::Withdrawn). The words that ask again are in no
-/// conversation but that one request. After the last attempt the error is given out. Other errors
-/// are given out at once, that of an answer which cannot be understood
-/// ([`ModelErrorKind::Protocol`]) among them, as the model did not write it:
-/// [`Retry`](crate::Retry) is for those, and belongs around this. It takes no error that this has
-/// handled.
+/// The streamed part is [withdrawn](ModelEvent::Withdrawn). The message that asks again is part of
+/// that one request only, not of the conversation. After the last attempt the error is returned.
+/// Other errors are returned at once, including [`ModelErrorKind::Protocol`], which the model does
+/// not cause: use [`Retry`](crate::Retry) around this wrapper for those. It does not retry errors
+/// that this wrapper has handled.
 #[derive(Debug, Clone)]
 pub struct RetryMalformedCalls<M> {
     model: M,
@@ -60,7 +59,7 @@ impl<M: ChatModel> ChatModel for RetryMalformedCalls<M> {
                         if error.kind == ModelErrorKind::Malformed
                             && attempt.number < self.attempts =>
                     {
-                        tracing::debug!(attempt = attempt.number, %error, "a model is told what \
+                        tracing::debug!(attempt = attempt.number, %error, "a model receives what \
                             was wrong with its reply");
                         let request = with_correction(&attempt.request, &error);
                         attempt.stream = self.model.stream(request);
@@ -86,12 +85,12 @@ impl<M: ChatModel> ChatModel for RetryMalformedCalls<M> {
 struct Attempt<'a> {
     stream: BoxStream<'a, ModelEvent>,
     request: ChatRequest,
-    /// The number of the present attempt, from 1.
+    /// The number of the attempt, from 1.
     number: u32,
     emitted: Emitted,
 }
 
-/// The request, and what was wrong with the reply to it.
+/// Returns the request with a message about the error in its reply.
 fn with_correction(request: &ChatRequest, error: &ModelError) -> ChatRequest {
     let correction = format!(
         "Your last reply could not be used and was thrown away. {error} Write it again: call \

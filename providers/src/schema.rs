@@ -1,12 +1,13 @@
-//! JSON Schemas as servers take them: as a tool's parameters, as the shape of an answer, and in
-//! words.
+//! JSON Schemas in the forms that servers accept: as a tool's parameters, as an output schema, and
+//! as text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Asks for an answer that fits `schema` where no field does.
+/// Returns the instruction for an answer that matches `schema`, for models without an output
+/// schema.
 pub(crate) fn in_words(schema: &Value) -> String {
     format!(
         "Give your final answer as one JSON value that fits this JSON Schema, with nothing \
@@ -14,8 +15,7 @@ pub(crate) fn in_words(schema: &Value) -> String {
     )
 }
 
-/// A tool's schema as parameters: an object, with `properties` even where there are none. Servers
-/// refuse others.
+/// Returns a tool's schema as parameters: an object with `properties`, which servers require.
 pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
     if schema["type"] == "object" && schema["properties"].is_object() {
         return Cow::Borrowed(schema);
@@ -26,7 +26,7 @@ pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
     Cow::Owned(Value::Object(schema))
 }
 
-/// Constraints that a grammar cannot hold. The engine checks them all the same.
+/// Constraints that a grammar cannot express. The engine checks them.
 pub(crate) const UNCHECKED: &[&str] = &[
     "$schema",
     "exclusiveMaximum",
@@ -44,7 +44,7 @@ pub(crate) const UNCHECKED: &[&str] = &[
     "pattern",
     "uniqueItems",
 ];
-/// What makes a schema one that no grammar is made of.
+/// Keywords that make a schema unsuitable for a grammar.
 const UNSUPPORTED: &[&str] = &[
     "$dynamicRef",
     "contains",
@@ -57,9 +57,9 @@ const UNSUPPORTED: &[&str] = &[
     "then",
 ];
 
-/// The schema as a grammar can be made of it: objects have the properties that are listed and no
-/// others, what cannot be held is left out. Nothing where that would change its meaning: for maps,
-/// for what contains itself.
+/// Returns the schema in the form that a grammar can express: objects have no properties besides
+/// the listed ones, and constraints are removed. Returns `None` if that would change its meaning,
+/// as for maps and recursive types.
 pub(crate) fn closed(schema: &Value) -> Option<Value> {
     let schema = close(schema)?;
     (!contains_itself(&schema)).then_some(schema)
@@ -94,7 +94,7 @@ fn close(schema: &Value) -> Option<Value> {
     let is_object =
         kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
     if is_object && !closed.contains_key("properties") {
-        return None; // any object at all
+        return None; // accepts any object
     }
     if closed.contains_key("properties") {
         closed.insert("additionalProperties".into(), false.into());
@@ -102,10 +102,10 @@ fn close(schema: &Value) -> Option<Value> {
     Some(Value::Object(closed))
 }
 
-/// Whether following references leads back to where one was. Each is followed once, however often
-/// it is there.
+/// Returns whether following references leads back to a schema on the way. Each reference is
+/// followed once.
 fn contains_itself(root: &Value) -> bool {
-    /// `done` has the references that were begun, and whether they have led to an end.
+    /// `done` holds the references that were entered, and whether they have been left.
     fn follow<'a>(root: &'a Value, at: &'a Value, done: &mut BTreeMap<&'a str, bool>) -> bool {
         match at {
             Value::Array(list) => list.iter().any(|item| follow(root, item, done)),

@@ -1,8 +1,8 @@
-//! Event streams: bytes in, in chunks of any size, events out, as the WHATWG specification says.
+//! Parser of event streams, according to the WHATWG specification, for chunks of any size.
 //!
-//! An event that lies whole in one chunk is handed out as slices of that chunk. Only what a chunk
-//! leaves unfinished is kept, and each byte is looked at once. What servers send against the
-//! specification is there for whoever asks, with [`SseParser::flush`].
+//! An event that is complete within one chunk is returned as slices of that chunk. Only the
+//! unfinished part of a chunk is copied, and each byte is inspected once. [`SseParser::flush`]
+//! returns events that violate the specification, as many servers send them.
 
 use std::mem::take;
 
@@ -20,7 +20,7 @@ pub struct SseEvent<'a> {
 /// Splits a stream into events.
 ///
 /// At the end of a stream the specification drops an event that lacks its blank line. Many servers
-/// leave their last one so: [`flush`](SseParser::flush) hands it out.
+/// end their streams like that: [`flush`](SseParser::flush) returns such an event.
 ///
 /// ```
 /// use loopwright_providers::SseParser;
@@ -33,21 +33,21 @@ pub struct SseEvent<'a> {
 /// ```
 #[derive(Debug, Default)]
 pub struct SseParser {
-    /// The beginning of a line whose end has not come.
+    /// The start of an unfinished line.
     line: Vec<u8>,
-    /// The event so far, as far as it came in earlier chunks.
+    /// The part of the event from earlier chunks.
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The lines since one that begins as JSON does and not as a field of an event.
+    /// The lines since one that starts like JSON and not like a field of an event.
     bare: Vec<u8>,
-    /// The last line ended with a CR: a LF that comes next belongs to it.
+    /// The last line ended with CR: a LF that follows belongs to it.
     after_cr: bool,
-    /// The first line, which may begin with a byte order mark, is over.
+    /// The first line, which may start with a byte order mark, has been parsed.
     past_first_line: bool,
 }
 
-/// The event so far, as far as it lies in the present chunk.
+/// The part of the event in the current chunk.
 #[derive(Default)]
 struct InChunk<'c> {
     event: Option<&'c [u8]>,
@@ -153,7 +153,7 @@ impl SseParser {
             }
             [b'{' | b'[', ..] => self.keep_bare(line),
             [_, ..] if self.is_bare() => self.keep_bare(line),
-            _ => {} // a comment, `id`, `retry`, or a field that nobody knows
+            _ => {} // a comment, `id`, `retry`, or an unknown field
         }
     }
 
@@ -174,7 +174,7 @@ impl SseParser {
         self.bare.push(b'\n');
     }
 
-    /// Moves what lies in a chunk to our own buffers, before the chunk goes.
+    /// Copies the unfinished part of a chunk into buffers.
     fn keep(&mut self, here: &mut InChunk<'_>) {
         if let Some(event) = here.event.take() {
             self.event.extend_from_slice(event);

@@ -1,30 +1,29 @@
-//! A tool's schema as OpenAI's strict mode takes it: what the model writes then fits it, by
-//! grammar.
+//! Conversion of a tool's schema to the subset that OpenAI's strict mode accepts: a grammar then
+//! forces the arguments to match it.
 //!
-//! Every property is required; what was optional may be null instead, which the engine takes for
-//! left out. Where it is not certain that the server takes a schema there is no strict form of it.
-//! The limits are the smallest that are known: Azure's, and those that OpenAI began with.
+//! Every property is required; an optional one may be null instead, which the engine treats as
+//! absent. A schema that a server might refuse has no strict form. The limits are the lowest known
+//! ones: Azure's, and OpenAI's at launch.
 
 use serde_json::{Map, Value, json};
 
 use crate::schema::UNCHECKED;
 
-/// How deep objects, lists and choices are in each other.
+/// The maximum nesting depth of objects, arrays and choices.
 const MAX_DEPTH: usize = 5;
-/// Schemas within it, thus properties too.
+/// The maximum number of schemas in it, properties included.
 const MAX_SCHEMAS: usize = 100;
-/// Values of all its `enum`s.
+/// The maximum number of values in all its `enum`s.
 const MAX_ENUM_VALUES: usize = 500;
-/// Bytes of names and of those values.
+/// The maximum length of all names and `enum` values together.
 const MAX_NAME_BYTES: usize = 15_000;
-/// References that lead to references.
+/// The maximum number of references that lead to a reference.
 const MAX_REFERENCE_HOPS: usize = 8;
 
-/// What is said of any schema and holds nobody to anything. References are replaced by what they
-/// mean.
+/// Keywords that do not constrain a value. References are replaced by their targets.
 const ANNOTATIONS: &[&str] = &["$defs", "$schema", "definitions", "description", "title"];
 
-/// The strict form of a tool's schema, where there is one.
+/// Returns the strict form of a tool's schema, or `None` if there is none.
 pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
     let mut budget = Budget {
         root: schema,
@@ -35,7 +34,7 @@ pub(crate) fn strict_parameters(schema: &Value) -> Option<Value> {
     budget.schema(schema, 0).filter(|strict| strict["type"] == "object")
 }
 
-/// What may still come in a schema.
+/// The remaining limits of a schema.
 struct Budget<'a> {
     root: &'a Value,
     schemas: usize,
@@ -62,7 +61,7 @@ impl<'a> Budget<'a> {
         Some(strict)
     }
 
-    /// Where references lead, and what is said of it where the first one is.
+    /// Follows references, and returns the first description on the way.
     fn resolve(&self, schema: &'a Value) -> Option<(&'a Map<String, Value>, Option<&'a Value>)> {
         let (mut fields, mut own_description) = (schema.as_object()?, None);
         for _ in 0..MAX_REFERENCE_HOPS {
@@ -76,10 +75,10 @@ impl<'a> Budget<'a> {
         None
     }
 
-    /// One of several. At most one of them is more than a plain value: objects must not begin with
-    /// the same name.
+    /// Converts a choice. At most one branch is an object or an array, because objects in it must
+    /// not start with the same property.
     fn choice(&mut self, branches: &'a Value, depth: usize) -> Option<Value> {
-        let depth = deeper(depth)?;
+        let depth = nested(depth)?;
         let branches: Vec<Value> = branches
             .as_array()?
             .iter()
@@ -99,11 +98,11 @@ impl<'a> Budget<'a> {
             _ => return None,
         };
         let strict = match kind {
-            "object" => self.object(fields, deeper(depth)?)?,
+            "object" => self.object(fields, nested(depth)?)?,
             "array" => {
                 checked(fields, &["type", "items"])?;
                 json!({"type": "array", "items": self.schema(fields.get("items")?,
-                    deeper(depth)?)?})
+                    nested(depth)?)?})
             }
             "string" | "number" | "integer" | "boolean" => self.plain(fields, kind, nullable)?,
             "null" if !nullable => {
@@ -125,7 +124,7 @@ impl<'a> Budget<'a> {
         let properties = match fields.get("properties") {
             Some(properties) => Some(properties.as_object()?),
             None if closed => None,
-            None => return None, // any object at all
+            None => return None, // accepts any object
         };
         let required: Vec<&str> = match fields.get("required") {
             Some(names) => names.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?,
@@ -150,7 +149,8 @@ impl<'a> Budget<'a> {
                 "additionalProperties": false}))
     }
 
-    /// A text, number or boolean, perhaps one of several. Null is left to the caller.
+    /// Converts a string, number or boolean, which may be restricted to some values. The caller
+    /// adds null.
     fn plain(
         &mut self,
         fields: &'a Map<String, Value>,
@@ -182,34 +182,36 @@ impl<'a> Budget<'a> {
             }
             strict.push(value);
         }
-        // Where null is one of the types, it has to be one of the values, and once.
+        // If null is one of the types, it must be among the values, once.
         let nulls = values.len() - strict.len();
         (!strict.is_empty() && nulls == usize::from(nullable))
             .then(|| json!({"type": kind, "enum": strict}))
     }
 }
 
-fn spend(budget: &mut usize, much: usize) -> Option<()> {
-    *budget = budget.checked_sub(much)?;
+fn spend(budget: &mut usize, amount: usize) -> Option<()> {
+    *budget = budget.checked_sub(amount)?;
     Some(())
 }
 
-fn deeper(depth: usize) -> Option<usize> {
+fn nested(depth: usize) -> Option<usize> {
     (depth < MAX_DEPTH).then_some(depth + 1)
 }
 
-/// These keywords and no others, but for what is said aside.
+/// Returns `None` if there is a keyword other than `known` and the annotations.
 fn only(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
     let known = |key: &String| known.contains(&key.as_str()) || ANNOTATIONS.contains(&key.as_str());
     fields.keys().all(known).then_some(())
 }
 
-/// These keywords, and constraints that the engine checks.
+/// Returns `None` if there is a keyword other than `known`, the annotations and the constraints
+/// that the engine checks.
 fn checked(fields: &Map<String, Value>, known: &[&str]) -> Option<()> {
     only(fields, &[known, UNCHECKED].concat())
 }
 
-/// What a schema is for. Constraints, which not every server takes, are told there.
+/// Returns the description, with the constraints added as text, because not every server accepts
+/// the keywords.
 fn description(fields: &Map<String, Value>, own_description: Option<&Value>) -> Option<String> {
     let own_description = own_description.map_or(Some(""), Value::as_str)?;
     let constraints =
@@ -235,12 +237,12 @@ fn takes_null(strict: &Value) -> bool {
         || branches.into_iter().any(takes_null)
 }
 
-/// A schema that takes null too. Its description, if it has one, is that of the whole.
+/// Returns a schema that also accepts null. A description moves to the outer schema.
 fn or_null(mut strict: Value) -> Option<Value> {
-    let nothing = json!({"type": "null"});
+    let null = json!({"type": "null"});
     let fields = strict.as_object_mut()?;
     if let Some(Value::Array(branches)) = fields.get_mut("anyOf") {
-        branches.push(nothing);
+        branches.push(null);
         return Some(strict);
     }
     let kind = fields.get("type")?.clone();
@@ -249,11 +251,11 @@ fn or_null(mut strict: Value) -> Option<Value> {
         return Some(strict);
     }
     let description = fields.remove("description");
-    let mut either = json!({"anyOf": [strict, nothing]});
+    let mut nullable = json!({"anyOf": [strict, null]});
     if let Some(description) = description {
-        either.as_object_mut()?.insert("description".into(), description);
+        nullable.as_object_mut()?.insert("description".into(), description);
     }
-    Some(either)
+    Some(nullable)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Calls that a model wrote as text: small local models do, where the server's template does not
-//! know them.
+//! Tool calls that a model writes as text, as small local models do if the server's template does
+//! not parse them.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ const CLOSE: &str = "</tool_call>";
 /// calls written as text into calls: JSON with the name of one of these `tools` and its arguments,
 /// alone or between `<tool_call>` tags.
 ///
-/// It guesses at nothing: text that is no such JSON, or names another tool, stays text. What may be
-/// a call is held back until the text is complete, so a model that answers in JSON does not stream.
-/// Only for models that need it.
+/// Text that is not such JSON, or names another tool, stays text. A possible call is held back
+/// until the text is complete, so a model that answers in JSON does not stream. Use it only for
+/// models that need it.
 ///
 /// ```
 /// use loopwright_core::GenericAgent;
@@ -45,7 +45,7 @@ pub fn parse_text_tool_calls<S: Into<String>>(
     }
 }
 
-/// Whether a call may be in the text, or begin at its end.
+/// Returns whether the text contains a possible call, or ends with the start of one.
 fn may_call(text: &str) -> bool {
     let begins = |at: usize| text.ends_with(&OPEN[..at]);
     let start = text.trim_start();
@@ -55,7 +55,7 @@ fn may_call(text: &str) -> bool {
         || (1..OPEN.len()).any(begins)
 }
 
-/// The calls, and the text around them.
+/// Returns the text around the calls, and the calls.
 fn read(text: &str, tools: &BTreeSet<String>) -> Option<(String, Vec<(String, String)>)> {
     let (mut around, mut calls) = (String::new(), Vec::new());
     let Some((before, mut rest)) = text.split_once(OPEN) else {
@@ -80,7 +80,7 @@ fn unfenced(text: &str) -> &str {
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }
 
-/// One call or a list of them; nothing if it is anything else besides.
+/// Parses one call or a list of calls; `None` if there is anything else.
 fn calls_of(json: &str, tools: &BTreeSet<String>) -> Option<Vec<(String, String)>> {
     match serde_json::from_str(json).ok()? {
         Value::Object(call) => Some(vec![call_of(&call, tools)?]),

@@ -1,8 +1,8 @@
-//! Calls and results as pairs: strict servers refuse a call without a result and a result without a
-//! call.
+//! Pairing of calls and results: strict servers refuse a call without a result and a result without
+//! a call.
 //!
-//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, nor one
-//! that was kept by somebody else.
+//! The engine keeps them paired; a hook that prunes or reorders a conversation may not, and neither
+//! may an imported one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use loopwright_core::Message;
 use loopwright_core::message::{Content, MessageId, ResultStatus, ToolCall, ToolResult};
 
-/// Stands for the result of a call that has none.
+/// The result of a call that has none.
 const NO_RESULT: &str = "No result of this call was kept.";
 
-/// The conversation with exactly one result for each call, directly after its message and in source
-/// order. A result without a call is left out, a call without a result gets one that says so; most
-/// conversations stay as they are.
+/// Returns the conversation with exactly one result for each call, directly after its message and
+/// in order. A result without a call is removed; a call without a result gets an error result. Most
+/// conversations are unchanged.
 pub(crate) fn pair_tool_results(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
     if has_paired_results(messages) {
         return Cow::Borrowed(messages);
@@ -24,7 +24,7 @@ pub(crate) fn pair_tool_results(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Messa
     let mut rest = messages.iter().filter(|message| message.is_for_model()).peekable();
     while let Some(message) = rest.next() {
         if message.as_tool_result().is_some() {
-            continue; // those of the calls before it have been taken
+            continue; // those of the previous calls have been taken
         }
         pairs.push(message.clone());
         let Some(reply) = message.as_assistant() else {

@@ -1,6 +1,6 @@
-//! The HTTP clients: hyper for servers on this machine, reqwest for TLS and proxies.
+//! The HTTP clients: hyper for local servers, reqwest for TLS and proxies.
 //!
-//! No other file knows which of the two carries a request.
+//! No other module depends on which of the two carries a request.
 
 use std::error::Error;
 use std::io;
@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Proxy, Url, redirect};
 
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long a connection stays open for the next request.
+/// How long an idle connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Whether this build can reach `https://` addresses.
 const HAS_TLS: bool = cfg!(any(
@@ -32,7 +32,7 @@ const HAS_TLS: bool = cfg!(any(
     feature = "native-tls",
 ));
 
-/// Where a request goes, and which client carries it.
+/// The address of a request, and the client that carries it.
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) url: Url,
@@ -88,7 +88,7 @@ impl Transport {
         Transport { connect_timeout, proxy: None, clients: Arc::default() }
     }
 
-    /// The same transport through `proxy`, with connections of its own.
+    /// Returns the same transport with new connections through `proxy`.
     pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
         Transport { proxy: Some(proxy), clients: Arc::default(), ..self }
     }

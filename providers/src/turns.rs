@@ -1,4 +1,4 @@
-//! The messages of formats whose roles have to alternate: those of one role in a row become one.
+//! The messages of formats whose roles must alternate: consecutive messages of one role are joined.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,20 @@ use loopwright_core::model::ChatRequest;
 
 use crate::tool_result_pairing::pair_tool_results;
 
-/// What a format calls the same things by.
+/// The names that a format uses.
 pub(crate) struct Names {
-    /// Who speaks when it is not the user.
+    /// The role of the model.
     pub(crate) model: &'static str,
     /// The field with the parts of a message.
     pub(crate) parts: &'static str,
-    /// The part that a conversation begins with where the model would: the user has to.
+    /// The part of a user message that is inserted before a conversation that starts with the
+    /// model.
     pub(crate) first: &'static str,
 }
 
-/// Writes the conversation; `encode` gives the parts of one message, separated by commas, and
-/// nothing for one that says nothing. Tells where the last part of the user's last two messages
-/// ends, just before its last byte.
+/// Writes the conversation. `encode` returns the parts of one message, separated by commas, or an
+/// empty string. Returns the end of the last part of each of the last two user messages: the offset
+/// of its last byte.
 pub(crate) fn write_turns(
     body: &mut Vec<u8>,
     request: &ChatRequest,

@@ -1,4 +1,4 @@
-//! Decoding: the events of a Messages stream, made model events.
+//! Decoding of a Messages stream into model events.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::event_template::EventTemplate;
 use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::failure::Failure;
-use crate::json::mended;
+use crate::json::replace_lone_surrogates;
 
 /// Reads one Messages stream.
 ///
@@ -31,27 +31,27 @@ pub struct Decoder {
     framed: u64,
     open: Vec<OpenBlock>,
     calls: bool,
-    /// All that was said, for a turn that is paused.
+    /// The raw blocks, for a turn that is paused.
     transcript: Transcript,
     /// The turn is paused.
     paused: bool,
-    /// The turn goes on after a pause: the next beginning withdraws nothing.
+    /// The turn continues after a pause: the next `message_start` withdraws nothing.
     continues: bool,
     stop: String,
     usage: Usage,
-    /// What was used before a pause.
+    /// The usage before a pause.
     used: Usage,
 }
 
-/// A block that is being written.
+/// An open block.
 #[derive(Debug)]
 struct OpenBlock {
-    /// Its number in the stream, which also counts what is no part of the reply.
+    /// Its index in the stream, which also counts blocks that are not part of the reply.
     index: u64,
-    /// Its number in the reply.
+    /// Its index in the reply.
     block: u32,
     signature: String,
-    /// The arguments of a call that were there when it began; they count if no others come.
+    /// The arguments of a call in its start event; used if no deltas follow.
     input: Option<String>,
 }
 
@@ -60,12 +60,12 @@ impl Decode for Decoder {
         match Payload::of(data) {
             _ if self.writer.ended => {}
             Payload::KeepAlive => return Progress::Waiting,
-            Payload::EndMark => {} // a gateway's habit
+            Payload::EndMark => {} // some gateways send it
             Payload::Data(data) if self.add_framed(data, out) => {}
             Payload::Data(data) => match read(data) {
                 Ok((event, _)) if event.kind.0 == "ping" => return Progress::Waiting,
                 Ok((event, delta)) => self.event(event, delta, data, out),
-                Err(why) => match mended(data) {
+                Err(why) => match replace_lone_surrogates(data) {
                     Some(text) => return self.decode(&text, out),
                     None => self.writer.fail_unreadable("no event of a message", data, &why, out),
                 },
@@ -76,7 +76,7 @@ impl Decode for Decoder {
 
     fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         if !self.paused {
-            return None; // most streams end so: nothing is read for them
+            return None; // most streams end here: the rest is not parsed
         }
         let body = self.transcript.resume(sent)?;
         (self.paused, self.continues) = (false, true);
@@ -92,7 +92,7 @@ impl Decode for Decoder {
     }
 }
 
-/// An event, and its delta.
+/// Parses an event and its delta.
 fn read(data: &str) -> Result<(Event<'_>, Option<Delta<'_>>), serde_json::Error> {
     let event: Event<'_> = serde_json::from_str(data)?;
     let delta = event.delta.map(|raw| serde_json::from_str(raw.get())).transpose()?;
@@ -117,7 +117,8 @@ impl Decoder {
         }
     }
 
-    /// Takes an event that differs from an earlier one in its delta only, if it is one.
+    /// Handles an event that differs from an earlier one only in its delta. Returns false for
+    /// others.
     fn add_framed(&mut self, data: &str, out: &mut Events) -> bool {
         let delta: Option<Delta<'_>> = self.frame.read(data);
         if let Some(delta) = &delta {
@@ -186,7 +187,7 @@ impl Decoder {
         }
     }
 
-    /// The message begins; what there was of another one is void, unless it goes on.
+    /// Starts the message; withdraws an earlier one, unless the turn continues.
     fn begin(&mut self, out: &mut Events) {
         self.open.clear();
         self.transcript.clear();
@@ -250,13 +251,13 @@ impl Decoder {
         }
     }
 
-    /// The provider rests in the middle of its own tools; what is open is complete.
+    /// Records that the provider paused the turn; open blocks are complete.
     fn pause(&mut self, out: &mut Events) {
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
         self.paused = true;
     }
 
-    /// The reply is complete.
+    /// Ends a complete reply.
     fn end(&mut self, out: &mut Events) {
         let stop = match &*self.stop {
             "" if self.writer.blocks == 0 => {

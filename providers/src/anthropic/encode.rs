@@ -19,9 +19,9 @@ use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
 use crate::turns::{Names, write_turns};
 
-/// Names the bytes that are kept with tools, and with messages without thinking.
+/// The cache name of encoded tools, and of messages without thinking.
 const CODEC: &str = "anthropic";
-/// Names those of messages with their thinking, which only the model that thought it gets.
+/// The cache name of messages with thinking, which only the model that wrote it receives.
 const OWN: &str = "anthropic, with thinking";
 const NAMES: Names = Names {
     model: "assistant",
@@ -95,29 +95,29 @@ fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
     blocks
 }
 
-/// The messages, those of one role in a row as one, the last two of the user marked for the cache,
-/// and after them what the model is asked for besides.
+/// Adds the messages: consecutive messages of one role are joined, the last two user messages are
+/// marked for the cache, and further instructions follow.
 fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     let ends = write_turns(body, request, &NAMES, |message| {
         let (codec, own) =
             if keeps_thinking(message, request, settings) { (OWN, true) } else { (CODEC, false) };
         message.encode_once(codec, || encode_message(message, own))
     });
-    let plea = plea(request, settings);
-    if let (Some(plea), [_, Some(end)]) = (plea, ends) {
-        let plea = bytes(&json!({"type": "text", "text": plea}));
-        body.splice(end + 1..end + 1, [b",", &*plea].concat());
+    let instruction = forced_tool_instruction(request, settings);
+    if let (Some(instruction), [_, Some(end)]) = (instruction, ends) {
+        let instruction = bytes(&json!({"type": "text", "text": instruction}));
+        body.splice(end + 1..end + 1, [b",", &*instruction].concat());
     }
     if settings.profile.cache {
-        // From the back, so that the first one stays where it is.
+        // From the back, so that the first offset stays valid.
         for end in [ends[1], ends[0]].into_iter().flatten() {
             body.splice(end..end, *br#","cache_control":{"type":"ephemeral"}"#);
         }
     }
 }
 
-/// The tool that is forced, asked for in words of a model that cannot be forced.
-fn plea(request: &ChatRequest, settings: &Settings) -> Option<String> {
+/// Returns the instruction to call the forced tool, for models that cannot be forced.
+fn forced_tool_instruction(request: &ChatRequest, settings: &Settings) -> Option<String> {
     let asked = !settings.profile.forces
         && forces_tool(request)
         && !settings.options.contains_key("tool_choice");
@@ -130,13 +130,14 @@ fn plea(request: &ChatRequest, settings: &Settings) -> Option<String> {
     }
 }
 
-/// Whether the thoughts of the reply to `request` can go back: not to a model whose thoughts belong
-/// to words that only this request has.
+/// Returns whether the thinking in the reply to `request` may be sent back: not if it is bound to
+/// an instruction that only this request has.
 pub(super) fn signs(request: &ChatRequest, settings: &Settings) -> bool {
-    !settings.profile.binds || plea(request, settings).is_none()
+    !settings.profile.binds || forced_tool_instruction(request, settings).is_none()
 }
 
-/// The blocks of one message, separated by commas. Empty for one that says nothing.
+/// Encodes the blocks of one message, separated by commas. The result is empty for a message
+/// without content.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
         MessageKind::User(user) => {
@@ -152,7 +153,7 @@ fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     blocks.collect::<Vec<_>>().join(&b',')
 }
 
-/// A block of text or an image; none for a text that is blank, which is refused.
+/// Encodes a text or an image; `None` for blank text, which the API refuses.
 fn content_block(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => text_block(text),
@@ -168,7 +169,7 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-/// Thinking alone is no message.
+/// Encodes a reply. Thinking alone is no message.
 fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     let says = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => !text.trim().is_empty(),
@@ -178,7 +179,7 @@ fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     if !reply.parts.iter().any(says) {
         return Vec::new();
     }
-    // A thought belongs to what came before it, so none goes out after something that does not.
+    // Thinking is bound to what came before it, so none follows a block that is left out.
     let mut whole = own;
     joined(reply.parts.iter().filter_map(|part| {
         let block = match part {
@@ -194,7 +195,7 @@ fn assistant_blocks(reply: &AssistantMessage, own: bool) -> Vec<u8> {
     }))
 }
 
-/// A call, its arguments as they came. What is no object has an error result to explain it.
+/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
 fn tool_use(call: &ToolCall) -> Vec<u8> {
     let arguments = call.arguments.trim();
     let mut block = br#"{"type":"tool_use""#.to_vec();

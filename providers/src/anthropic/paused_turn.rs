@@ -1,5 +1,5 @@
-//! A turn that the provider paused in the middle of its own tools: what was said so far is sent
-//! back, and it goes on.
+//! A turn that the provider pauses while it runs its own tools: the blocks so far are sent back,
+//! and the turn continues.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use serde_json::{Map, Value, json};
 use super::wire::Delta;
 use crate::json::{bytes, put};
 
-/// A turn is gone on with so many times; more would be a loop.
+/// The maximum number of continuations of one turn, to prevent a loop.
 const MAX_PAUSES: u32 = 16;
 
-/// All blocks of the turn as the provider wrote them, its own tools included. That a turn is paused
-/// is told at its end, and then each block goes back, so all are kept until then.
+/// All blocks of the turn as received, including the provider's own tools. The pause is reported at
+/// the end of the message, and then every block is sent back, so all are kept until then.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    /// Those of the parts before a pause, JSON separated by commas.
+    /// The blocks before the last pause, as JSON separated by commas.
     before: Vec<u8>,
     blocks: Vec<Block>,
     pub(super) pauses: u32,
 }
 
-/// A block as it began, and what was added to it.
+/// The start of a block and its deltas.
 #[derive(Debug)]
 struct Block {
     index: u64,
-    /// The event that began it, read when it is needed.
+    /// The start event, parsed when it is needed.
     start: String,
     text: String,
     thinking: String,
@@ -37,17 +37,17 @@ struct Block {
 }
 
 impl Transcript {
-    /// Forgets all: the message begins anew.
+    /// Discards all blocks, when the message starts again.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
     }
 
-    /// How many blocks there are since the last pause.
+    /// Returns the number of blocks since the last pause.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// A block begins, in the event `data`.
+    /// Starts a block with the event `data`.
     pub(super) fn begin(&mut self, index: u64, data: &str) {
         let (text, thinking, signature, input) = Default::default();
         let start = data.to_owned();
@@ -62,7 +62,7 @@ impl Transcript {
         });
     }
 
-    /// More of a block.
+    /// Appends a delta to a block.
     pub(super) fn add(&mut self, index: u64, delta: &Delta<'_>) {
         let Some(block) = self.blocks.iter_mut().rfind(|block| block.index == index) else {
             return;
@@ -76,7 +76,7 @@ impl Transcript {
             .extend(delta.citation.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()));
     }
 
-    /// The body that goes on with the turn, made of the one that began it.
+    /// Returns the body of the request that continues the turn, built from the one that started it.
     pub(super) fn resume(&mut self, sent: &[u8]) -> Option<Vec<u8>> {
         self.pauses += 1;
         if self.pauses > MAX_PAUSES {
@@ -98,7 +98,7 @@ impl Transcript {
 }
 
 impl Block {
-    /// All of it; nothing for a text that is blank, which is refused.
+    /// Returns the complete block, or `None` for blank text, which the API refuses.
     fn whole(self) -> Option<Value> {
         #[derive(Deserialize)]
         struct Start {

@@ -1,4 +1,4 @@
-//! What models and servers that speak Anthropic Messages do each in its own way: data, not code.
+//! Deviations of models and servers that speak Anthropic Messages, as data.
 
 use crate::codec::{self, KeyHeader};
 
@@ -69,14 +69,14 @@ const OLDEST: Profile = Profile { max_tokens: 4096, ..COMPATIBLE };
 const FROM_4_5: Profile = Profile { answers: Answers::Schema, ..COMPATIBLE };
 const FROM_4_6: Profile = Profile { thinks: Thinks::Effort, ..FROM_4_5 };
 const FROM_4_7: Profile = Profile { temperature: false, ..FROM_4_6 };
-/// They think unless they are told not to.
+/// Models that think by default.
 const FROM_5: Profile = Profile { off: Some("disabled"), ..FROM_4_7 };
 const HAIKU_5_5: Profile = Profile { binds: true, ..FROM_5 };
-/// The newest, and what is not known yet.
+/// The newest models, and unknown ones.
 const NEWEST: Profile = Profile { forces: false, binds: true, ..FROM_4_7 };
 const SONNET_5_5: Profile = Profile { off: Some("between_tools"), ..NEWEST };
 
-/// By how a model's name goes on after `claude-`; the first that fits counts.
+/// By the part of a model's name after `claude-`; the first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("3-opus", OLDEST),
     ("3-haiku", OLDEST),

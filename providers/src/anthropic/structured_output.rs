@@ -1,5 +1,4 @@
-//! How a model is asked for an answer that fits a schema, where it has a field for that and where
-//! it has none.
+//! How a model is asked for an answer that matches a schema, with and without a field for it.
 
 use std::borrow::Cow;
 
@@ -11,22 +10,22 @@ use super::profile::Settings;
 use crate::answer_tool::{tool, with};
 use crate::schema::closed;
 
-/// What is asked of the answer.
+/// How the answer is requested.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// Nothing.
+    /// Without a schema.
     Free,
-    /// That it fits this schema, which the server sees to.
+    /// With a schema, which the server enforces.
     Schema(Value),
-    /// That it is a call of this tool.
+    /// As a call of this tool.
     Tool(Value),
-    /// That it fits the schema, in words: the request forces a tool already, or the model cannot be
-    /// forced to call one, at all or because it thinks.
+    /// With the schema as text: the request forces a tool already, or the model cannot be forced to
+    /// call one, at all or because it thinks.
     Words,
 }
 
 impl Answer {
-    /// What `request` asks for, as far as the model can be told.
+    /// Returns how `request` asks for its answer with this model.
     pub(super) fn of(request: &ChatRequest, settings: &Settings, thinks: bool) -> Answer {
         let Some(output) = &request.output else {
             return Answer::Free;
@@ -38,13 +37,13 @@ impl Answer {
         {
             return Answer::Schema(schema);
         }
-        // A forced tool excludes thinking, and a tool takes an object.
+        // A forced tool excludes thinking, and the arguments of a tool are an object.
         let free = settings.profile.forces && request.tool_choice == ToolChoice::Auto;
         let free = free && !own("tool_choice") && !own("thinking");
         tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
     }
 
-    /// The tools of the request, and the answer's own.
+    /// Returns the tools of the request, and the answer tool if there is one.
     pub(super) fn beside<'a>(&self, tools: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
         if let Answer::Tool(tool) = self { Some(with(tools, tool)) } else { tools }
     }

@@ -1,4 +1,4 @@
-//! How much the model is told to think, as far as the rest of the request allows it.
+//! The amount of thinking that a request asks for, as far as its other settings allow it.
 
 use loopwright_core::Message;
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageKind};
@@ -9,10 +9,10 @@ use super::profile::Settings;
 use super::profile::Thinks;
 use super::wire::REDACTED;
 
-/// The smallest budget that there is.
+/// The smallest budget that the API accepts.
 const MIN_BUDGET_TOKENS: u32 = 1024;
 
-/// How much the model is told to think.
+/// The amount of thinking.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Thinking {
     Off,
@@ -20,16 +20,16 @@ pub(super) enum Thinking {
     Effort(&'static str),
 }
 
-/// Whether the request forces a tool.
+/// Returns whether the request forces a tool.
 pub(super) fn forces_tool(request: &ChatRequest) -> bool {
     let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
     forced && !request.tools.is_empty()
 }
 
 impl Thinking {
-    /// What the request asks for, as far as the provider allows it: a forced tool excludes
-    /// thinking, and so does, with a budget, a turn that this model did not begin with a thought.
-    /// The user's own option goes before it.
+    /// Returns what the request asks for, as far as the provider allows it: a forced tool excludes
+    /// thinking; with a budget, so does a turn that this model did not start with thinking. The
+    /// user's own option takes precedence.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
         if settings.profile.forces && forces_tool(request)
             || settings.options.contains_key("thinking")
@@ -44,21 +44,23 @@ impl Thinking {
             ThinkingLevel::High => (16_384, "high"),
             ThinkingLevel::XHigh => (32_768, "max"),
         };
-        // A quarter of the limit, which counts the thinking too, is for the reply.
+        // A quarter of the limit, which includes the thinking, is reserved for the reply.
         let limit = request
             .max_tokens
             .or(settings.max_output)
             .map_or(u32::MAX, |max| max - max.div_ceil(4));
         match settings.profile.thinks {
             Thinks::Effort => Thinking::Effort(effort),
-            Thinks::Budget if limit < MIN_BUDGET_TOKENS || unthought(request, settings) => {
+            Thinks::Budget
+                if limit < MIN_BUDGET_TOKENS || continues_without_thinking(request, settings) =>
+            {
                 Thinking::Off
             }
             Thinks::Budget => Thinking::Budget(tokens.min(limit)),
         }
     }
 
-    /// The field that says so.
+    /// Returns the value of the `thinking` field.
     pub(super) fn field(self, settings: &Settings) -> Option<Value> {
         match self {
             Thinking::Off => settings.profile.off.map(|off| json!({"type": off})),
@@ -67,14 +69,14 @@ impl Thinking {
         }
     }
 
-    /// Whether a temperature may go with it: no model takes one while it thinks.
+    /// Returns whether a temperature may be sent: no model accepts one while it thinks.
     pub(super) fn takes_temperature(self, settings: &Settings) -> bool {
         self == Thinking::Off
             && settings.profile.temperature
             && !settings.options.contains_key("thinking")
     }
 
-    /// The output limit, which counts the thinking too.
+    /// Returns the output limit, which includes the thinking.
     pub(super) fn max_tokens(self, request: &ChatRequest, settings: &Settings) -> u32 {
         let room = match self {
             Thinking::Off => 0,
@@ -86,9 +88,9 @@ impl Thinking {
     }
 }
 
-/// Whether the request goes on with a turn, of calls and results, that this model did not begin
-/// with a thought.
-fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
+/// Returns whether the request continues a turn of calls and results that this model did not start
+/// with thinking.
+fn continues_without_thinking(request: &ChatRequest, settings: &Settings) -> bool {
     let back = request.messages.iter().rev().filter(|message| message.is_for_model());
     let turn = back.take_while(|message| !matches!(message.body, MessageKind::User(_)));
     let first = turn.filter(|message| message.as_assistant().is_some()).last();
@@ -98,9 +100,9 @@ fn unthought(request: &ChatRequest, settings: &Settings) -> bool {
     })
 }
 
-/// Whether it goes out with its thinking: what this model thought itself. The provider's own tools,
-/// which the user's options have in them, leave nothing in a reply, so what was thought after their
-/// results has lost its past; and so has what was thought before the conversation was compacted.
+/// Returns whether a reply is sent with its thinking: only to the model that wrote it. The
+/// provider's own tools, which the user's options add, are not part of a reply, so thinking after
+/// their results has lost its history; so has thinking from before a compaction.
 pub(super) fn keeps_thinking(
     message: &Message,
     request: &ChatRequest,
@@ -114,7 +116,8 @@ pub(super) fn keeps_thinking(
     !lost && message.as_assistant().is_some_and(own)
 }
 
-/// A block of thinking as it came; none for what was not signed, which is refused.
+/// Encodes a thinking block as received, or returns `None` without a signature, which the API
+/// requires.
 pub(super) fn thought(part: &ContentPart) -> Option<Value> {
     let ContentPart::Thinking { text, signature: Some(signature) } = part else {
         return None;

@@ -1,4 +1,4 @@
-//! The events of a Messages stream as they come, read leniently and without copies.
+//! The events of a Messages stream, parsed leniently and without copies.
 
 use loopwright_core::message::Usage;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
-/// Marks the signature of a block of thinking that is redacted: what follows is all there is of it.
+/// Starts the signature of a redacted thinking block; its data follows.
 pub(super) const REDACTED: &str = "redacted:";
 
 /// One event of the stream, or a whole message.
@@ -26,7 +26,7 @@ pub(super) struct Event<'a> {
     pub(super) usage: Option<Box<RawUsage>>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
-    /// What a server that does not stream sends instead of events.
+    /// The content of a server that does not stream.
     #[serde(borrow, default)]
     pub(super) content: Option<Vec<Block<'a>>>,
     #[serde(borrow, default)]
@@ -34,7 +34,7 @@ pub(super) struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Whether it has nothing to tell but a delta.
+    /// Returns whether the event holds nothing but a delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.message.is_none() && self.usage.is_none() && self.error.is_none();
         silent
@@ -44,14 +44,14 @@ impl Event<'_> {
     }
 }
 
-/// How a message begins.
+/// The start of a message.
 #[derive(Deserialize)]
 pub(super) struct Start {
     #[serde(default)]
     pub(super) usage: Option<RawUsage>,
 }
 
-/// A block as it begins.
+/// The start of a block.
 #[derive(Deserialize)]
 pub(super) struct Block<'a> {
     #[serde(borrow, rename = "type", default)]
@@ -62,7 +62,7 @@ pub(super) struct Block<'a> {
     pub(super) thinking: Text<'a>,
     #[serde(borrow, default)]
     pub(super) signature: Text<'a>,
-    /// All of a redacted block.
+    /// The data of a redacted block.
     #[serde(borrow, default)]
     pub(super) data: Text<'a>,
     #[serde(borrow, default)]
@@ -73,7 +73,7 @@ pub(super) struct Block<'a> {
     pub(super) input: Option<&'a RawValue>,
 }
 
-/// More of a block, or of the message.
+/// A fragment of a block, or an update of the message.
 #[derive(Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
@@ -84,14 +84,14 @@ pub(super) struct Delta<'a> {
     pub(super) signature: Text<'a>,
     #[serde(borrow, default)]
     pub(super) partial_json: Text<'a>,
-    /// Where a text is from.
+    /// The source of a text.
     #[serde(borrow, default)]
     pub(super) citation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) stop_reason: Text<'a>,
 }
 
-/// Tokens used so far, as reported; what is left out has not changed.
+/// Token counts so far, as reported; a missing field has not changed.
 #[derive(Deserialize, Default, Clone, Copy)]
 pub(super) struct RawUsage {
     #[serde(default)]
@@ -106,7 +106,7 @@ pub(super) struct RawUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
-/// What the output tokens are made of.
+/// The breakdown of the output tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 struct OutputDetails {
     #[serde(default)]
@@ -114,7 +114,7 @@ struct OutputDetails {
 }
 
 impl RawUsage {
-    /// Puts what it tells into `usage`.
+    /// Updates `usage` with these counts.
     pub(super) fn merge_into(self, usage: &mut Usage) {
         let put = |into: &mut u64, count: Option<Count>| {
             if let Some(Count(count)) = count {

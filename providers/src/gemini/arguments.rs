@@ -1,18 +1,17 @@
-//! The arguments of a call that come piece by piece, each with a path to where it belongs.
+//! The arguments of a call that arrive in fragments, each with a JSON path.
 
 use serde_json::{Map, Value};
 
 use super::wire::PartialArg;
 
-/// Deeper than this no arguments are.
+/// The maximum depth of arguments.
 const MAX_DEPTH: usize = 64;
 
-/// The arguments, as far as they have come.
+/// The arguments received so far.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     value: Value,
-    /// A piece had no path or no value that can be understood, so that what there is would be
-    /// something else.
+    /// A fragment had an invalid path or value, so the arguments are incomplete.
     broken: bool,
 }
 
@@ -24,7 +23,7 @@ enum Step {
 }
 
 impl Arguments {
-    /// Puts a piece in its place. A string goes on where there is one already.
+    /// Inserts a fragment at its path. It is appended to a string that is already there.
     pub(super) fn put(&mut self, fragment: &PartialArg<'_>) {
         let Some(steps) = steps(&fragment.json_path.0) else {
             return self.broken = true;
@@ -39,7 +38,7 @@ impl Arguments {
         }
     }
 
-    /// Their JSON text; what is broken is no JSON, so that nobody runs it.
+    /// Returns the JSON text. Broken arguments become invalid JSON, so that the call is not run.
     pub(super) fn into_text(self) -> String {
         match self.value {
             _ if self.broken => String::from("{\"…"),
@@ -49,7 +48,7 @@ impl Arguments {
     }
 }
 
-/// The value of a piece; one without any is `null`.
+/// Returns the value of a fragment; without one it is `null`.
 fn value(fragment: &PartialArg<'_>) -> Option<Value> {
     match (&fragment.string_value, fragment.number_value.or(fragment.bool_value)) {
         (Some(text), _) => Some(text.0.as_ref().into()),
@@ -60,8 +59,8 @@ fn value(fragment: &PartialArg<'_>) -> Option<Value> {
     }
 }
 
-/// The place that a step leads to, made if there is none. Lists grow by one: no path makes them
-/// huge.
+/// Returns the value that a step leads to, creating it if necessary. Lists grow by one element, so
+/// no path makes them huge.
 fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
     match step {
         Step::Key(key) => {
@@ -83,7 +82,7 @@ fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
     }
 }
 
-/// The steps of a path such as `$.orders[0].name` or `$['a.b']`.
+/// Parses a path such as `$.orders[0].name` or `$['a.b']`.
 fn steps(path: &str) -> Option<Vec<Step>> {
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     let mut steps = Vec::new();
@@ -110,7 +109,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
     (!steps.is_empty()).then_some(steps)
 }
 
-/// A key in quotes, and what follows its bracket.
+/// Parses a quoted key; returns the rest after its bracket.
 fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     let (mut key, mut chars) = (String::new(), text.char_indices());
     while let Some((at, c)) = chars.next() {

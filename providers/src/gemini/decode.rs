@@ -1,4 +1,4 @@
-//! Decoding: the chunks of a Gemini stream, made model events.
+//! Decoding of a Gemini stream into model events.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::codec::{Decode, Progress};
 use crate::endpoint::Endpoint;
 use crate::event_writer::{EventWriter, Events, Payload};
 use crate::failure::Failure;
-use crate::json::mended;
+use crate::json::replace_lone_surrogates;
 
 /// Reads one Gemini stream.
 ///
-/// A reply may go on after its first `finishReason`, so only the stream's end ends it, and the last
-/// reason counts; a stream that breaks or falls silent after the first one has ended. Calls without
-/// an id get one. What the provider runs itself is no part of the reply. Whether the model wants
-/// tools is decided by the calls.
+/// A reply may continue after its first `finishReason`, so only the end of the stream ends it, and
+/// the last reason counts; a stream that breaks or stalls after the first reason is complete. Calls
+/// without an id get one. The provider's own tools are not part of the reply. Whether the model
+/// wants tools follows from the calls.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
-    /// The call whose arguments come piece by piece.
+    /// The call whose arguments arrive in fragments.
     call: Option<OpenCall>,
     calls: u32,
-    /// Whether there was anything to answer with besides calls.
+    /// Whether the reply has content besides calls.
     answered: bool,
     finish: Option<String>,
     usage: RawUsage,
 }
 
-/// A tool call that is being written.
+/// An unfinished tool call.
 #[derive(Debug)]
 struct OpenCall {
     block: u32,
-    /// All arguments, if they came at once.
+    /// The arguments, if they arrived at once.
     whole: Option<String>,
     fragments: Arguments,
     signature: String,
@@ -49,7 +49,7 @@ impl Decode for Decoder {
         match Payload::of(data) {
             _ if self.writer.ended => {}
             Payload::KeepAlive => return Progress::Waiting,
-            Payload::EndMark => {} // a gateway's habit
+            Payload::EndMark => {} // some gateways send it
             Payload::Data(data) if data.starts_with('[') => {
                 match serde_json::from_str::<Vec<&RawValue>>(data) {
                     Ok(list) => list.iter().for_each(|one| self.payload(one.get(), out)),
@@ -86,7 +86,7 @@ impl Decoder {
         match serde_json::from_str::<Chunk<'_>>(data) {
             _ if self.writer.ended => {}
             Ok(chunk) => self.chunk(chunk, data, out),
-            Err(why) => match mended(data) {
+            Err(why) => match replace_lone_surrogates(data) {
                 Some(text) => self.payload(&text, out),
                 None => self.writer.fail_unreadable("no chunk of a reply", data, &why, out),
             },
@@ -140,8 +140,8 @@ impl Decoder {
         }
     }
 
-    /// Text or thinking: goes on with the open block if it is of this kind. A signature is of all
-    /// of its block, and ends it.
+    /// Appends text or thinking: to the open block if it is of this kind, else to a new one. A
+    /// signature covers the whole block, and ends it.
     fn prose(&mut self, kind: BlockKind, delta: String, signature: &str, out: &mut Events) {
         if delta.is_empty() && signature.is_empty() {
             return;
@@ -168,7 +168,7 @@ impl Decoder {
         }
     }
 
-    /// A whole call, or a piece of one: only the first piece has a name.
+    /// Handles a whole call, or a fragment of one: only the first fragment has a name.
     fn call(
         &mut self,
         fragment: FunctionCall<'_>,
@@ -184,7 +184,7 @@ impl Decoder {
         let continues = fragment.continues();
         let mut call = match self.call.take() {
             Some(call) => call,
-            // The end of a call that had ended already.
+            // The end of a call that has ended already.
             None if !names && fragment.args.is_none() && fragment.partial_args.is_none() => return,
             None => self.start_call(
                 fragment.id.0.into_owned(),
@@ -237,7 +237,7 @@ impl Decoder {
         end(block, &signature, out);
     }
 
-    /// The reply is complete.
+    /// Ends a complete reply.
     fn end(&mut self, out: &mut Events) {
         if self.writer.ended {
             return;
@@ -266,7 +266,7 @@ impl Decoder {
         self.writer.done(stop, Usage::from(self.usage), out);
     }
 
-    /// The prompt was not let through.
+    /// Ends a reply to a blocked prompt.
     fn blocked(&mut self, feedback: &Feedback<'_>, out: &mut Events) {
         let explanation =
             [&feedback.block_reason_message, &feedback.block_reason].map(|text| &*text.0);

@@ -19,13 +19,13 @@ use crate::json::{Fields, bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
 use crate::turns::{Names, write_turns};
 
-/// Names the bytes that are kept with tools, and with messages that are the same for every model.
+/// The cache name of encoded tools, and of messages that are the same for every model.
 const CODEC: &str = "gemini";
 const NAMES: Names =
     Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
-/// Makes up for the signature of a call that another model wrote, as documented for Gemini 3.
+/// Replaces the signature of a call that another model wrote, as documented for Gemini 3.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
-/// The part of the user's own options that is in one object with ours.
+/// The field in which the user's options are merged with the request's.
 const CONFIG: &str = "generationConfig";
 
 /// Returns the body of `request` as JSON.
@@ -33,14 +33,14 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let mut body = Vec::with_capacity(4096);
     body.extend_from_slice(b"{\"contents\":[");
     write_turns(&mut body, request, &NAMES, |message| {
-        let how = How::of(message, settings);
-        message.encode_once(how.codec(), || how.encode(message))
+        let variant = Variant::of(message, settings);
+        message.encode_once(variant.codec(), || variant.encode(message))
     });
     body.push(b']');
     let by_schema = request.tools.is_empty() || settings.profile.schema_beside_tools;
     let asked = request.output.as_ref().filter(|_| !by_schema);
-    // Where the field for the schema is refused beside tools, another tool takes the answer, if
-    // none is forced already.
+    // If the schema field is refused together with tools, an additional tool takes the answer,
+    // unless the request forces a tool.
     let free =
         request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
     let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
@@ -81,7 +81,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     body
 }
 
-/// The fields of the `generationConfig`, each after a comma. The user's own go before ours.
+/// Encodes the fields of the `generationConfig`, each after a comma. The user's own take
+/// precedence.
 fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8> {
     let mut config = Vec::new();
     let own = settings.options.get(CONFIG).and_then(Value::as_object);
@@ -111,7 +112,7 @@ fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8
     config
 }
 
-/// How much to think. The output limit counts the thinking too.
+/// Returns the thinking configuration. The output limit includes the thinking.
 fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
     let level = request.thinking;
     match thinks {
@@ -137,7 +138,7 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
                 ThinkingLevel::High => 16_384,
                 ThinkingLevel::XHigh => max,
             };
-            // A quarter of the limit is for the reply.
+            // A quarter of the limit is reserved for the reply.
             let room = request.max_tokens.map_or(u32::MAX, |max| max - max.div_ceil(4));
             match tokens.min(room) {
                 too_few if too_few < min && off => Some(json!({"thinkingBudget": 0})),
@@ -147,47 +148,52 @@ fn thinking(request: &ChatRequest, thinks: Thinks) -> Option<Value> {
     }
 }
 
-/// What a message's bytes depend on, besides the message.
+/// The settings that affect a message's encoding.
 #[derive(Clone, Copy)]
-enum How {
+enum Variant {
     Plain,
-    /// The images of a result are inside of it.
+    /// The images of a result are inside it.
     Inside,
-    /// A reply goes back to its own model with its signatures, its first call with the placeholder,
-    /// or both.
+    /// A reply: with its signatures if `own`, with the placeholder in its first call if
+    /// `placeholder`.
     Reply {
         own: bool,
         placeholder: bool,
     },
 }
 
-impl How {
-    fn of(message: &Message, settings: &Settings) -> How {
+impl Variant {
+    fn of(message: &Message, settings: &Settings) -> Variant {
         match &message.body {
-            MessageKind::ToolResult(_) if settings.profile.images_in_results => How::Inside,
+            MessageKind::ToolResult(_) if settings.profile.images_in_results => Variant::Inside,
             MessageKind::Assistant(reply) => {
                 let own = reply.model == settings.id
                     && reply.parts.iter().any(|part| signature(part).is_some());
                 let signed = own && reply.calls().any(|call| call.signature.is_some());
                 let placeholder =
                     settings.profile.signed_calls && !signed && reply.calls().next().is_some();
-                if own || placeholder { How::Reply { own, placeholder } } else { How::Plain }
+                if own || placeholder {
+                    Variant::Reply { own, placeholder }
+                } else {
+                    Variant::Plain
+                }
             }
-            _ => How::Plain,
+            _ => Variant::Plain,
         }
     }
 
     fn codec(self) -> &'static str {
         match self {
-            How::Reply { own: true, placeholder: true } => "gemini, signed, with placeholder",
-            How::Reply { own: true, .. } => "gemini, signed",
-            How::Reply { placeholder: true, .. } => "gemini, with placeholder",
-            How::Inside => "gemini, images inside",
+            Variant::Reply { own: true, placeholder: true } => "gemini, signed, with placeholder",
+            Variant::Reply { own: true, .. } => "gemini, signed",
+            Variant::Reply { placeholder: true, .. } => "gemini, with placeholder",
+            Variant::Inside => "gemini, images inside",
             _ => CODEC,
         }
     }
 
-    /// The parts of one message, separated by commas. Empty for one that says nothing.
+    /// Encodes the parts of one message, separated by commas. The result is empty for a message
+    /// without content.
     fn encode(self, message: &Message) -> Vec<u8> {
         match &message.body {
             MessageKind::User(user) => {
@@ -195,16 +201,16 @@ impl How {
             }
             MessageKind::Assistant(reply) => self.reply(reply),
             MessageKind::ToolResult(result) => {
-                function_response(result, matches!(self, How::Inside))
+                function_response(result, matches!(self, Variant::Inside))
             }
             _ => Vec::new(),
         }
     }
 
-    /// Thinking alone is no message.
+    /// Encodes a reply. Thinking alone is no message.
     fn reply(self, reply: &AssistantMessage) -> Vec<u8> {
         let (own, mut placeholder) = match self {
-            How::Reply { own, placeholder } => (own, placeholder),
+            Variant::Reply { own, placeholder } => (own, placeholder),
             _ => (false, false),
         };
         let says = |part: &ContentPart| match part {
@@ -251,7 +257,7 @@ fn signature(part: &ContentPart) -> Option<&str> {
     }
 }
 
-/// A part with its signature, byte for byte.
+/// Adds a signature to a part, byte for byte.
 fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
     if let Some(signature) = signature {
         part.pop();
@@ -261,7 +267,7 @@ fn signed(mut part: Vec<u8>, signature: Option<&str>) -> Vec<u8> {
     part
 }
 
-/// A part of text or an image; none for a text that is blank.
+/// Encodes a text or an image; `None` for blank text.
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => (!text.trim().is_empty()).then(|| json!({"text": text})),
@@ -272,7 +278,7 @@ fn content_part(part: &Content) -> Option<Value> {
     }
 }
 
-/// What begins a call and its result alike: the name, and the id if it is not one that we made up.
+/// Starts a call or a result: the name, and the id unless it is synthetic.
 fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     let mut part = format!("{{\"{kind}\":{{\"name\":").into_bytes();
     put(&mut part, name);
@@ -282,7 +288,7 @@ fn named(kind: &str, name: &str, id: &str) -> Vec<u8> {
     part
 }
 
-/// A call, its arguments as they came. What is no object has an error result to explain it.
+/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
 fn function_call(call: &ToolCall) -> Vec<u8> {
     let arguments = call.arguments.trim();
     let mut part = named("functionCall", &call.name, &call.id);
@@ -292,7 +298,7 @@ fn function_call(call: &ToolCall) -> Vec<u8> {
     part
 }
 
-/// A result, its images inside of it or after it.
+/// Encodes a result, with its images inside or after it.
 fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     let text = result.text();
     let images = result.content.iter().filter(|part| matches!(part, Content::Image { .. }));
@@ -317,7 +323,7 @@ fn function_response(result: &ToolResult, inside: bool) -> Vec<u8> {
     joined(std::iter::once(part).chain(after))
 }
 
-/// The tools, a list.
+/// Encodes the list of tools.
 fn tools(tools: &ToolList) -> Vec<u8> {
     let list = tools.iter().map(|tool| {
         json!({"name": &*tool.name, "description": tool.description,

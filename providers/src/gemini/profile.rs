@@ -1,4 +1,4 @@
-//! What the models that speak Gemini do each in its own way: data, not code.
+//! Deviations of models that speak Gemini, as data.
 
 use crate::codec;
 
@@ -67,7 +67,7 @@ const PRO_3: Profile = Profile { thinks: Thinks::Level { min: "low", medium: "hi
 const FLASH_3: Profile =
     Profile { thinks: Thinks::Level { min: "minimal", medium: "medium" }, ..NEWER };
 
-/// By how a model's name goes on after `gemini-`; the first that fits counts.
+/// By the part of a model's name after `gemini-`; the first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("1", OTHER),
     ("2.0", OTHER),

@@ -1,4 +1,4 @@
-//! The chunks of a Gemini stream as they come, read leniently and without copies.
+//! The chunks of a Gemini stream, parsed leniently and without copies.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
-/// Begins the id of a call that came without one. The server never sees it.
+/// Prefix of the id of a call that arrived without one. It is never sent to the server.
 pub(super) const SYNTHETIC_ID: &str = "gemini-call-";
 
 /// One chunk of the stream.
@@ -28,7 +28,7 @@ pub(super) struct Chunk<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// The candidate with index 0, if the chunk has it.
+/// The candidate with index 0, if the chunk has one.
 #[derive(Default)]
 pub(super) struct First<'a>(pub(super) Option<Candidate<'a>>);
 
@@ -49,7 +49,7 @@ lenient!(FirstVisitor => First<'de>, "a list of candidates", |_| First::default(
 });
 deserialize_leniently!(First<'a>: FirstVisitor);
 
-/// One of the replies; we ask for one.
+/// One candidate; only one is requested.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate<'a> {
@@ -63,14 +63,14 @@ pub(super) struct Candidate<'a> {
     pub(super) finish_message: Text<'a>,
 }
 
-/// What a chunk adds to the reply.
+/// The content that a chunk adds to the reply.
 #[derive(Deserialize)]
 pub(super) struct Content<'a> {
     #[serde(borrow, default)]
     pub(super) parts: Option<Vec<Part<'a>>>,
 }
 
-/// A piece of text or thinking, a call, or what the provider did itself.
+/// A text or thinking, a call, or a result of the provider's own tools.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Part<'a> {
@@ -92,7 +92,7 @@ impl Part<'_> {
     }
 }
 
-/// A call, or more of one.
+/// A call or a fragment of one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FunctionCall<'a> {
@@ -100,10 +100,10 @@ pub(super) struct FunctionCall<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) name: Text<'a>,
-    /// All of its arguments.
+    /// The complete arguments.
     #[serde(borrow, default)]
     pub(super) args: Option<&'a RawValue>,
-    /// Its arguments piece by piece.
+    /// Fragments of the arguments.
     #[serde(borrow, default)]
     pub(super) partial_args: Option<Vec<PartialArg<'a>>>,
     #[serde(borrow, default)]
@@ -116,7 +116,7 @@ impl FunctionCall<'_> {
     }
 }
 
-/// A value inside the arguments, or, for a string, more of it.
+/// A value inside the arguments, or a fragment of a string.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PartialArg<'a> {
@@ -130,7 +130,7 @@ pub(super) struct PartialArg<'a> {
     pub(super) bool_value: Option<&'a RawValue>,
 }
 
-/// What became of the prompt.
+/// The result of checking the prompt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Feedback<'a> {
@@ -144,7 +144,7 @@ fn is_true(value: Option<&RawValue>) -> bool {
     value.is_some_and(|value| value.get() == "true")
 }
 
-/// Tokens used so far, as reported; what is left out has not changed.
+/// Token counts so far, as reported; a missing field has not changed.
 #[derive(Debug, Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawUsage {
@@ -161,7 +161,7 @@ pub(super) struct RawUsage {
 }
 
 impl RawUsage {
-    /// Takes over what `later` tells.
+    /// Updates these counts with `later`.
     pub(super) fn update(&mut self, later: RawUsage) {
         self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
         self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
@@ -173,8 +173,8 @@ impl RawUsage {
     }
 }
 
-/// The prompt counts what came from the cache, ours does not; the thoughts and what the provider's
-/// own tools read are counted beside the rest, with us as a part of it.
+/// Gemini's prompt count includes cached tokens, ours does not. Gemini counts thinking and what its
+/// own tools read separately, ours includes them.
 impl From<RawUsage> for Usage {
     fn from(raw: RawUsage) -> Usage {
         let count = |count: Option<Count>| count.unwrap_or_default().0;

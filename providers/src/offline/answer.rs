@@ -1,4 +1,4 @@
-//! Answers: what the rules say once the tools have spoken, or when there is nothing to call.
+//! Answers of the rules: after tool results, or if there is nothing to call.
 
 use loopwright_core::message::{ResultStatus, ToolResult};
 use loopwright_core::tool::ToolSpec;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use super::words::{Filler, Words};
 
-/// Lines that a quotation has at most, and characters of each.
+/// The maximum number of quoted lines, and of characters in each.
 const MAX_LINES: usize = 5;
 const MAX_LINE_CHARS: usize = 160;
 
-/// Keys whose lines tell what a manifest is about.
+/// Keys of the lines that summarise a manifest.
 const SUMMARY_KEYS: &[&str] = &["name", "description", "title"];
 
-/// A tool's result, and what the tool was asked about.
+/// A tool's result and the path of its call.
 pub(super) struct Outcome<'m> {
     result: &'m ToolResult,
     text: String,
-    /// The path that it was called with, if any.
+    /// The path argument of the call, if any.
     path: Option<String>,
 }
 
 impl<'m> Outcome<'m> {
-    /// The result of a call with these arguments.
+    /// Returns the result of a call with these arguments.
     pub(super) fn new(result: &'m ToolResult, arguments: Option<&str>) -> Self {
         let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
         let path =
@@ -77,7 +77,7 @@ impl<'m> Outcome<'m> {
     }
 }
 
-/// An answer that quotes what the tools returned.
+/// Returns an answer that quotes the tool results.
 pub(super) fn quoting(outcomes: &[Outcome<'_>]) -> String {
     let summary: Vec<String> = outcomes.iter().map(Outcome::summary).collect();
     format!(
@@ -86,7 +86,7 @@ pub(super) fn quoting(outcomes: &[Outcome<'_>]) -> String {
     )
 }
 
-/// What this is, and how to get a model.
+/// Returns a description of the model and of how to configure another one.
 pub(super) fn introduction(tools: &[Arc<ToolSpec>]) -> String {
     let names: Vec<String> = tools.iter().map(|tool| format!("`{}`", tool.name)).collect();
     let can = if names.is_empty() {
@@ -102,7 +102,7 @@ pub(super) fn introduction(tools: &[Arc<ToolSpec>]) -> String {
     )
 }
 
-/// A value that fits `schema`, if it is a simple one, with what the prompt and the results have.
+/// Returns a value that matches a simple `schema`, built from the prompt and the results.
 pub(super) fn fitting(schema: &Value, prompt: &str, outcomes: &[Outcome<'_>]) -> Value {
     let good = outcomes.iter().filter(|outcome| !outcome.result.is_error());
     let facts: Vec<&str> = good.map(|outcome| outcome.text.as_str()).collect();
@@ -112,7 +112,7 @@ pub(super) fn fitting(schema: &Value, prompt: &str, outcomes: &[Outcome<'_>]) ->
     filler.fill("answer", schema, schema)
 }
 
-/// A line without the number that a tool put before it.
+/// Returns a line without the line number that a tool added.
 fn unnumbered(line: &str) -> &str {
     let text = line.trim_start();
     let after = text.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The rules: what the words of a prompt call for.
+//! The rules that map the words of a prompt to calls.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::words::{Call, Words};
 type Tools<'t> = &'t [Arc<ToolSpec>];
 type Rule = fn(&Words<'_>, Tools<'_>) -> Vec<Call>;
 
-/// The calls of the first rule that has any.
+/// Returns the calls of the first rule that applies.
 pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     let rules: [Rule; 4] = [
         // A tool's own name: that tool, with arguments from the prompt.
@@ -25,7 +25,7 @@ pub(super) fn calls(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     rules.iter().map(|rule| rule(words, tools)).find(|calls| !calls.is_empty()).unwrap_or_default()
 }
 
-/// The operators, and what tools for them are called.
+/// The operators, with the names of tools for them.
 const OPERATORS: [(&[&str], &[&str]); 4] = [
     (&["+", "plus", "sum", "add"], &["add", "sum", "plus"]),
     (&["-", "minus", "subtract"], &["sub", "minus"]),
@@ -44,8 +44,7 @@ fn by_name(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
         let spelled = tool.name.contains(['_', '-']) && prompt.contains(&plain(&tool.name));
         words.has(&[&tool.name]) || (spelled && !about_files(tool))
     };
-    // "read" and "list" are everyday words: where the prompt has paths, the rules for files know
-    // better.
+    // "read" and "list" are common words: if the prompt has paths, the rules for files are better.
     let other = |tool: &&Arc<ToolSpec>| {
         !(about_files(tool) && (!words.paths.is_empty() || words.has(&["files"])))
     };
@@ -94,7 +93,7 @@ fn read_or_list(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
         || files.is_empty() && words.has(&["directory", "folder", "files", "dir"]);
     if let Some(list) = with_path(tools, "list").filter(|_| listing || !directories.is_empty()) {
         if listing && directories.is_empty() {
-            // "list src/tools": what is to be listed is a directory, however it is written.
+            // "list src/tools": the argument is a directory, however it is written.
             let named = files.iter().copied().find(|path| !path.contains('.'));
             calls.retain(|call| {
                 Some(&call.arguments[path_of(list)]) != named.map(Value::from).as_ref()
@@ -124,7 +123,7 @@ fn calculate(words: &Words<'_>, tools: Tools<'_>) -> Vec<Call> {
     calculator(tools, &numbers.join(&format!(" {} ", signs[0]))).into_iter().collect()
 }
 
-/// Whether a word is a whole sum, such as `2+3`.
+/// Returns whether a word is a whole expression, such as `2+3`.
 fn is_sum(word: &str) -> bool {
     let sign = |c: char| "+-*/".contains(c);
     word.contains(sign)
@@ -140,7 +139,7 @@ fn calculator(tools: Tools<'_>, sum: &str) -> Option<Call> {
     Some(Call { tool: tool.name.clone(), arguments: json!({ first: sum }) })
 }
 
-/// The tool with this verb in its name that takes a path.
+/// Returns the tool that has this verb in its name and takes a path.
 fn with_path<'t>(tools: Tools<'t>, verb: &str) -> Option<&'t ToolSpec> {
     let fits = |tool: &&Arc<ToolSpec>| {
         tool.name.contains(verb) && property(tool, &["path", "file"]).is_some()
@@ -152,7 +151,7 @@ fn path_of(tool: &ToolSpec) -> &str {
     property(tool, &["path", "file"]).unwrap_or("path")
 }
 
-/// The tool's property with one of these words in its name; the first word counts most.
+/// Returns the tool's property with one of these words in its name; earlier words take precedence.
 fn property<'t>(tool: &'t ToolSpec, names: &[&str]) -> Option<&'t str> {
     let properties = tool.schema["properties"].as_object()?;
     names

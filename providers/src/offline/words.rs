@@ -1,24 +1,23 @@
-//! What a prompt names: paths, numbers, quoted strings, `key=value` pairs; and arguments made of
-//! them.
+//! Paths, numbers, quoted strings and `key=value` pairs of a prompt, and arguments built from them.
 
 use std::sync::Arc;
 
 use loopwright_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
-/// A call that the rules want.
+/// A call that a rule makes.
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
     pub(super) tool: Arc<str>,
     pub(super) arguments: Value,
 }
 
-/// A prompt, taken apart.
+/// A parsed prompt.
 pub(super) struct Words<'p> {
     pub(super) prompt: &'p str,
-    /// Its words without quotes and punctuation around them.
+    /// Its words, without surrounding quotes and punctuation.
     pub(super) words: Vec<&'p str>,
-    /// What stands in quotes.
+    /// Quoted strings.
     pub(super) quoted: Vec<&'p str>,
     /// Numbers in order.
     pub(super) numbers: Vec<f64>,
@@ -26,10 +25,10 @@ pub(super) struct Words<'p> {
     pub(super) paths: Vec<&'p str>,
 }
 
-/// Words with a stop or a slash that are no paths.
+/// Words with a full stop or a slash that are not paths.
 const NO_PATHS: &[&str] = &["e.g", "i.e", "and/or", "a.m", "p.m"];
-/// From this depth on only what a schema requires is filled, and below the second nothing is: a
-/// type may contain itself.
+/// From this depth on only required properties are filled, and from `MAX_DEPTH` on none: a type may
+/// contain itself.
 const OPTIONAL_DEPTH: u32 = 4;
 const MAX_DEPTH: u32 = 8;
 const PUNCTUATION: &[char] =
@@ -53,17 +52,17 @@ impl<'p> Words<'p> {
         Words { prompt, quoted: quoted(prompt), numbers, paths, words }
     }
 
-    /// Whether it has one of these words, in any case.
+    /// Returns whether the prompt has one of these words, ignoring case.
     pub(super) fn has(&self, any: &[&str]) -> bool {
         self.words.iter().any(|word| any.iter().any(|sign| word.eq_ignore_ascii_case(sign)))
     }
 
-    /// The value that `key=value` or `key: value` gives.
+    /// Returns the value of `key=value` or `key: value`.
     pub(super) fn value(&self, key: &str) -> Option<&'p str> {
         value_in(self.prompt, key)
     }
 
-    /// A call of `tool` with whatever the prompt has for its required arguments.
+    /// Returns a call of `tool`, with its required arguments taken from the prompt.
     pub(super) fn call(&self, tool: &ToolSpec) -> Call {
         let mut filler = Filler::new(self);
         let schema = &tool.schema;
@@ -81,10 +80,10 @@ impl<'p> Words<'p> {
     }
 }
 
-/// Fills schemas with what a prompt names, each thing once and in order.
+/// Fills schemas with the values of a prompt, each value once and in order.
 pub(super) struct Filler<'w, 'p> {
     words: &'w Words<'p>,
-    /// Text with `key = value` lines to look into besides the prompt.
+    /// Text with `key = value` lines, which is searched besides the prompt.
     pub(super) facts: &'w str,
     quoted: std::slice::Iter<'w, &'p str>,
     numbers: std::slice::Iter<'w, f64>,
@@ -99,11 +98,11 @@ impl<'w, 'p> Filler<'w, 'p> {
         Filler { words, facts: "", quoted, numbers, paths, depth: 0 }
     }
 
-    /// A value for the property `key` that fits `schema`, if the schema is a simple one. `root` is
-    /// where its references lead.
+    /// Returns a value for the property `key` that matches `schema`, if the schema is simple.
+    /// References are resolved in `root`.
     pub(super) fn fill(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
         if self.depth > MAX_DEPTH {
-            return Value::Null; // a type within itself
+            return Value::Null; // a recursive type
         }
         self.depth += 1;
         let value = self.fill_once(key, schema, root);
@@ -180,7 +179,7 @@ impl<'w, 'p> Filler<'w, 'p> {
     }
 }
 
-/// A number as JSON has it: whole ones without a point.
+/// Returns a number as JSON; integers have no decimal point.
 fn number(n: f64) -> Value {
     if n.fract() == 0.0 && n.abs() < 1e15 { json!(n as i64) } else { json!(n) }
 }
@@ -200,7 +199,7 @@ fn quoted(prompt: &str) -> Vec<&str> {
     let mut quotations = Vec::new();
     for quote in ['"', '`', '\''] {
         let mut rest = prompt;
-        // An apostrophe within a word opens no quotation.
+        // An apostrophe within a word starts no quotation.
         while let Some(at) = rest.find(quote) {
             let after = &rest[at + 1..];
             let within = rest[..at].ends_with(char::is_alphanumeric);

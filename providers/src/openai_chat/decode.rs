@@ -1,4 +1,4 @@
-//! Decoding: the chunks of a Chat Completions stream, made model events.
+//! Decoding of a Chat Completions stream into model events.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::event_template::EventTemplate;
 use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::failure::Failure;
-use crate::json::{is_object, mended};
+use crate::json::{is_object, replace_lone_surrogates};
 
 /// Reads one Chat Completions stream.
 ///
@@ -23,25 +23,26 @@ use crate::json::{is_object, mended};
 pub struct Decoder {
     writer: EventWriter,
     frame: EventTemplate,
-    /// Reasoning that is signed or sealed, until a block ends that can carry it.
+    /// Signed or encrypted reasoning that no block has carried yet.
     details: Details,
     calls: Vec<OpenCall>,
     finish: Option<String>,
     usage: Usage,
 }
 
-/// A tool call that is being written.
+/// An unfinished tool call.
 #[derive(Debug)]
 struct OpenCall {
     index: Option<i64>,
     id: String,
     /// Its block, once its name is known.
     block: Option<u32>,
-    /// Arguments that came before the name.
+    /// Arguments that arrived before the name.
     held: String,
-    /// Whether there are arguments at all.
+    /// Whether any arguments have arrived.
     written: bool,
-    /// The first piece had complete arguments: the next named piece without an id is another call.
+    /// The first fragment had complete arguments: the next named fragment without an id is another
+    /// call.
     whole: bool,
 }
 
@@ -82,7 +83,7 @@ impl Decoder {
 
     fn payload(&mut self, data: &str, out: &mut Events) {
         if let Err(why) = self.chunk(data, out) {
-            match mended(data) {
+            match replace_lone_surrogates(data) {
                 Some(text) => self.payload(&text, out),
                 None => self.writer.fail_unreadable("no chat completion chunk", data, &why, out),
             }
@@ -145,7 +146,7 @@ impl Decoder {
         }
     }
 
-    /// Text or thinking: goes on with the open block if it is of this kind.
+    /// Appends text or thinking: to the open block if it is of this kind, else to a new one.
     fn prose(&mut self, kind: BlockKind, delta: String, out: &mut Events) {
         if delta.is_empty() {
             return;
@@ -174,7 +175,7 @@ impl Decoder {
         }
     }
 
-    /// More of a call, or a new one.
+    /// Appends a fragment to a call, or starts a new one.
     fn call(&mut self, delta: CallDelta<'_>, out: &mut Events) {
         self.end_prose(out);
         let function = delta.function.unwrap_or_default();
@@ -208,7 +209,7 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to, if it begins none.
+    /// Returns the call that a fragment belongs to, or `None` if it starts a new one.
     fn known_call(&self, index: Option<i64>, id: &str, named: bool) -> Option<usize> {
         let same_id = self.calls.iter().rposition(|call| call.index == index && call.id == id);
         if !id.is_empty() && same_id.is_some() {
@@ -233,7 +234,7 @@ impl Decoder {
         call.write(held, out);
     }
 
-    /// The reply is complete.
+    /// Ends a complete reply.
     fn end(&mut self, out: &mut Events) {
         if self.writer.ended {
             return;
@@ -263,7 +264,8 @@ impl Decoder {
             self.calls[at].end(out);
         }
         if let Some(signature) = self.details.take() {
-            // Sealed reasoning without a word, or that came late: a thought that is all signature.
+            // Encrypted reasoning without text, or after the text: a thinking block with only a
+            // signature.
             let block = self.writer.start(BlockKind::Thinking, out);
             out.push_back(ModelEvent::BlockEnd { block, signature: Some(signature) });
         }
@@ -293,7 +295,7 @@ impl OpenCall {
 mod tests {
     use super::*;
 
-    /// The events of these payloads, in short; `EOF` ends the stream.
+    /// Returns the events of these payloads in short form; `EOF` ends the stream.
     fn decode(payloads: &[&str]) -> Vec<String> {
         let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
         for payload in payloads {

@@ -1,20 +1,20 @@
-//! `reasoning_details`: reasoning that is signed or sealed, as OpenRouter streams it and wants it
+//! `reasoning_details`: signed or encrypted reasoning, as OpenRouter streams it and expects it
 //! back.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-/// Marks the signature of a thought: what follows is the list of its details, JSON.
+/// Starts the signature of a thinking block that holds the list of details as JSON.
 const MARK: &str = "reasoning_details:";
 
-/// The details so far, pieces put together.
+/// The details so far, with fragments joined.
 #[derive(Debug, Default)]
 pub(super) struct Details(Vec<Map<String, Value>>);
 
 impl Details {
-    /// Adds the details of one chunk. Their text is no thought of its own: whoever shows it sends
-    /// it as `reasoning` too.
+    /// Adds the details of one chunk. Their text is ignored as thinking: servers that send it also
+    /// send `reasoning`.
     pub(super) fn add(&mut self, raw: &str) {
         for detail in serde_json::from_str::<Vec<Map<String, Value>>>(raw).unwrap_or_default() {
             match self.0.last_mut() {
@@ -24,8 +24,7 @@ impl Details {
         }
     }
 
-    /// All details as a signature, if there is more in them than text; they are kept for later
-    /// where there is not.
+    /// Takes all details as a signature. Returns `None` and keeps them if they hold only text.
     pub(super) fn take(&mut self) -> Option<Arc<str>> {
         let sealed = |detail: &Map<String, Value>| {
             ["signature", "data"].iter().any(|key| detail.contains_key(*key))
@@ -38,7 +37,7 @@ impl Details {
     }
 }
 
-/// The details that a signature holds.
+/// Returns the details in a signature.
 pub(super) fn of_signature(signature: &str) -> Vec<Value> {
     signature
         .strip_prefix(MARK)
@@ -46,7 +45,7 @@ pub(super) fn of_signature(signature: &str) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// Whether a piece goes on with the last detail. What is sealed comes whole.
+/// Returns whether a fragment continues the last detail. Encrypted details are never split.
 fn continues(last: &Map<String, Value>, more: &Map<String, Value>) -> bool {
     fn given<'a>(detail: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
         detail.get(key).filter(|value| !value.is_null())

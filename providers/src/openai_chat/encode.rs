@@ -20,19 +20,17 @@ use crate::schema::{in_words, parameters};
 use crate::strict::strict_parameters;
 use crate::tool_result_pairing::pair_tool_results;
 
-/// Names the bytes that are kept with tools, and with messages in which nothing depends on a
-/// setting.
+/// The cache name of encoded tools, and of messages that no setting affects.
 const CODEC: &str = "openai-chat";
-/// Names those that are kept with tools of which some are strict.
+/// The cache name of encoded tools of which some are strict.
 const STRICT: &str = "openai-chat, strict";
 
-/// Stands between results and what the user says, for servers that take no message of the user's
-/// there.
+/// Inserted between results and a user message, for servers that refuse a user message there.
 const AFTER_RESULTS: &[u8] = br#"{"role":"assistant","content":"(The results are there.)"}"#;
 
 /// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
-    // Most messages are smaller; where they are not, the body grows by doubling.
+    // Most messages are smaller; otherwise the body grows by doubling.
     let mut body = Vec::with_capacity(4096 + 256 * request.messages.len());
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
@@ -56,10 +54,10 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add(settings.profile.max_tokens, &max);
     }
     let level = level(request, settings);
-    // The user's own effort is one of which we do not know whether it allows a temperature.
-    let unsure = settings.profile.temperature != Temperature::Always
+    // It is not known whether a user's own effort allows a temperature.
+    let is_uncertain = settings.profile.temperature != Temperature::Always
         && settings.options.contains_key("reasoning_effort");
-    let takes = settings.profile.takes_temperature(level) && !unsure;
+    let takes = settings.profile.takes_temperature(level) && !is_uncertain;
     if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
@@ -99,7 +97,7 @@ fn tools_and_choice(fields: &mut Fields<'_>, request: &ChatRequest, settings: &S
     }
 }
 
-/// How much the model is to think, as far as the tools allow it to.
+/// Returns the level of thinking that the tools allow.
 fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
     let tools = !request.tools.is_empty() || settings.options.contains_key("tools");
     let forced = tools && matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
@@ -113,7 +111,7 @@ fn level(request: &ChatRequest, settings: &Settings) -> ThinkingLevel {
     if excluded { ThinkingLevel::Off } else { request.thinking }
 }
 
-/// How much to think; where there is no word for the level it is left to the server.
+/// Adds the fields for thinking; a level without a word is left to the server.
 fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
     let Some(word) = profile.effort(level) else {
         return;
@@ -127,13 +125,13 @@ fn thinking(fields: &mut Fields<'_>, level: ThinkingLevel, profile: &Profile) {
     }
 }
 
-/// Whether the schema of the answer is told in words, in the system prompt.
+/// Returns whether the output schema is sent as text in the system prompt.
 fn answers_in_words(request: &ChatRequest, settings: &Settings) -> bool {
     let profile = &settings.profile;
     request.output.is_some() && !request.tools.is_empty() && !profile.answers_beside_tools
 }
 
-/// The system prompt, with the schema of the answer where no field takes it.
+/// Returns the system prompt, with the output schema if no field takes it.
 fn system(request: &ChatRequest, settings: &Settings) -> String {
     let words = settings.profile.answers == Answers::Object || answers_in_words(request, settings);
     match request.output.as_ref().filter(|_| words) {
@@ -158,15 +156,15 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     if !system.is_empty() {
         add(&bytes(&json!({"role": "system", "content": system})));
     }
-    // The protocol has no images in tool results, and nothing may stand between the results of a
-    // batch: their images follow them, as a message of the user.
+    // The protocol allows neither images in tool results nor a message between the results of a
+    // batch: the images follow as a user message.
     let mut images: Vec<Value> = Vec::new();
     let bridges = settings.profile.words_after_results;
     let mut after_results = false;
     let conversation = pair_tool_results(&request.messages);
     for message in conversation.iter().filter(|message| message.is_for_model()) {
-        let (result, way) = (message.as_tool_result(), Way::of(message, settings));
-        let encoded = message.encode_once(way.codec(), || encode_message(message, way));
+        let (result, variant) = (message.as_tool_result(), Variant::of(message, settings));
+        let encoded = message.encode_once(variant.codec(), || encode_message(message, variant));
         if result.is_none() {
             let says = matches!(message.body, MessageKind::User(_)) && !encoded.is_empty();
             if bridges && after_results && (says || !images.is_empty()) {
@@ -184,31 +182,31 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
     add(&images_message(&mut images));
 }
 
-/// What a message's bytes depend on besides the message.
+/// The settings that affect a message's encoding.
 #[derive(Clone, Copy)]
-struct Way {
+struct Variant {
     call_ids: CallIds,
     replay: Replay,
 }
 
-impl Way {
-    /// The settings, as far as they make a difference to `message`.
-    fn of(message: &Message, settings: &Settings) -> Way {
+impl Variant {
+    /// Returns the settings that affect `message`.
+    fn of(message: &Message, settings: &Settings) -> Variant {
         let Profile { call_ids, replay, .. } = settings.profile;
         if let (CallIds::Any, Replay::Never) = (call_ids, replay) {
-            return Way { call_ids, replay }; // most servers: no message need be looked into
+            return Variant { call_ids, replay }; // true of most servers: no message is inspected
         }
         match &message.body {
             MessageKind::Assistant(assistant) if assistant.calls().next().is_some() => {
                 let own = assistant.model == settings.id;
-                Way { call_ids, replay: if own { replay } else { Replay::Never } }
+                Variant { call_ids, replay: if own { replay } else { Replay::Never } }
             }
-            MessageKind::ToolResult(_) => Way { call_ids, replay: Replay::Never },
-            _ => Way { call_ids: CallIds::Any, replay: Replay::Never },
+            MessageKind::ToolResult(_) => Variant { call_ids, replay: Replay::Never },
+            _ => Variant { call_ids: CallIds::Any, replay: Replay::Never },
         }
     }
 
-    /// A name of its own for each way.
+    /// Returns a separate cache name for each combination.
     fn codec(self) -> &'static str {
         use {CallIds::*, Replay::*};
         match (self.call_ids, self.replay) {
@@ -228,12 +226,12 @@ impl Way {
     }
 }
 
-/// One message. Empty for one that says nothing.
-fn encode_message(message: &Message, way: Way) -> Vec<u8> {
+/// Encodes one message. The result is empty for a message without content.
+fn encode_message(message: &Message, variant: Variant) -> Vec<u8> {
     match &message.body {
         MessageKind::User(user) => user_message(user),
-        MessageKind::Assistant(assistant) => assistant_message(assistant, way),
-        MessageKind::ToolResult(result) => tool_message(result, way.call_ids),
+        MessageKind::Assistant(assistant) => assistant_message(assistant, variant),
+        MessageKind::ToolResult(result) => tool_message(result, variant.call_ids),
         _ => Vec::new(),
     }
 }
@@ -266,7 +264,7 @@ fn content_part(part: &Content) -> Option<Value> {
     }
 }
 
-fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
+fn assistant_message(assistant: &AssistantMessage, variant: Variant) -> Vec<u8> {
     let text = assistant.text();
     let mut message = b"{\"role\":\"assistant\",\"content\":".to_vec();
     put(&mut message, &Some(&text).filter(|text| !text.is_empty()));
@@ -277,10 +275,11 @@ fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
         } else {
             b",{\"id\":"
         });
-        put(&mut message, &way.call_ids.fit(&call.id));
+        put(&mut message, &variant.call_ids.fit(&call.id));
         message.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
         put(&mut message, &*call.name);
-        // Strict servers read the arguments; what is no object has an error result to explain it.
+        // Strict servers parse the arguments. If they are not an object, an error result explains
+        // it.
         field(
             &mut message,
             "arguments",
@@ -294,12 +293,12 @@ fn assistant_message(assistant: &AssistantMessage, way: Way) -> Vec<u8> {
     } else if text.is_empty() {
         return Vec::new();
     }
-    replay(assistant, way.replay, &mut message);
+    replay(assistant, variant.replay, &mut message);
     message.push(b'}');
     message
 }
 
-/// Puts the thinking back where the server wants it.
+/// Adds the thinking in the field that the server expects.
 fn replay(assistant: &AssistantMessage, replay: Replay, message: &mut Vec<u8>) {
     let thoughts = || {
         assistant.parts.iter().filter_map(|part| {

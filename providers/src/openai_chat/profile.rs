@@ -1,4 +1,4 @@
-//! What servers that speak Chat Completions do each in its own way: data, not code.
+//! Deviations of servers that speak Chat Completions, as data.
 
 use loopwright_core::model::ThinkingLevel;
 
@@ -130,7 +130,7 @@ const OPENAI: Profile = Profile {
     ..COMPATIBLE
 };
 const AZURE: Profile = Profile { key_header: KeyHeader::Named("api-key"), ..OPENAI };
-/// Beside none at all, it knows one effort.
+/// Besides `none`, it accepts only one effort.
 const MISTRAL: Profile = Profile {
     ask_usage: false,
     call_ids: CallIds::Nine,
@@ -138,8 +138,7 @@ const MISTRAL: Profile = Profile {
     efforts: ReasoningEfforts::only("high"),
     ..COMPATIBLE
 };
-/// They think unless they are told not to, and while they think they refuse to be told which tool
-/// to call.
+/// Models that think by default, and while thinking refuse a forced tool.
 const THINKS_ON: Profile = Profile {
     replay: Replay::ReasoningContent,
     asks: Asks::Switch,
@@ -149,7 +148,7 @@ const THINKS_ON: Profile = Profile {
     ..COMPATIBLE
 };
 const KIMI: Profile = Profile { temperature: Temperature::Never, ..THINKS_ON };
-/// It cannot be kept from thinking.
+/// Its thinking cannot be disabled.
 const KIMI_CODE: Profile = Profile { asks: Asks::Never, thinks_when_forced: true, ..KIMI };
 const KIMI_3: Profile = Profile {
     asks: Asks::Effort,
@@ -167,13 +166,13 @@ const OPENROUTER: Profile = Profile {
     ..COMPATIBLE
 };
 const OPENROUTER_CLAUDE: Profile = Profile { cache_control: true, ..OPENROUTER };
-/// They decide for themselves how much to think, and refuse to be told.
-const SELF_WILLED: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
+/// Models that choose the amount of thinking and refuse a setting.
+const NO_THINKING_SETTING: Profile = Profile { asks: Asks::Never, ..COMPATIBLE };
 const GROK_3_MINI: Profile = Profile {
     efforts: ReasoningEfforts::new(["low", "low", "high", "high", "high"]),
     ..COMPATIBLE
 };
-/// What it thinks by default, it can be told not to; a model that never thinks takes that too.
+/// Thinking that is on by default can be disabled; models that never think accept that too.
 const OFF_BY_NONE: Profile =
     Profile { efforts: ReasoningEfforts::LOW_TO_HIGH.or_off("none"), ..COMPATIBLE };
 const HYBRID: Profile = Profile {
@@ -190,9 +189,9 @@ const XAI: &[&str] = &["xai", "api.x.ai"];
 const TOGETHER: &[&str] = &["together", "api.together.xyz", "api.together.ai"];
 const OLLAMA: &[&str] = &["ollama", "ollama.com"];
 
-/// By who serves the model, which is a provider's name, a host, or any host below it, and by how
-/// the model's name begins; the first that fits counts. llama.cpp, vLLM and LM Studio do as most
-/// servers do: whether a model thinks is up to the template that it was started with.
+/// By provider name, host or parent domain of the host, and by the start of the model's name; the
+/// first match counts. llama.cpp, vLLM and LM Studio behave like most servers: the template with
+/// which a model was started decides whether it thinks.
 const PROFILES: &[(&[&str], &str, Profile)] = &[
     (&["api.openai.com"], "", OPENAI),
     (
@@ -215,19 +214,18 @@ const PROFILES: &[(&[&str], &str, Profile)] = &[
     (XAI, "grok-4.5", COMPATIBLE),
     (XAI, "grok-4.6", COMPATIBLE),
     (XAI, "grok-4.7", COMPATIBLE),
-    (XAI, "", SELF_WILLED),
+    (XAI, "", NO_THINKING_SETTING),
     (TOGETHER, "Qwen/Qwen3", HYBRID),
     (TOGETHER, "deepseek-ai/DeepSeek-V4", HYBRID),
     (TOGETHER, "moonshotai/Kimi-K2", HYBRID),
     (TOGETHER, "zai-org/GLM-5", HYBRID),
-    (TOGETHER, "MiniMaxAI/", SELF_WILLED),
-    (OLLAMA, "gemma3", SELF_WILLED),
-    (OLLAMA, "llama3", SELF_WILLED),
+    (TOGETHER, "MiniMaxAI/", NO_THINKING_SETTING),
+    (OLLAMA, "gemma3", NO_THINKING_SETTING),
+    (OLLAMA, "llama3", NO_THINKING_SETTING),
     (OLLAMA, "", OFF_BY_NONE),
 ];
 
-/// OpenAI's models that refuse an effort beside tools, other than `none`, which some of them have
-/// to be told.
+/// OpenAI's models that with tools refuse every effort but `none`, which some of them require.
 const NO_EFFORT_BESIDE_TOOLS: &[&str] = &["gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"];
 
 impl Default for Profile {
@@ -252,7 +250,7 @@ impl Profile {
     pub fn of_provider(provider: &str, host: &str, model: &str) -> Profile {
         let mut profile = row(provider, host, model);
         if profile.max_tokens == OPENAI.max_tokens {
-            // OpenAI's models are the same in both of its formats.
+            // OpenAI's models behave the same in both formats.
             let known = openai_responses::Profile::of(host, model);
             let name = model.rsplit('/').next().unwrap_or(model);
             (profile.asks, profile.temperature) = match known.reasons {
@@ -267,12 +265,12 @@ impl Profile {
         profile
     }
 
-    /// The word by which the model is told how much to think; none if nothing is said of it.
+    /// Returns the word for the level of thinking, or `None` if none is sent.
     pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
         self.efforts.word(level).filter(|_| self.asks != Asks::Never)
     }
 
-    /// Whether it takes a temperature in a request at this level.
+    /// Returns whether a temperature is accepted in a request at this level.
     pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
         match self.temperature {
             Temperature::Always => true,

@@ -1,7 +1,7 @@
-//! The chunks of a Chat Completions stream as they come, read leniently and without copies.
+//! The chunks of a Chat Completions stream, parsed leniently and without copies.
 //!
-//! Servers differ in what they send where: `null` for an empty string, a number for an id, an
-//! object for a text. Whatever can be understood is; only what is no JSON is an error.
+//! Servers deviate in types: `null` for an empty string, a number for an id, an object for a text.
+//! Everything that can be understood is accepted; only invalid JSON is an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use crate::json::json_text;
 use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 
-/// A string that most chunks do not have: boxed, so that what a chunk is read into stays small.
+/// A string that most chunks lack: boxed, to keep the chunk small.
 pub(super) type Rare<'a> = Option<Box<Text<'a>>>;
 
-/// The string, empty where there is none.
+/// Returns the string, or an empty one.
 pub(super) fn text(rare: Rare<'_>) -> Cow<'_, str> {
     rare.map(|text| text.0).unwrap_or_default()
 }
@@ -40,7 +40,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Whether it has nothing to tell but one delta.
+    /// Returns whether the chunk holds nothing but one delta.
     pub(super) fn is_delta(&self) -> bool {
         let silent = self.usage.is_none() && self.x_groq.is_none();
         let fine = self.error.is_none() && self.message.is_none() && self.detail.is_none();
@@ -50,7 +50,7 @@ impl Chunk<'_> {
     }
 }
 
-/// Groq's corner of a chunk.
+/// Groq's extension of a chunk.
 #[derive(Deserialize)]
 pub(super) struct XGroq {
     #[serde(default)]
@@ -64,14 +64,14 @@ pub(super) struct Choice<'a> {
     index: Count,
     #[serde(borrow, default)]
     pub(super) delta: Option<&'a RawValue>,
-    /// What a server that does not stream sends instead of deltas.
+    /// The message of a server that does not stream.
     #[serde(borrow, default)]
     pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow, default)]
     pub(super) finish_reason: Rare<'a>,
 }
 
-/// What a chunk adds to the reply.
+/// The content that a chunk adds to the reply.
 #[derive(Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
@@ -88,11 +88,11 @@ pub(super) struct Delta<'a> {
     pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
 }
 
-/// Reasoning that is signed or sealed, which most servers do not have: read in a second step.
+/// Signed or encrypted reasoning, which most servers lack: parsed in a second step.
 #[derive(Deserialize)]
 pub(super) struct RawDetails<'a>(#[serde(borrow)] pub(super) &'a RawValue);
 
-/// More of one tool call.
+/// A fragment of a tool call.
 #[derive(Deserialize)]
 pub(super) struct CallDelta<'a> {
     #[serde(default)]
@@ -113,14 +113,14 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// The arguments' JSON text, or a piece of it: the string that it should be, or else the value
+    /// Returns the arguments' JSON text or a fragment of it: the string, or else the JSON value
     /// itself.
     pub(super) fn arguments(&self) -> String {
         json_text(self.arguments)
     }
 }
 
-/// Tokens used, as reported.
+/// Token counts as reported.
 #[derive(Deserialize, Default, Clone, Copy)]
 pub(super) struct RawUsage {
     #[serde(default)]
@@ -143,7 +143,7 @@ impl From<RawUsage> for Usage {
         let cache_read = prompt.cached_tokens.0.max(raw.prompt_cache_hit_tokens.0);
         let cache_write = prompt.cache_write_tokens.0;
         let reasoning = raw.completion_tokens_details.unwrap_or_default().reasoning_tokens.0;
-        // Some count reasoning beside the completion; the total gives them away.
+        // Some servers count reasoning separately from the completion; the total shows it.
         let beside =
             raw.prompt_tokens.0 + raw.completion_tokens.0 + reasoning == raw.total_tokens.0;
         let output = raw.completion_tokens.0 + if beside { reasoning } else { 0 };
@@ -153,7 +153,7 @@ impl From<RawUsage> for Usage {
     }
 }
 
-/// What the prompt tokens are made of.
+/// The breakdown of the prompt tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 pub(super) struct PromptDetails {
     #[serde(default)]
@@ -162,28 +162,28 @@ pub(super) struct PromptDetails {
     pub(super) cache_write_tokens: Count,
 }
 
-/// What the completion tokens are made of.
+/// The breakdown of the completion tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 pub(super) struct CompletionDetails {
     #[serde(default)]
     pub(super) reasoning_tokens: Count,
 }
 
-/// The choice with index 0, if the chunk has it.
+/// The choice with index 0, if the chunk has one.
 #[derive(Default)]
 pub(super) struct FirstChoice<'a> {
     pub(super) first: Option<Choice<'a>>,
-    /// There is no other.
+    /// There is no other choice.
     pub(super) alone: bool,
 }
 
-/// What is said: a string, or pieces of text and thinking.
+/// The content: a string, or parts of text and thinking.
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<Part<'a>>),
 }
 
-/// A piece of content.
+/// A part of the content.
 #[derive(Deserialize)]
 pub(super) struct Part<'a> {
     #[serde(borrow, default)]
@@ -193,7 +193,7 @@ pub(super) struct Part<'a> {
 }
 
 impl Content<'_> {
-    /// All text in it, pieces joined.
+    /// Returns all text, joined.
     pub(super) fn into_text(self) -> String {
         match self {
             Content::Text(text) => text.into_owned(),
@@ -253,7 +253,7 @@ deserialize_leniently!(Content<'a>: ContentVisitor, FirstChoice<'a>: FirstChoice
 mod tests {
     use super::*;
 
-    /// It is moved a few times for each delta; above this size that is a call each time.
+    /// A chunk is moved several times per delta; above this size each move is a call of `memcpy`.
     #[test]
     fn a_chunk_is_small() {
         assert!(size_of::<Chunk<'_>>() <= 128, "{} bytes", size_of::<Chunk<'_>>());

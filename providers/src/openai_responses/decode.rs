@@ -1,4 +1,4 @@
-//! Decoding: the events of a Responses stream, made model events.
+//! Decoding of a Responses stream into model events.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use crate::codec::{Decode, Progress};
 use crate::endpoint::Endpoint;
 use crate::event_writer::{EventWriter, Events, MAX_PARTS, Payload};
 use crate::failure::Failure;
-use crate::json::{json_text, mended};
+use crate::json::{json_text, replace_lone_surrogates};
 
 /// Reads one Responses stream.
 ///
-/// Items are told apart by what they are and by their index; their ids may change on the way.
-/// Deltas count more than what is repeated at the end. A second beginning withdraws the first. What
-/// the provider runs itself is no part of the reply. Whether the model wants tools is decided by
+/// Items are distinguished by kind and index; their ids may change within a stream. Deltas take
+/// precedence over the text that is repeated at the end. A second start event withdraws the first.
+/// The provider's own tools are not part of the reply. Whether the model wants tools follows from
 /// the calls.
 ///
-/// The signature of a thought is its whole item, byte for byte, if there is more in it than a
-/// summary. There is none before what the provider runs itself: that will not be sent back, and the
-/// thought cannot be without it.
+/// The signature of a thinking block is its whole item, byte for byte, if it holds more than a
+/// summary. Thinking before one of the provider's own tools has no signature: that tool is not sent
+/// back, and the thinking is invalid without it.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
-    /// All items, in the order in which they began.
+    /// All items, in order of their start.
     items: Vec<OpenItem>,
     usage: Usage,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ItemKind {
     Text,
     Thought,
     Call,
-    /// A call whose input is free text, which we make a JSON string.
+    /// A call whose input is free text, which is converted to a JSON string.
     TextCall,
-    /// Something that the provider does itself.
+    /// One of the provider's own tools.
     Other,
 }
 
@@ -50,20 +50,20 @@ struct OpenItem {
     kind: ItemKind,
     index: Option<u64>,
     id: String,
-    /// The block that is being written.
+    /// The block that is open.
     block: Option<u32>,
-    /// The part of a thought that is being written; each is a block of its own.
+    /// The open part of a thinking item; each part is a separate block.
     part: (bool, u64),
     written: bool,
     signature: Option<String>,
     stage: Stage,
 }
 
-/// How far an item has come.
+/// The progress of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     Open,
-    /// It is complete, but what follows it is not known yet.
+    /// It is complete, but the next item is not known yet.
     Held,
     Ended,
 }
@@ -73,13 +73,13 @@ impl Decode for Decoder {
         match Payload::of(data) {
             _ if self.writer.ended => {}
             Payload::KeepAlive => return Progress::Waiting,
-            Payload::EndMark => {} // a gateway's habit
+            Payload::EndMark => {} // some gateways send it
             Payload::Data(data) => match serde_json::from_str::<Event<'_>>(data) {
                 Ok(event) if matches!(&*event.kind.0, "keepalive" | "ping") => {
                     return Progress::Waiting;
                 }
                 Ok(event) => self.event(&event, data, out),
-                Err(why) => match mended(data) {
+                Err(why) => match replace_lone_surrogates(data) {
                     Some(text) => return self.decode(&text, out),
                     None => self.writer.fail_unreadable("no event of a response", data, &why, out),
                 },
@@ -155,7 +155,7 @@ impl Decoder {
         }
     }
 
-    /// An item begins. What it has already is not told, as its deltas tell it again.
+    /// Starts an item. Its contents are ignored, because its deltas repeat them.
     fn begin(&mut self, event: &Event<'_>, item: &Item<'_>, out: &mut Events) -> usize {
         let kind = ItemKind::of(item);
         let at = self.push(event.output_index.map(|index| index.0), &item.id.0, kind, out);
@@ -165,7 +165,7 @@ impl Decoder {
                 let id = if item.call_id.0.is_empty() { &item.id.0 } else { &item.call_id.0 };
                 BlockKind::ToolCall { id: id.to_string(), name: item.name.0.to_string() }
             }
-            // A text begins with its first words: there are messages without any.
+            // A text starts with its first delta: some messages have no text.
             ItemKind::Text | ItemKind::Other => return at,
         };
         self.start(at, block_kind, out);
@@ -192,7 +192,7 @@ impl Decoder {
         at
     }
 
-    /// The latest item that this may be about.
+    /// Returns the latest item that the event may refer to.
     fn find(&self, event: &Event<'_>, id: &str, kind: ItemKind) -> Option<usize> {
         self.items.iter().rposition(|item| {
             let same = match (&event.output_index, item.index) {
@@ -207,8 +207,7 @@ impl Decoder {
         let text = &*event.delta.0;
         let at = match self.find(event, &event.item_id.0, kind) {
             Some(at) if self.items[at].stage == Stage::Open => at,
-            // Some servers do not announce what they say. A call without a name has to wait for its
-            // end.
+            // Some servers do not announce items. A call without a name must wait for its end.
             None if kind == ItemKind::Text || kind == ItemKind::Thought => {
                 self.push(event.output_index.map(|index| index.0), &event.item_id.0, kind, out)
             }
@@ -219,7 +218,7 @@ impl Decoder {
         self.write(at, part, text, out);
     }
 
-    /// More of an item. `part` tells which part of a thought it is.
+    /// Appends to an item. `part` identifies the part of a thinking item.
     fn write(&mut self, at: usize, part: (bool, u64), text: &str, out: &mut Events) {
         if text.is_empty() {
             return;
@@ -249,7 +248,7 @@ impl Decoder {
         block
     }
 
-    /// An item as it is at its end: what came in no delta is taken from here.
+    /// Completes an item: contents that no delta had are taken from `raw`.
     fn complete(&mut self, event: &Event<'_>, raw: &RawValue, out: &mut Events) {
         let item: Item<'_> = read_or_default(Some(raw));
         let kind = ItemKind::of(&item);
@@ -279,7 +278,7 @@ impl Decoder {
         }
     }
 
-    /// Writes all that an item says.
+    /// Writes all contents of an item.
     fn write_item(&mut self, at: usize, item: &Item<'_>, out: &mut Events) {
         match self.items[at].kind {
             ItemKind::Text => {
@@ -323,7 +322,7 @@ impl Decoder {
         out.push_back(ModelEvent::BlockEnd { block, signature: signature.map(Arc::from) });
     }
 
-    /// The response has this status and is over.
+    /// Ends the response with this status.
     fn end(&mut self, response: &Response<'_>, status: &str, event: &Event<'_>, out: &mut Events) {
         if let Some(usage) = response.usage {
             self.usage = usage.into();
@@ -345,7 +344,7 @@ impl Decoder {
                 .for_each(|item| self.complete(event, item, out));
         }
         if self.items.len() > MAX_PARTS {
-            return; // which `event` tells
+            return; // `event` reports it
         }
         let calls =
             self.items.iter().any(|item| matches!(item.kind, ItemKind::Call | ItemKind::TextCall));
@@ -375,7 +374,7 @@ impl ItemKind {
     }
 }
 
-/// Text as it stands in a JSON string.
+/// Returns a text escaped as in a JSON string.
 fn escaped(text: &str) -> String {
     let quoted = serde_json::to_string(text).unwrap_or_default();
     quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or("").to_owned()

@@ -23,12 +23,12 @@ use crate::schema::parameters;
 use crate::strict::strict_parameters;
 use crate::tool_result_pairing::pair_tool_results;
 
-/// Names the bytes that are kept with tools, and with messages in which nothing was signed.
+/// The cache name of encoded tools, and of messages without signatures.
 const CODEC: &str = "openai-responses";
-/// Names those of messages with what was signed in them, which only the model that said it gets.
+/// The cache name of messages with signatures, which only the model that wrote them receives.
 const OWN: &str = "openai-responses, with reasoning";
 
-/// The smallest output limit that is taken.
+/// The smallest output limit that the API accepts.
 const MIN_OUTPUT_TOKENS: u32 = 16;
 
 /// Returns the body of `request` as JSON.
@@ -62,7 +62,7 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if let Some(max) = request.max_tokens {
         fields.add("max_output_tokens", &max.max(MIN_OUTPUT_TOKENS));
     }
-    // The user's own effort is one of which we do not know whether it allows a temperature.
+    // It is not known whether a user's own effort allows a temperature.
     let takes =
         profile.takes_temperature(request.thinking) && !settings.options.contains_key("reasoning");
     if let Some(temperature) = request.temperature.filter(|_| takes) {
@@ -101,7 +101,8 @@ fn signed(part: &ContentPart) -> bool {
     )
 }
 
-/// The items of one message, separated by commas. Empty for one that says nothing.
+/// Encodes the items of one message, separated by commas. The result is empty for a message without
+/// content.
 fn encode_message(message: &Message, own: bool) -> Vec<u8> {
     match &message.body {
         MessageKind::User(user) => match content(&user.content) {
@@ -127,7 +128,7 @@ fn content(content: &[Content]) -> Vec<Value> {
     parts.collect()
 }
 
-/// What the model said. A thought goes out with what followed it, or not at all.
+/// Encodes a reply. Thinking is sent only together with what followed it.
 fn assistant_items(reply: &AssistantMessage, own: bool) -> Vec<Vec<u8>> {
     let (mut items, mut thoughts) = (Vec::new(), Vec::new());
     for part in &reply.parts {
@@ -162,7 +163,7 @@ fn is_reasoning(item: &str) -> bool {
         && serde_json::from_str::<Item<'_>>(item).is_ok_and(|item| item.kind.0 == "reasoning")
 }
 
-/// A call, its arguments as they came. What is no object has an error result to explain it.
+/// Encodes a call with unchanged arguments. If they are not an object, an error result explains it.
 fn function_call(call: &ToolCall) -> Value {
     let arguments = if is_object(&call.arguments) { &*call.arguments } else { "{}" };
     json!({
@@ -171,7 +172,7 @@ fn function_call(call: &ToolCall) -> Value {
     })
 }
 
-/// A result: text alone as text, which every server takes.
+/// Encodes a result: text alone as a string, which every server accepts.
 fn call_output(result: &ToolResult) -> Value {
     let text = result.text();
     let output = match content(&result.content) {
@@ -183,7 +184,7 @@ fn call_output(result: &ToolResult) -> Value {
         "output": output})
 }
 
-/// The tools, and after them what the user's options add: tools that the provider runs itself.
+/// Adds the tools, followed by those of the user's options, which the provider runs.
 fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     let ours = (!request.tools.is_empty())
         .then(|| request.tools.encode_once(CODEC, || functions(&request.tools)));
@@ -201,7 +202,7 @@ fn tools(fields: &mut Fields<'_>, request: &ChatRequest) {
     }
 }
 
-/// The tools, a list. Unless it is told otherwise, this API makes every parameter required.
+/// Encodes the list of tools. The API makes every parameter required unless `strict` is false.
 fn functions(tools: &ToolList) -> Vec<u8> {
     let functions = tools.iter().map(|tool| {
         let strict = strict_parameters(&tool.schema);

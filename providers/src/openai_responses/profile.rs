@@ -1,4 +1,4 @@
-//! What models and servers that speak Responses do each in its own way: data, not code.
+//! Deviations of models and servers that speak Responses, as data.
 
 use loopwright_core::model::ThinkingLevel;
 
@@ -46,13 +46,13 @@ const ALWAYS: Profile =
 const ALWAYS_TO_XHIGH: Profile = Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH, ..ALWAYS };
 const PRO: Profile = Profile { efforts: ReasoningEfforts::MEDIUM_TO_XHIGH, ..ALWAYS };
 const CHAT: Profile = Profile { efforts: ReasoningEfforts::only("medium"), ..ALWAYS };
-/// They reason when they are told an effort.
+/// Models that reason only with an effort.
 const IF_ASKED: Profile = Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH, ..UNKNOWN };
-/// They reason unless they are told not to.
+/// Models that reason by default.
 const UNLESS_NONE: Profile =
     Profile { efforts: ReasoningEfforts::LOW_TO_XHIGH.or_off("none"), ..UNKNOWN };
 
-/// By how a model's name begins; the first that fits counts.
+/// By the start of a model's name; the first match counts.
 const PROFILES: &[(&str, Profile)] = &[
     ("gpt-3", PLAIN),
     ("gpt-4", PLAIN),
@@ -85,8 +85,7 @@ const PROFILES: &[(&str, Profile)] = &[
     ("codex", ALWAYS),
 ];
 
-/// By host, and any host below it: the header that the key goes into, where it is not the usual
-/// one.
+/// The key header by host or parent domain of the host, if it is not the usual one.
 const KEY_HEADERS: &[(&str, KeyHeader)] = &[
     ("openai.azure.com", KeyHeader::Named("api-key")),
     ("services.ai.azure.com", KeyHeader::Named("api-key")),
@@ -111,12 +110,12 @@ impl Profile {
         profile
     }
 
-    /// The effort that the model is told; none if nothing is said of it.
+    /// Returns the effort to send, or `None` if none is sent.
     pub(super) fn effort(&self, level: ThinkingLevel) -> Option<&'static str> {
         self.efforts.word(level).filter(|_| self.reasons != Reasons::Never)
     }
 
-    /// Whether it takes a temperature in a request at this level.
+    /// Returns whether a temperature is accepted in a request at this level.
     pub(super) fn takes_temperature(&self, level: ThinkingLevel) -> bool {
         match self.reasons {
             Reasons::Never => true,

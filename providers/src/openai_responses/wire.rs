@@ -1,7 +1,7 @@
-//! The events of a Responses stream as they come, read leniently and without copies.
+//! The events of a Responses stream, parsed leniently and without copies.
 //!
-//! What only some events need is read in a second step: most responses in a stream are of no
-//! interest, and an item of a kind that we do not know may have any shape.
+//! Fields that only some events need are parsed in a second step: most `response` fields are not
+//! used, and an item of an unknown kind may have any shape.
 
 use loopwright_core::message::Usage;
 use serde::Deserialize;
@@ -9,8 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{Count, Text};
 
-/// Marks the signature of a text: what follows is its phase, a comment on the way or the final
-/// answer.
+/// Starts the signature of a text; its phase follows: commentary or final answer.
 pub(super) const PHASE: &str = "phase:";
 
 /// One event of the stream, or a whole response.
@@ -38,7 +37,7 @@ pub(super) struct Event<'a> {
     pub(super) message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) detail: Option<&'a RawValue>,
-    /// What a whole response says that it is.
+    /// The object type of a whole response.
     #[serde(borrow, default)]
     pub(super) object: Text<'a>,
 }
@@ -59,13 +58,13 @@ pub(super) struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// All items of the response.
+    /// Returns all items of the response.
     pub(super) fn items(&self) -> Vec<&'a RawValue> {
         read_or_default(self.output)
     }
 }
 
-/// Why a response is not complete.
+/// The reason why a response is incomplete.
 #[derive(Deserialize)]
 pub(super) struct Incomplete<'a> {
     #[serde(borrow, default)]
@@ -85,7 +84,7 @@ pub(super) struct Item<'a> {
     pub(super) name: Text<'a>,
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
-    /// What a custom tool is called with.
+    /// The input of a custom tool call.
     #[serde(borrow, default)]
     pub(super) input: Text<'a>,
     #[serde(borrow, default)]
@@ -99,12 +98,12 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The parts of a message, or of reasoning that is not only summarised.
+    /// Returns the parts of a message, or of unsummarised reasoning.
     pub(super) fn content(&self) -> Vec<Part<'a>> {
         read_or_default(self.content)
     }
 
-    /// The parts of a summary of some reasoning.
+    /// Returns the parts of a reasoning summary.
     pub(super) fn summary(&self) -> Vec<Part<'a>> {
         read_or_default(self.summary)
     }
@@ -119,12 +118,12 @@ pub(super) struct Part<'a> {
     pub(super) refusal: Text<'a>,
 }
 
-/// What this JSON is, or the default if it is something else.
+/// Parses this JSON, or returns the default if it has another shape.
 pub(super) fn read_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-/// Tokens used, as reported.
+/// Token counts as reported.
 #[derive(Deserialize, Clone, Copy)]
 pub(super) struct RawUsage {
     #[serde(default)]
@@ -137,7 +136,7 @@ pub(super) struct RawUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
-/// What the input tokens are made of.
+/// The breakdown of the input tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 struct InputDetails {
     #[serde(default)]
@@ -146,7 +145,7 @@ struct InputDetails {
     cache_write_tokens: Count,
 }
 
-/// What the output tokens are made of.
+/// The breakdown of the output tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 struct OutputDetails {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The file of a recording: a line that says what it is, and a line for each exchange.
+//! The file of a recording: a header line, and a line for each exchange.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -26,16 +26,16 @@ pub(super) struct Exchange {
     exchange: usize,
     request: Change,
     pub(super) events: Vec<ModelEvent>,
-    /// Its caller did not wait for the end.
+    /// Its caller dropped the reply before its end.
     #[serde(rename = "left", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) abandoned: bool,
 }
 
-/// A file that is being written.
+/// A file that is being recorded.
 pub(super) struct Tape {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines.
+    /// The length of all complete lines.
     length: u64,
     asked: RecordedRequest,
     exchanges: usize,
@@ -51,7 +51,7 @@ impl Tape {
         };
         let file = open().map_err(|why| match why.kind() {
             io::ErrorKind::AlreadyExists => refused(format!(
-                "There is a recording {} already. Delete it to record anew, or replay it.",
+                "There is a recording {} already. Delete it to record again, or replay it.",
                 path.display()
             )),
             _ => unwritten(path, &why),
@@ -67,7 +67,7 @@ impl Tape {
         Ok(tape)
     }
 
-    /// One in which every write fails.
+    /// Returns a tape whose writes all fail.
     #[cfg(test)]
     pub(super) fn unwritable(path: &Path) -> Self {
         let file = File::open(path).unwrap();
@@ -80,14 +80,14 @@ impl Tape {
         }
     }
 
-    /// A request is made.
+    /// Starts an exchange.
     pub(super) fn begin(&mut self, request: &ChatRequest) -> Exchange {
         self.exchanges += 1;
         let request = self.asked.next(request.into());
         Exchange { exchange: self.exchanges, request, events: Vec::new(), abandoned: false }
     }
 
-    /// Its reply is over.
+    /// Appends a finished exchange.
     pub(super) fn write(&mut self, exchange: &Exchange) -> Result<(), ModelError> {
         self.line(exchange)
     }
@@ -100,7 +100,7 @@ impl Tape {
             Ok(())
         });
         written.map_err(|why| {
-            let _ = self.file.set_len(self.length); // a piece of a line would spoil the next one
+            let _ = self.file.set_len(self.length); // a partial line would corrupt the next one
             unwritten(&self.path, &why)
         })
     }
@@ -113,11 +113,11 @@ fn unwritten(path: &Path, why: &io::Error) -> ModelError {
     ))
 }
 
-/// A file that is being played back.
+/// A file that is being replayed.
 pub(super) struct Recording {
     path: PathBuf,
     exchanges: BTreeMap<usize, Exchange>,
-    /// How many requests were made.
+    /// The number of requests so far.
     requests: usize,
     recorded: RecordedRequest,
 }
@@ -130,7 +130,7 @@ impl Recording {
                 "The recording {display} cannot be read: {why}. Check the path, or record it first."
             ))
         })?;
-        // a line that was cut off may end within a character
+        // A truncated line may end within a character.
         let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.split_inclusive('\n');
         let head =
@@ -143,12 +143,12 @@ impl Recording {
                     "{display} is a recording of version {version}, and this program reads \
                      version {VERSION}"
                 );
-                return Err(refused(format!("{why}. Delete it and record it anew.")));
+                return Err(refused(format!("{why}. Delete it and record it again.")));
             }
             None => {
                 let why = "does not begin with the line that a recording begins with";
                 return Err(refused(format!(
-                    "{display} {why}. Check the path, or delete the file and record it anew."
+                    "{display} {why}. Check the path, or delete the file and record it again."
                 )));
             }
         }
@@ -160,7 +160,7 @@ impl Recording {
             if !line.ends_with('\n') {
                 let why = "is cut off: the program ended while it was written";
                 let advice =
-                    "Delete the file to record it anew, or that line to keep what comes before it";
+                    "Delete the file to record it again, or that line to keep what comes before it";
                 return Err(refused(format!(
                     "Line {number} of the recording {display} {why}. {advice}."
                 )));
@@ -168,13 +168,13 @@ impl Recording {
             let exchange: Exchange = serde_json::from_str(line).map_err(|why| {
                 refused(format!(
                     "Line {number} of the recording {display} is no exchange: {why}. Record it \
-                     anew."
+                     again."
                 ))
             })?;
             if exchanges.contains_key(&exchange.exchange) {
                 let twice = format!("has exchange {} a second time", exchange.exchange);
                 return Err(refused(format!(
-                    "Line {number} of the recording {display} {twice}. Record it anew."
+                    "Line {number} of the recording {display} {twice}. Record it again."
                 )));
             }
             exchanges.insert(exchange.exchange, exchange);
@@ -187,12 +187,12 @@ impl Recording {
         self.exchanges.len()
     }
 
-    /// What is said to the next request.
+    /// Returns the recorded reply to the next request.
     pub(super) fn answer(&mut self, request: &ChatRequest) -> Vec<ModelEvent> {
         self.requests += 1;
         let (number, display) = (self.requests, self.path.display().to_string());
         self.events(request).unwrap_or_else(|why| {
-            let advice = "Change the test, or delete the file to record it anew";
+            let advice = "Change the test, or delete the file to record it again";
             vec![ModelEvent::Error(refused(format!(
                 "Request {number} to the recording {display}: {why}. {advice}."
             )))]
@@ -207,7 +207,7 @@ impl Recording {
             });
         };
         if !self.recorded.apply(exchange.request) {
-            return Err("the exchange goes on from one that is missing".to_owned());
+            return Err("the exchange continues one that is missing".to_owned());
         }
         match self.recorded.difference(&request.into()) {
             Some(difference) => Err(format!(
@@ -227,7 +227,7 @@ impl Recording {
     }
 }
 
-/// No other attempt can help.
+/// An error that no retry can fix.
 fn refused(why: String) -> ModelError {
     ModelError::new(ModelErrorKind::InvalidRequest, why)
 }

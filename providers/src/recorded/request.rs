@@ -1,4 +1,4 @@
-//! What a request asks for, as it is recorded and compared.
+//! Requests in the form in which they are recorded and compared.
 
 use loopwright_core::Message;
 use loopwright_core::message::MessageKind;
@@ -6,23 +6,23 @@ use loopwright_core::model::ChatRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// What was asked last.
+/// The last request.
 #[derive(Debug, Default)]
 pub(super) struct RecordedRequest {
     settings: Value,
     messages: Vec<Value>,
 }
 
-/// What a request asks for in another way than the one before it.
+/// The difference between a request and the one before it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Change {
-    /// Everything but the messages; nothing if it is the same.
+    /// Everything but the messages, or `None` if it is unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<Value>,
-    /// So many messages are the same, at the beginning.
+    /// The number of unchanged messages at the start.
     #[serde(rename = "kept", default, skip_serializing_if = "is_zero")]
     unchanged: usize,
-    /// Those that follow.
+    /// The messages after those.
     messages: Vec<Value>,
 }
 
@@ -51,8 +51,8 @@ impl From<&ChatRequest> for RecordedRequest {
     }
 }
 
-/// What a model is told by a message: not how many tokens it took, nor what is for a user
-/// interface.
+/// Returns the part of a message that the model receives: without usage and details for user
+/// interfaces.
 fn meaning(message: &Message) -> Value {
     let mut value = serde_json::to_value(&message.body).unwrap_or_default();
     if let (Some(map), MessageKind::Assistant(_) | MessageKind::ToolResult(_)) =
@@ -64,7 +64,7 @@ fn meaning(message: &Message) -> Value {
 }
 
 impl RecordedRequest {
-    /// Goes on to the next request and says what is new in it.
+    /// Replaces the last request by `next` and returns the difference.
     pub(super) fn next(&mut self, next: RecordedRequest) -> Change {
         let unchanged =
             self.messages.iter().zip(&next.messages).take_while(|(a, b)| a == b).count();
@@ -74,7 +74,7 @@ impl RecordedRequest {
         change
     }
 
-    /// Goes on to the next request by what is new in it. False if it keeps what there is not.
+    /// Applies a difference. Returns false if it keeps more messages than there are.
     pub(super) fn apply(&mut self, change: Change) -> bool {
         if change.unchanged > self.messages.len() {
             return false;
@@ -85,7 +85,7 @@ impl RecordedRequest {
         true
     }
 
-    /// The first thing in which `other` differs, as part of a sentence.
+    /// Returns the first difference from `other`, as part of a sentence.
     pub(super) fn difference(&self, other: &RecordedRequest) -> Option<String> {
         let (none, empty) = (Value::Null, Map::new());
         let (ours, theirs) = (
@@ -95,12 +95,16 @@ impl RecordedRequest {
         for key in theirs.keys().chain(ours.keys()) {
             let (a, b) = (ours.get(key).unwrap_or(&none), theirs.get(key).unwrap_or(&none));
             if a != b {
-                return Some(format!("its `{key}` {}", apart(a, b)));
+                return Some(format!("its `{key}` {}", describe_difference(a, b)));
             }
         }
         let (ours, theirs) = (&self.messages, &other.messages);
         if let Some(at) = ours.iter().zip(theirs).position(|(a, b)| a != b) {
-            return Some(format!("its message {} {}", at + 1, apart(&ours[at], &theirs[at])));
+            return Some(format!(
+                "its message {} {}",
+                at + 1,
+                describe_difference(&ours[at], &theirs[at])
+            ));
         }
         let lengths = (ours.len(), theirs.len());
         (lengths.0 != lengths.1)
@@ -108,8 +112,8 @@ impl RecordedRequest {
     }
 }
 
-/// Where two values part.
-fn apart(recorded: &Value, asked: &Value) -> String {
+/// Describes the first position at which two values differ.
+fn describe_difference(recorded: &Value, asked: &Value) -> String {
     let (a, b) = (text(recorded), text(asked));
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     format!("is `{}`, and `{}` was recorded", excerpt(&b, same), excerpt(&a, same))
@@ -119,7 +123,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What stands around a character of a text, by its number.
+/// Returns the text around the character with this index.
 fn excerpt(text: &str, at: usize) -> String {
     let (begin, length) = (at.saturating_sub(30), text.chars().count());
     let fragment: String = text.chars().skip(begin).take(90).collect();
