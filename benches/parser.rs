@@ -3,14 +3,14 @@
 //!
 //! The baseline for replies is `eventsource-stream` with a `serde_json::Value` per event. Both read
 //! the recordings of `$LOOPWRIGHT_SHARED/wire` (by default `shared` beside the repository) in the
-//! same chunks, in turns: as packets of 1 to 4 KiB, and event by event. Ours ends with model
-//! events, the baseline with values that nobody has looked into.
+//! same chunks, alternately: as packets of 1 to 4 KiB, and event by event. Ours produces model
+//! events, the baseline only JSON values.
 //!
 //! The baseline for requests is a `serde::Serialize` struct that borrows from the same conversation
 //! and is written with `serde_json::to_vec`. Ours writes each message once and copies its bytes
 //! afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
 //!
-//! The output is one table. The exit code is 1 where replies are read less than three times as fast
+//! The output is one table. The exit code is 1 if replies are read less than three times as fast
 //! (twice with `--quick`, for busy machines). The allocator is the default one, as in a library
 //! user's program; a faster one helps the baseline more, because ours rarely allocates. Words after
 //! `--` select wire formats by folder name, or `encode`. To run ours alone, under a profiler:
@@ -58,7 +58,7 @@ const FORMATS: [Format; 4] = [
     ("gemini", ours::<GenerateContent>),
 ];
 
-/// A body in the chunks in which it comes.
+/// A body, split into chunks.
 type Chunks = Vec<Vec<u8>>;
 
 fn main() -> ExitCode {
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
     if slow.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Ours without theirs, and without the clock.
+/// Runs ours alone, without timing.
 fn alone(format: &str, times: usize) -> ExitCode {
     let bodies: Vec<Chunks> = recordings(format).iter().map(|body| events(body)).collect();
     let (_, ours) = FORMATS.iter().find(|(name, _)| *name == format).unwrap();
@@ -134,7 +134,7 @@ fn alone(format: &str, times: usize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Reads all bodies as a model does.
+/// Decodes all bodies as a model does.
 fn ours<F: WireFormat>(bodies: &[Chunks]) {
     let endpoint = Arc::new(Endpoint::default());
     for chunks in bodies {
@@ -150,7 +150,7 @@ fn ours<F: WireFormat>(bodies: &[Chunks]) {
     }
 }
 
-/// Reads all bodies with the common crates. Gives the number of events.
+/// Parses all bodies with common crates. Returns the number of events.
 fn theirs(bodies: &[Chunks]) -> usize {
     let mut events_read = 0;
     for chunks in bodies {
@@ -168,11 +168,11 @@ fn theirs(bodies: &[Chunks]) -> usize {
 struct Times {
     ours: f64,
     theirs: f64,
-    /// Of the ratios within a round, which what else the machine does disturbs least.
+    /// The median of the ratios within a round, which other load affects least.
     ratio: f64,
 }
 
-/// Both in turns, each for about half of `round`, after a round that does not count.
+/// Runs both alternately, each for about half of `round`, after one round that is not measured.
 fn measure(ours: &dyn Fn(), theirs: &dyn Fn(), rounds: usize, round: Duration) -> Times {
     let time = |work: &dyn Fn(), times: u32| {
         let start = cpu();
@@ -191,13 +191,13 @@ fn measure(ours: &dyn Fn(), theirs: &dyn Fn(), rounds: usize, round: Duration) -
     Times { ours: median(|t| t.0), theirs: median(|t| t.1), ratio: median(|t| t.1 / t.0) }
 }
 
-/// The processor time that this thread has had: what else the machine does counts little.
+/// Returns the CPU time of this thread, which other load hardly affects.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The recorded bodies of a wire format.
+/// Returns the recorded bodies of a wire format.
 fn recordings(format: &str) -> Vec<Vec<u8>> {
     let shared =
         std::env::var_os("LOOPWRIGHT_SHARED").map_or_else(|| "../shared".into(), PathBuf::from);
@@ -211,7 +211,7 @@ fn recordings(format: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Chunks of 1 to 4 KiB, of lengths that are the same each time.
+/// Returns chunks of 1 to 4 KiB; the lengths are the same in each run.
 fn packets(mut body: &[u8]) -> Chunks {
     let mut chunks = Vec::new();
     for length in (0..).map(|n| 1024 + n * 1021 % 3073) {
@@ -225,7 +225,7 @@ fn packets(mut body: &[u8]) -> Chunks {
     chunks
 }
 
-/// A chunk for each event, with its blank line.
+/// Returns a chunk for each event, including its blank line.
 fn events(body: &[u8]) -> Chunks {
     let mut chunks = vec![Vec::new()];
     for line in body.split_inclusive(|byte| *byte == b'\n') {
@@ -238,7 +238,7 @@ fn events(body: &[u8]) -> Chunks {
     chunks
 }
 
-/// A conversation of 20 rounds: a question, a call, its result, an answer; with ten tools.
+/// Returns a conversation of 20 rounds: a question, a call, its result, an answer; with ten tools.
 fn conversation() -> ChatRequest {
     let mut messages: Vec<MessageKind> = Vec::new();
     for round in 0..20 {
@@ -276,7 +276,7 @@ fn conversation() -> ChatRequest {
     request
 }
 
-/// The baseline: the same body as a struct that serde writes.
+/// The baseline: the same body as a `Serialize` struct.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,

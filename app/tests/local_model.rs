@@ -1,9 +1,9 @@
-//! What the binary and the library do with a real model, which a server on this machine holds.
+//! Tests of the binary and the library with a real model on a local server.
 //!
 //! Needs two addresses in the environment, as `.ci/run` sets them: `LOOPWRIGHT_LOCAL_MODEL`, a
-//! llama.cpp server up to `/v1`, and `LOOPWRIGHT_FORCED_MODEL`, the same behind a front that heeds
-//! a forced tool choice. The model is so small that nothing is asked of what it says, only of how
-//! it comes.
+//! llama.cpp server up to `/v1`, and `LOOPWRIGHT_FORCED_MODEL`, the same behind a proxy that
+//! honours a forced tool choice. The model is so small that the tests check the form of its replies
+//! and not their contents.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
@@ -20,11 +20,11 @@ fn server(variable: &str) -> String {
         .unwrap_or_else(|_| panic!("{variable} is not set: it holds the address of a model server"))
 }
 
-/// The events of `loopwright run --json` in an empty directory, and its exit code.
+/// Returns the events of `loopwright run --json` in an empty directory, and its exit code.
 fn run(url: &str, arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
     let root = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-    command.env("LOOPWRIGHT_CONFIG", ""); // whoever runs it may have settings
+    command.env("LOOPWRIGHT_CONFIG", ""); // ignores the settings of the current user
     command
         .args(["run", "--json", "--model", "local/smol", "--base-url", url, "--root"])
         .arg(root.path());
@@ -42,7 +42,8 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_chat_streams() {
-    // A model this small may take to calling tools without end; that is a limit, and no failure.
+    // A model this small may call tools endlessly; the limit on turns then ends the run, which is
+    // no failure.
     let (events, code) =
         run(&server("LOOPWRIGHT_LOCAL_MODEL"), &["--max-turns", "2", "Say hello in one sentence."]);
     assert!(matches!(code, Some(0 | 3 | 4)), "exit code {code:?}: {:?}", events.last());

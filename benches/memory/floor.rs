@@ -27,7 +27,7 @@ impl Floor {
         Floor { connection, rows: 0 }
     }
 
-    /// Encodes and inserts entries, each in a transaction of its own.
+    /// Encodes and inserts entries, each in a separate transaction.
     pub(crate) fn insert(&mut self, entries: &[LogEntry]) {
         let mut insert = self.connection.prepare(INSERT).unwrap();
         for entry in entries {

@@ -1,8 +1,8 @@
 //! The cost of the stores compared with plain SQLite: `cargo bench --bench memory`, or with
 //! `-- --quick`.
 //!
-//! The floor of an append is an `INSERT` of the same bytes, prepared once, in a transaction of its
-//! own at the same `synchronous` level. The floor of opening a session is a `SELECT` of all its
+//! The floor of an append is an `INSERT` of the same bytes, prepared once, in a separate
+//! transaction at the same `synchronous` level. The floor of opening a session is a `SELECT` of all its
 //! rows and an `INSERT` that waits for the disk, as an opening does. Floor and store are measured
 //! in turn on the same disk. The output is one table; the exit code is 1 if a ratio is above its
 //! bound. The bounds:

@@ -1,4 +1,4 @@
-//! What both clients have in common: rounds of agents that start at once, and what they cost.
+//! Shared parts of both clients: rounds of agents that start at once, and their cost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,18 +8,18 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-/// What a client is to do.
+/// The work of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// Agents that run at the same time.
+    /// The number of agents that run at the same time.
     pub(crate) agents: u64,
-    /// How often each begins a conversation, one after the other.
+    /// The number of consecutive conversations of each agent.
     pub(crate) rounds: u64,
-    /// Rounds before them that are counted but not measured.
+    /// The number of unmeasured rounds before those.
     pub(crate) warm: u64,
 }
 
-/// What a client has done, and what it took.
+/// The results and the cost of a client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) turns: u64,
@@ -28,11 +28,11 @@ pub(crate) struct Done {
     /// User and system time of the process in the measured rounds.
     pub(crate) measured_cpu_ns: u64,
     pub(crate) measured_wall_ns: u64,
-    /// The most memory that the process has had.
+    /// The peak memory of the process.
     pub(crate) peak_kib: u64,
 }
 
-/// What the agents of a process have seen.
+/// Counts of all agents of a process.
 #[derive(Default)]
 pub(crate) struct Tally {
     turns: AtomicU64,
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// User and system time of this process.
+/// Returns the user and system time of this process.
 fn cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
@@ -60,8 +60,8 @@ fn peak_kib() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Does the work on a runtime as `#[tokio::main]` makes it. `agent` begins one conversation and
-/// gives back what the next one of its place is to have: a connection, say.
+/// Does the work on a runtime like that of `#[tokio::main]`. `agent` runs one conversation and
+/// returns a value for the next one, such as a connection.
 pub(crate) fn run<K, Fut>(work: Work, agent: impl Fn(Arc<Tally>, Option<K>) -> Fut) -> Done
 where
     K: Send + 'static,

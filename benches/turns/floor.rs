@@ -1,7 +1,7 @@
-//! The same work by hand, with no framework: what nobody who speaks this protocol can do without.
+//! The same work without a framework: the minimum for any client of this protocol.
 //!
-//! A hyper connection per agent, kept from conversation to conversation; lines found with memchr
-//! and read into structs that borrow; a request body that grows and is never written anew.
+//! A hyper connection per agent, which all its conversations use; lines are found with memchr and
+//! parsed into structs that borrow; the request body only grows and is never rewritten.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct Add {
     b: i64,
 }
 
-/// A reply as far as it has come.
+/// The received part of a reply.
 #[derive(Default)]
 struct Reply {
     text: String,

@@ -1,13 +1,14 @@
-//! What loopwright costs beside the same work by hand: `cargo bench`, or `cargo bench -- --quick`.
+//! Compares the cost of loopwright with that of the same work without a framework: `cargo bench`,
+//! or `cargo bench -- --quick`.
 //!
-//! A model server that costs nothing, a *floor* client without a framework and one made of
-//! loopwright each run as a process of their own, taking turns. One table comes of it, and exit
-//! code 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
+//! A model server with minimal cost, a *floor* client without a framework and one that uses
+//! loopwright run as separate processes; the clients alternate. The output is one table. The exit
+//! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
 //! machines).
 //!
-//! Words after `--` choose parts: `turn`, `memory`, `throughput`, `growth`. To look at one client
-//! alone, under a profiler say: `turns serve TURNS DELTAS PAUSE_MS` says its port, and
-//! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` says what it did.
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`. To run one client alone,
+//! for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its port, and
+//! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +30,7 @@ use client::{Done, Work};
 use mock::{Script, Seen};
 use table::{Better, Row};
 
-/// The allocator of the binary `loopwright`; the floor has it too.
+/// The allocator of the binary `loopwright`, which the floor uses too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -85,7 +86,7 @@ struct Bench {
     quick: bool,
 }
 
-/// One run of a client, seen from both ends.
+/// One run of a client, with the figures of client and server.
 struct Run {
     done: Done,
     seen: Seen,
@@ -100,12 +101,12 @@ impl Run {
 }
 
 impl Bench {
-    /// How often each run is repeated.
+    /// Returns the number of repetitions of each run.
     fn reps(&self, most: usize) -> usize {
         if self.quick { 3 } else { most }
     }
 
-    /// `of` for both clients, taking turns.
+    /// Measures both clients alternately.
     fn both<T>(&self, most: usize, mut of: impl FnMut(&str) -> T) -> [Vec<T>; 2] {
         let mut values = [Vec::new(), Vec::new()];
         for _ in 0..self.reps(most) {
@@ -178,8 +179,7 @@ impl Bench {
     }
 }
 
-/// One run of one client against a server of its own. Refused unless everything happened that
-/// should.
+/// Runs one client against a new server. Panics unless all turns were completed.
 fn run(client: &str, script: Script, work: Work) -> Run {
     let myself = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -211,8 +211,7 @@ fn run(client: &str, script: Script, work: Work) -> Run {
 
     let conversations = work.agents * (work.rounds + work.warm);
     let turns = conversations * (script.turns + 1);
-    // Deltas of four characters. Deltas that arrive together are told together, with all text in
-    // them.
+    // Deltas have four characters. Deltas that arrive together are emitted as one.
     let wanted = (turns, turns * script.deltas * 4, turns, 0);
     let found = (done.turns, done.chars, seen.requests, seen.refused);
     assert_eq!(

@@ -1,8 +1,7 @@
-//! The model server: a process of its own that streams the same replies to everybody.
+//! The model server: a separate process that streams the same replies to every client.
 //!
-//! What it says depends on the request alone. While fewer than `turns` tool results follow the last
-//! message of the user it sends `deltas` deltas of text and calls `add`; then it sends as many and
-//! stops.
+//! A reply depends on the request alone. While fewer than `turns` tool results follow the last user
+//! message, it has `deltas` text deltas and a call of `add`; after that only the deltas.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -21,29 +20,29 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpSocket;
 
-/// How long the replies are.
+/// The length of the replies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Script {
-    /// Turns with a tool call; one more answers.
+    /// The number of turns with a tool call, which one without a call follows.
     pub(crate) turns: u64,
-    /// Text deltas in each reply.
+    /// The number of text deltas in each reply.
     pub(crate) deltas: u64,
-    /// Pause before each delta; zero sends them as fast as the socket takes them.
+    /// The pause before each delta; zero sends them as fast as the socket accepts them.
     pub(crate) pause: Duration,
 }
 
-/// What the server has seen; printed when its standard input closes.
+/// The server's counts, printed when its standard input closes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
-    /// The most replies that streamed at the same time.
+    /// The maximum number of concurrent replies.
     pub(crate) at_once: u64,
 }
 
 struct Server {
     script: Script,
-    /// The events that all replies begin with.
+    /// The events at the start of all replies.
     opening: Vec<Bytes>,
     requests: AtomicU64,
     refused: AtomicU64,
@@ -95,7 +94,7 @@ impl Server {
         }
     }
 
-    /// The events of a reply after `results` tool results.
+    /// Returns the events of a reply after `results` tool results.
     fn reply(&self, results: u64) -> Vec<Bytes> {
         let mut events = self.opening.clone();
         if results < self.script.turns {
@@ -131,7 +130,8 @@ impl Server {
         events
     }
 
-    /// How many tool results follow the last message of the user, if the body is a request at all.
+    /// Returns the number of tool results after the last user message, or `None` if the body is
+    /// invalid.
     fn results(body: &[u8]) -> Option<u64> {
         let asked: Asked<'_> =
             serde_json::from_slice(body).ok().filter(|asked: &Asked<'_>| asked.stream)?;
@@ -148,7 +148,7 @@ impl Server {
     }
 }
 
-/// Counts a reply for as long as it streams.
+/// Counts a reply while it streams.
 struct Streaming(Arc<Server>);
 
 impl Streaming {
@@ -196,8 +196,7 @@ async fn answer(
     Ok(response)
 }
 
-/// Serves on a free port of this machine, which is printed on standard output, until standard input
-/// closes.
+/// Serves on a free local port, which is printed on standard output, until standard input closes.
 pub(crate) fn serve(script: Script) {
     let server = Arc::new(Server::new(script));
     let until = server.clone();
@@ -220,7 +219,7 @@ pub(crate) fn serve(script: Script) {
             let server = server.clone();
             let service = service_fn(move |request| answer(server.clone(), request));
             let mut http = hyper::server::conn::http1::Builder::new();
-            // One buffer per write is cheapest, and each event stays an HTTP chunk of its own.
+            // One buffer per write is cheapest, and keeps each event in a separate HTTP chunk.
             let connection = http.writev(false).serve_connection(TokioIo::new(stream), service);
             tokio::spawn(async move {
                 let _ = connection.await;

@@ -1,5 +1,4 @@
-//! The work done with loopwright: an agent, a pattern, a provider, a tool and a reader of the
-//! events.
+//! The work with loopwright: an agent, a pattern, a provider, a tool and a reader of the events.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub(crate) fn run(base: &str, work: Work) -> Done {
     client::run(work, |tally, _: Option<()>| converse(agent.clone(), tally))
 }
 
-/// One prompt, and all events until its end.
+/// Sends one prompt, and reads all events until the end.
 async fn converse(agent: GenericAgent, tally: Arc<Tally>) {
     let (handle, mut events) = agent.run(RunContext::new()).await.expect("a session");
     let prompt = InputEvent::UserRequest("Add numbers until done.".into());

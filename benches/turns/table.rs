@@ -1,6 +1,6 @@
-//! Medians, and the table of them.
+//! Medians, and a table of them.
 
-/// Which way a figure is better.
+/// Whether lower or higher figures are better.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Better {
     Less,
@@ -33,7 +33,7 @@ impl Row {
         Row { figure: figure.to_owned(), better, digits, floor: sorted(floor), ours: sorted(ours) }
     }
 
-    /// How many times as much loopwright takes.
+    /// Returns the ratio of loopwright to the floor.
     pub(crate) fn ratio(&self) -> f64 {
         self.times(median(&self.floor), median(&self.ours))
     }
@@ -51,7 +51,8 @@ fn median(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// Medians of both, their ratio, and the same of the best runs, which noise disturbs least.
+/// Prints the medians of both, their ratio, and the same for the best runs, which noise affects
+/// least.
 pub(crate) fn print(rows: &[Row]) {
     println!("| median (best) of the runs | floor | loopwright | ratio | ratio of the best |");
     println!("|---|---:|---:|---:|---:|");

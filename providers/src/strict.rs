@@ -239,10 +239,10 @@ fn takes_null(strict: &Value) -> bool {
 
 /// Returns a schema that also accepts null. A description moves to the outer schema.
 fn or_null(mut strict: Value) -> Option<Value> {
-    let null = json!({"type": "null"});
+    let null_schema = json!({"type": "null"});
     let fields = strict.as_object_mut()?;
     if let Some(Value::Array(branches)) = fields.get_mut("anyOf") {
-        branches.push(null);
+        branches.push(null_schema);
         return Some(strict);
     }
     let kind = fields.get("type")?.clone();
@@ -251,7 +251,7 @@ fn or_null(mut strict: Value) -> Option<Value> {
         return Some(strict);
     }
     let description = fields.remove("description");
-    let mut nullable = json!({"anyOf": [strict, null]});
+    let mut nullable = json!({"anyOf": [strict, null_schema]});
     if let Some(description) = description {
         nullable.as_object_mut()?.insert("description".into(), description);
     }

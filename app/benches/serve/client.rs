@@ -1,4 +1,4 @@
-//! The client: many event streams at a time on one thread, and how long each delta was on its way.
+//! The client: many event streams at a time on one thread, and the latency of each delta.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use tokio::time::timeout;
 
 use crate::clock;
 
-/// How long a stream may be silent, and a connection take.
+/// The time limit for connecting, and for the next byte of a stream.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A response, read line by line.
 ///
-/// Chunks are not taken apart: the lines of their sizes are not those of events. An event that a
-/// chunk's end cut in two would be missed, and so be counted as a delta that never came.
+/// Chunks are not parsed, because the lines with their sizes do not look like events. An event that
+/// is split between chunks would be missed and counted as lost.
 pub(crate) struct Lines {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// As much of `bytes` as was given out.
+    /// The number of bytes that were returned.
     given: usize,
-    /// When the bytes came.
+    /// When the last bytes arrived.
     pub(crate) came: u64,
 }
 
 impl Lines {
-    /// Sends a request; `None` if there is no connection.
+    /// Sends a request. Returns `None` if the connection fails.
     pub(crate) async fn ask(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<Lines> {
         let mut stream = timeout(CLIENT_TIMEOUT, TcpStream::connect(to)).await.ok()?.ok()?;
         stream.set_nodelay(true).ok()?;
@@ -40,7 +40,7 @@ impl Lines {
         Some(Lines { stream, bytes: Vec::new(), given: 0, came: clock() })
     }
 
-    /// The next line, without its end; `None` if the connection ends or nothing comes.
+    /// Returns the next line without its end, or `None` if the connection ends or times out.
     pub(crate) async fn next(&mut self) -> Option<&str> {
         let mut from = self.given;
         loop {
@@ -59,30 +59,30 @@ impl Lines {
         }
     }
 
-    /// What is left, up to the connection's end.
+    /// Returns the rest of the response.
     pub(crate) async fn rest(mut self) -> String {
         let _ = timeout(CLIENT_TIMEOUT, self.stream.read_to_end(&mut self.bytes)).await;
         String::from_utf8_lossy(&self.bytes[self.given..]).into_owned()
     }
 
-    /// Whether the response's first line says that all is well.
+    /// Returns whether the status is a success.
     pub(crate) async fn accepted(&mut self) -> bool {
         self.next().await.is_some_and(|line| line.starts_with("HTTP/1.1 2"))
     }
 }
 
-/// A reply as it came.
+/// A received reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    /// When each delta came and how long it was on its way, in nanoseconds.
+    /// The arrival time and the latency of each delta, in nanoseconds.
     pub(crate) deltas: Vec<(u64, u64)>,
-    /// It was told to be whole.
+    /// The reply was complete.
     pub(crate) whole: bool,
-    /// What the server said besides, if it was an error.
+    /// The error that the server sent, if any.
     pub(crate) error: Option<String>,
 }
 
-/// Reads a reply of `loopwright serve` or of the mock to its end, which `end` begins.
+/// Reads a reply of `loopwright serve` or of the mock up to the line that starts with `end`.
 pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> Reply {
     let mut reply = Reply::default();
     let Some(mut lines) = Lines::ask(to, "POST", path, body).await else {
@@ -108,7 +108,7 @@ pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> 
         if data.starts_with(r#"{"type":"error""#) || data.starts_with(r#"{"type":"withdrawn""#) {
             reply.error = Some(data.to_owned());
         }
-        // Where the server put deltas together, each still says when it was sent.
+        // If the server has joined deltas, each still has the time when it was sent.
         let sent: Vec<u64> =
             data.split('@').skip(1).step_by(2).filter_map(|sent| sent.parse().ok()).collect();
         let came = lines.came;

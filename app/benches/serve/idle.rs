@@ -1,4 +1,4 @@
-//! Streams of events in which nothing happens, held open.
+//! Idle event streams.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::Lines;
 use crate::process::{Process, cpu};
 
-/// Streams of each session, as of people who look at the same one.
+/// The number of streams of each session, like several readers of one session.
 const READERS: u64 = 10;
-/// Streams that are opened at the same time.
+/// The number of streams that are opened at the same time.
 const OPENING: u64 = 200;
 
 #[derive(Debug)]
@@ -19,20 +19,20 @@ pub(crate) struct Held {
     pub(crate) streams: usize,
     /// Streams that were refused, or closed before the end.
     pub(crate) lost: usize,
-    /// Streams in which fewer heartbeats came than the time has room for.
+    /// Streams with fewer heartbeats than expected.
     pub(crate) silent: usize,
     pub(crate) heartbeats: u64,
     pub(crate) kib_per_session: f64,
     pub(crate) kib_per_stream: f64,
-    /// Cores that the server used while it held them.
+    /// The number of cores that the server used meanwhile.
     pub(crate) cores: f64,
-    /// Cores that the client used.
+    /// The number of cores that the client used.
     pub(crate) client: f64,
-    /// How long it took to open them all.
+    /// The time in which all streams were opened.
     pub(crate) opened_in: Duration,
 }
 
-/// Opens so many streams and holds them for a time that must have room for this many heartbeats.
+/// Opens `streams` streams and holds them for the time of `beats` heartbeats.
 pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     let sessions = streams.div_ceil(READERS);
     let empty = server.rss_kib();
@@ -65,7 +65,7 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     for lines in open {
         reading.spawn(listen(lines, until));
     }
-    // At the end, when the threads that opened the sessions' logs have gone.
+    // At the end, when the threads that opened the sessions' logs have exited.
     tokio::time::sleep_until(until - Duration::from_millis(500)).await;
     let with_streams = server.rss_kib();
     let ends = reading.join_all().await;
@@ -83,7 +83,7 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     }
 }
 
-/// The heartbeats that came until then; `None` if the stream ended.
+/// Returns the number of heartbeats until then, or `None` if the stream ended.
 async fn listen(mut lines: Lines, until: Instant) -> Option<u32> {
     let mut heartbeats_seen = 0;
     while let Ok(line) = timeout_at(until, lines.next()).await {

@@ -1,26 +1,26 @@
 //! `loopwright serve` under load: `cargo bench -p loopwright-cli --bench serve`, about four minutes
 //! on a quiet machine.
 //!
-//! Runs stream through the server, and beside it of the mock model server directly; each delta says
-//! when the mock sent it, so the client knows how long it was on its way, and every delta counts,
-//! those sent while runs still begin too. Mock, server and client are processes of their own and
-//! share the machine; mock and client have a thread each. Then the rate is looked for at which 99
-//! of 100 deltas no longer come within 50 ms, and idle streams are held.
+//! Runs stream through the server, and for comparison directly from the mock model server. Each
+//! delta contains the time when the mock sent it, from which the client computes its latency; every
+//! delta counts, including those sent while runs still start. Mock, server and client are separate
+//! processes on the same machine; mock and client have one thread each. Further parts search for
+//! the rate at which 99 of 100 deltas no longer arrive within 50 ms, and hold idle streams.
 //!
-//! Exit code 1 if one of these does not hold:
+//! The exit code is 1 if one of these bounds is exceeded:
 //!
 //! | | | `--quick` |
 //! |---|---:|---:|
 //! | runs at a time, of 10 deltas per second | 1,000 | 250 |
 //! | of which fail | 0 | 0 |
-//! | 99 of 100 deltas come through the server within | 50 ms | 250 ms |
-//! | deltas come at this part of the rate at least | 95 % | 80 % |
+//! | 99 of 100 deltas arrive through the server within | 50 ms | 250 ms |
+//! | deltas arrive at least at this share of the rate | 95 % | 80 % |
 //! | idle event streams held | 10,000 | 1,000 |
 //! | of which end, or lack a heartbeat in any 15 s | 0 | 0 |
 //!
-//! `--quick` is for machines that do other work too, takes half a minute, and looks for no rate.
-//! The words `runs`, `search` and `idle` choose parts. It needs as many open files as streams, and
-//! 100 more: `ulimit -Hn`.
+//! `--quick` is for busy machines, takes half a minute, and skips the search. The words `runs`,
+//! `search` and `idle` select parts. The limit on open files (`ulimit -Hn`) must be 100 above the
+//! number of streams.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -49,7 +49,7 @@ use runs::{Asked, Load, Measured, measure};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What must hold.
+/// The bounds of the figures.
 struct Bounds {
     runs: u64,
     time: Duration,
@@ -77,7 +77,7 @@ const QUICK: Bounds = Bounds {
 };
 /// Deltas per second of a run.
 const RATE: f64 = 10.0;
-/// How long the runs of one step of the search stream.
+/// The time for which the runs of one step of the search stream.
 const STEP: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures the parts that are wanted, and says which bounds do not hold.
+/// Measures the selected parts, and returns the bounds that are exceeded.
 async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let mock = Process::mock();
@@ -112,7 +112,7 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let server = Process::server(dir.path());
         let direct = Asked { server: None, mock: &mock };
         let through = Asked { server: Some((&server, dir.path().to_str().unwrap())), mock: &mock };
-        // What is made once, at first use, is no run's.
+        // Excludes one-off allocations at first use.
         measure(&through, Load { runs: 20, rate: RATE, time: Duration::from_secs(1) }).await;
         println!(
             "| runs × deltas/s | way | deltas/s | failed | p50 ms | p99 ms | max ms | KiB/run \
@@ -142,7 +142,7 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     broken
 }
 
-/// The same load of the mock directly and through the server; what came through the server.
+/// Puts the same load on the mock directly and on the server; returns the figures of the server.
 async fn both(direct: &Asked<'_>, through: &Asked<'_>, load: Load) -> Measured {
     let beside = measure(direct, load).await;
     row("direct", &beside);
@@ -154,7 +154,7 @@ async fn both(direct: &Asked<'_>, through: &Asked<'_>, load: Load) -> Measured {
 fn row(way: &str, measured: &Measured) {
     let Load { runs, rate, .. } = measured.load;
     let ([server, mock, client], delay) = (measured.cores, |part| measured.delay(part));
-    // Only the first runs of a server take new memory; later ones use that again.
+    // Only the first runs of a server allocate new memory; later ones reuse it.
     let first = way == "server" && rate == RATE;
     let kib = if first { format!("{:.0}", measured.kib_per_run) } else { String::new() };
     println!(
@@ -189,8 +189,8 @@ fn misses(measured: &Measured, bounds: &Bounds) -> Vec<String> {
     misses
 }
 
-/// The highest rate of each run that holds the bounds, to an eighth: doubled until one breaks, then
-/// halved in between.
+/// Returns the highest rate per run within the bounds, to an eighth: doubles it until a bound is
+/// exceeded, then bisects.
 async fn search(direct: &Asked<'_>, through: &Asked<'_>, bounds: &Bounds) -> f64 {
     let step = async |rate| {
         let measured = both(direct, through, Load { runs: bounds.runs, rate, time: STEP }).await;
@@ -235,25 +235,25 @@ async fn hold(server: &Process, bounds: &Bounds) -> Vec<String> {
         .collect()
 }
 
-/// Nanoseconds of the machine's clock, which all processes share.
+/// Returns the nanoseconds of the machine's monotonic clock, which all processes share.
 fn clock() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// One thread.
+/// Returns a single-threaded runtime.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A free port that many may ask for at the same time.
+/// Listens on a free port with a long backlog.
 fn listen() -> TcpListener {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     socket.listen(4096).unwrap()
 }
 
-/// Lets this process, and those it starts, open as many files as it may; gives how many.
+/// Raises the limit on open files of this process and its children to the maximum, and returns it.
 fn files() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();

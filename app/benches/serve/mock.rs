@@ -1,4 +1,4 @@
-//! The model server: a process of its own that speaks Chat Completions, and writes into each delta
+//! The model server: a separate process that speaks Chat Completions and writes into each delta
 //! when it was sent.
 
 use std::io::Read;
@@ -12,15 +12,15 @@ use crate::clock;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-/// Before what a client says of the reply it wants: microseconds between deltas, and how many.
+/// Starts the prompt that orders a reply: microseconds between deltas, and their number.
 const ORDER: &str = "Say: ";
 
-/// What a client says so that the reply has so many deltas, this far from each other.
+/// Returns the prompt for a reply with `deltas` deltas at intervals of `pause`.
 pub(crate) fn order(pause: Duration, deltas: u64) -> String {
     format!("{ORDER}{} {deltas} .", pause.as_micros())
 }
 
-/// Serves on a free port, which is said on standard output, until standard input closes.
+/// Serves on a free port, which is printed on standard output, until standard input closes.
 pub(crate) fn serve() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
@@ -35,7 +35,7 @@ pub(crate) fn serve() {
     });
 }
 
-/// Answers requests until the client hangs up or sends what is none.
+/// Answers requests until the client hangs up or sends an invalid one.
 async fn answer(mut stream: TcpStream) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     loop {
@@ -43,7 +43,7 @@ async fn answer(mut stream: TcpStream) -> Option<()> {
         stream.write_all(HEAD.as_bytes()).await.ok()?;
         send(&mut stream, &event(r#"{"role":"assistant","content":""}"#, "null")).await?;
         let mut ticks = interval(pause);
-        // A delta that is late must not make the next ones come in a burst.
+        // A late delta must not make the next ones arrive in a burst.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..deltas {
             ticks.tick().await;
@@ -71,7 +71,7 @@ fn event(delta: &str, finish: &str) -> String {
     )
 }
 
-/// Reads a request whole: what its last order says.
+/// Reads a request and returns the order in its last message.
 async fn request(stream: &mut TcpStream) -> Option<(Duration, u64)> {
     let mut bytes = Vec::new();
     loop {

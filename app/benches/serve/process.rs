@@ -1,20 +1,20 @@
-//! The processes that are measured, and what the kernel says of them.
+//! The measured processes, and the kernel's figures about them.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A process that serves; it is killed when this is dropped.
+/// A serving process, which is killed on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Kept, so that it can always say something.
+    /// Kept open, so that the process can always write to it.
     _err: Option<BufReader<ChildStderr>>,
 }
 
 impl Process {
-    /// The mock: this program again.
+    /// Starts this program as the mock.
     pub(crate) fn mock() -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let mut child =
@@ -24,7 +24,7 @@ impl Process {
         Process { child, address: line.trim().parse().unwrap(), _err: None }
     }
 
-    /// `loopwright serve`, with nothing of this environment, for directories below this one.
+    /// Starts `loopwright serve` for directories below `dir`, with an empty environment.
     pub(crate) fn server(dir: &Path) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
         command.args(["serve", "--addr", "127.0.0.1:0", "--model", "offline"]);
@@ -47,7 +47,7 @@ impl Process {
         cpu(&self.child.id().to_string())
     }
 
-    /// What it has in RAM now.
+    /// Returns the resident memory.
     pub(crate) fn rss_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -62,10 +62,10 @@ impl Drop for Process {
     }
 }
 
-/// The seconds of CPU that a process has used, by its number or `self`.
+/// Returns the CPU seconds of a process, given by its id or `self`.
 pub(crate) fn cpu(process: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // What follows the name: the state is the third field, user and system time the 14th and 15th.
+    // After the name: the state is the third field, user and system time the 14th and 15th.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64

@@ -1,4 +1,4 @@
-//! Many runs at the same time, through the server or of the mock directly.
+//! Many concurrent runs, through the server or of the mock directly.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,44 +10,43 @@ use crate::client::{Reply, reply};
 use crate::process::{Process, cpu};
 use crate::{clock, mock};
 
-/// What to do.
+/// The load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) runs: u64,
     /// Deltas per second, of each run.
     pub(crate) rate: f64,
-    /// How long each run streams.
+    /// The time for which each run streams.
     pub(crate) time: Duration,
 }
 
-/// Who is asked.
+/// The target of the requests.
 pub(crate) struct Asked<'a> {
-    /// The server, and the directory to work in.
+    /// The server and the working directory; `None` for the mock.
     pub(crate) server: Option<(&'a Process, &'a str)>,
     pub(crate) mock: &'a Process,
 }
 
-/// What came of it.
+/// The measured figures.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) load: Load,
-    /// Deltas that came per second while all runs streamed.
+    /// Received deltas per second while all runs streamed.
     pub(crate) rate: f64,
     pub(crate) failed: usize,
-    /// Why one of them failed.
+    /// The error of one failed run.
     pub(crate) why: Option<String>,
-    /// Of all deltas, in milliseconds, sorted.
+    /// The latencies of all deltas in milliseconds, sorted.
     delays: Vec<f64>,
-    /// What the server had in RAM while all runs streamed, above what it had before, in KiB per
-    /// run.
+    /// The growth of the server's resident memory while all runs streamed, in KiB per run.
     pub(crate) kib_per_run: f64,
     /// Cores used while all runs streamed, by the server, the mock and the client.
     pub(crate) cores: [f64; 3],
 }
 
 impl Measured {
-    /// The delay that this part of all deltas stays within, in milliseconds; without deltas there
-    /// is no such delay.
+    /// Returns the latency that this share of all deltas does not exceed, in milliseconds; infinite
+    /// without deltas.
     pub(crate) fn delay(&self, part: f64) -> f64 {
         let at = (self.delays.len() as f64 * part) as usize;
         self.delays
@@ -57,7 +56,7 @@ impl Measured {
     }
 }
 
-/// The time in which runs begin, one after the other: a thousand take two seconds.
+/// Returns the time in which runs start, one after the other: two seconds for a thousand.
 fn ramp(runs: u64) -> Duration {
     Duration::from_millis(2 * runs)
 }
@@ -65,7 +64,7 @@ fn ramp(runs: u64) -> Duration {
 pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
     let Load { runs, rate, time } = load;
     let pause = Duration::from_secs_f64(1.0 / rate);
-    // Long enough for the first to stream still when the last has streamed for `time`.
+    // Long enough for the first run to stream still when the last has streamed for `time`.
     let deltas = ((time + ramp(runs)).as_secs_f64() * rate) as u64;
     let order = mock::order(pause, deltas);
     let (to, path, body, end) = whom(asked, &order);
@@ -108,7 +107,7 @@ pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
     }
 }
 
-/// Address, path and body of the request, and what its end begins with.
+/// Returns address, path and body of the request, and the start of its last line.
 fn whom(asked: &Asked<'_>, order: &str) -> (SocketAddr, &'static str, String, &'static str) {
     match asked.server {
         Some((server, dir)) => {

@@ -188,7 +188,7 @@ impl Tab {
         ));
     }
 
-    /// The text that an element shows.
+    /// Returns the text that an element shows.
     pub(crate) fn text(&self, selector: &str) -> String {
         self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector)))
             .as_str()
@@ -196,7 +196,7 @@ impl Tab {
             .to_owned()
     }
 
-    /// How many elements a selector finds.
+    /// Returns the number of elements that a selector finds.
     pub(crate) fn count(&self, selector: &str) -> u64 {
         self.eval(&format!("document.querySelectorAll({}).length", json!(selector)))
             .as_u64()

@@ -30,12 +30,13 @@ impl Fixture {
         Fixture::with(&[])
     }
 
-    /// With more options of `loopwright serve`.
+    /// Starts `loopwright serve` with further options.
     pub(crate) fn with(more: &[&str]) -> Fixture {
         Fixture::at(project(), more)
     }
 
-    /// With the session `before`, in which an agent in this process has answered so many requests.
+    /// Creates the session `before` with `asked` requests, which an agent in this process has
+    /// answered.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {

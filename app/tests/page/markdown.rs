@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::browser::Tab;
 use crate::fixture::Fixture;
 
-/// Returns the markup that the page makes of a text in chunks of so many characters.
+/// Returns the page's markup for a text that arrives in chunks of `chunk` characters.
 fn drawn(tab: &Tab, text: &str, chunk: usize) -> String {
     let script = format!(
         "import('./markdown.js').then(({{ Markdown }}) => {{

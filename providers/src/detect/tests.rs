@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The model, in an environment with these variables, and where it is.
+/// Returns the model for an id and these environment variables, and its address.
 fn resolve_id(id: &str, base_url: Option<&str>, vars: &[&str]) -> Result<Resolved, ModelError> {
     let var = |name: &str| {
         vars.iter().find_map(|var| Some(var.strip_prefix(name)?.strip_prefix('=')?.to_owned()))

@@ -7,7 +7,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
         "additionalProperties": false})
 }
 
-/// The strict form of a schema that is an optional property's.
+/// Returns the strict form of the schema of an optional property.
 fn property(schema: Value) -> Option<Value> {
     strict_parameters(&object(json!({"p": schema}), &[]))
         .map(|mut strict| strict["properties"]["p"].take())

@@ -1,4 +1,4 @@
-//! What a Messages request has to be.
+//! Rules of a Messages request.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const OPTIONAL: &[&str] = &[
     "top_p",
 ];
 
-/// Everything that is wrong with a body.
+/// Returns all violations in a body.
 pub(crate) fn check(body: &[u8]) -> Result<(), String> {
     super::check(body, request)
 }
@@ -72,7 +72,7 @@ fn request(wrong: &mut Wrong, body: &Value) {
     wrong.unless(marks <= 4, "cache_control", format!("is there {marks} times, more than 4"));
 }
 
-/// Whether the model is told to think.
+/// Checks the settings for thinking.
 fn thinking(wrong: &mut Wrong, body: &Value, model: &Claude) -> bool {
     let thinking = &body["thinking"];
     if thinking.is_null() {
@@ -186,7 +186,7 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
     }
 }
 
-/// Whether the turn of calls and results at the end, if there is one, begins with a thought.
+/// Returns whether the turn of calls and results at the end, if there is one, starts with thinking.
 fn open_turn_begins_with_a_thought(messages: &[Value]) -> bool {
     let answers = |message: &Value| message["content"][0]["type"] == "tool_result";
     let mut first = None;
@@ -264,7 +264,7 @@ fn cache_control(wrong: &mut Wrong, path: &str, block: &Value) {
     }
 }
 
-/// A schema of which a grammar can be made.
+/// Checks a schema that a grammar must express.
 fn closed(wrong: &mut Wrong, path: &str, schema: &Value) {
     if schema["type"] == "object" || !schema["properties"].is_null() {
         wrong.unless(

@@ -1,4 +1,4 @@
-//! What a Gemini request has to be.
+//! Rules of a Gemini request.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ const CONFIG: &[&str] = &[
     "topP",
 ];
 
-/// Everything that is wrong with a body for this model.
+/// Returns all violations in a body for this model.
 pub(crate) fn check(body: &[u8], model: &str) -> Result<(), String> {
     super::check(body, |wrong, body| request(wrong, body, model))
 }
@@ -49,7 +49,7 @@ fn request(wrong: &mut Wrong, body: &Value, model: &str) {
     contents(wrong, &body["contents"], newer(model));
 }
 
-/// Whether it is one of the third generation or later.
+/// Returns whether the model belongs to the third generation or a later one.
 fn newer(model: &str) -> bool {
     model.contains("gemini-3") || model.contains("gemini-4")
 }

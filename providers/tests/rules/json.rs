@@ -1,16 +1,16 @@
-//! JSON whose objects have no field twice: a server takes one of them, and nobody knows which.
+//! JSON without duplicate fields: it is undefined which of them a server uses.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The value, if it is JSON and nothing in it is there twice.
+/// Returns the value if it is JSON without duplicate fields.
 pub(super) fn without_doubles(bytes: &[u8]) -> Result<Value, String> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value =
         Single.deserialize(&mut json).map_err(|why| format!("is not as it should be: {why}"))?;
-    json.end().map_err(|why| format!("goes on after its end: {why}"))?;
+    json.end().map_err(|why| format!("continues after its end: {why}"))?;
     Ok(value)
 }
 

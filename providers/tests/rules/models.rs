@@ -1,13 +1,13 @@
-//! What models refuse, as their documentation and their servers' answers have it: written down
-//! apart from the tables that the encoders go by.
+//! Requests that models refuse, according to their documentation and their servers' responses;
+//! independent of the tables that the encoders use.
 
-/// What one of OpenAI's models takes.
+/// The options that one of OpenAI's models accepts.
 pub(crate) struct OpenAi {
-    /// The efforts that it knows; none if it does not reason.
+    /// The accepted efforts; empty if it does not reason.
     pub(crate) efforts: &'static [&'static str],
-    /// The effort without which it is not asked: what it does when it is told nothing.
+    /// The default effort, which is never sent.
     pub(crate) usual: &'static str,
-    /// Whether Chat Completions refuses any effort but `none` beside tools.
+    /// Whether Chat Completions refuses any effort but `none` together with tools.
     pub(crate) none_beside_tools: bool,
 }
 
@@ -16,7 +16,7 @@ const TO_HIGH: &[&str] = &["low", "medium", "high"];
 const TO_XHIGH: &[&str] = &["low", "medium", "high", "xhigh"];
 const NONE_TO_XHIGH: &[&str] = &["none", "low", "medium", "high", "xhigh"];
 
-/// What OpenAI says of the model called `name`.
+/// Returns OpenAI's documentation of the model `name`.
 pub(crate) fn openai(name: &str) -> OpenAi {
     let name = name.rsplit('/').next().unwrap();
     let (efforts, usual): (&[&str], _) = match name {
@@ -43,19 +43,19 @@ pub(crate) fn openai(name: &str) -> OpenAi {
     OpenAi { efforts, usual, none_beside_tools: newer.iter().any(|begin| name.starts_with(begin)) }
 }
 
-/// What one of Anthropic's models takes.
+/// The options that one of Anthropic's models accepts.
 pub(crate) struct Claude {
-    /// The types of `thinking`.
+    /// The accepted types of `thinking`.
     pub(crate) thinking: &'static [&'static str],
-    /// Whether it thinks when it is told nothing.
+    /// Whether it thinks by default.
     pub(crate) thinks: bool,
-    /// Whether it can be forced to call a tool, as far as it does not think; the one that thinks
-    /// all the same can too.
+    /// Whether a tool call can be forced while it does not think; for the model that always thinks,
+    /// also then.
     pub(crate) forced: bool,
     pub(crate) temperature: bool,
 }
 
-/// What Anthropic says of the model called `name`; anything goes for others' models.
+/// Returns Anthropic's documentation of the model `name`; other models accept everything.
 pub(crate) fn claude(name: &str) -> Claude {
     let any = Claude {
         thinking: &["enabled", "adaptive", "disabled"],

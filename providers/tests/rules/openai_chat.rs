@@ -1,11 +1,11 @@
-//! What a Chat Completions request has to be, for OpenAI and for servers that differ from it.
+//! Rules of a Chat Completions request, for OpenAI and for servers that deviate.
 
 use serde_json::Value;
 
 use super::Wrong;
 use super::models::openai;
 
-/// What one server demands in its own way.
+/// A server with special rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     OpenAi,
@@ -17,12 +17,12 @@ pub(crate) enum Server {
     Xai,
     Together,
     Ollama,
-    /// Any other.
+    /// Any other server.
     Compatible,
 }
 
 impl Server {
-    /// The one at this host, or of this provider.
+    /// Returns the server at this host or of this provider.
     pub(crate) fn of(name: &str) -> Server {
         match name {
             "openai" | "api.openai.com" | "azure" => Server::OpenAi,
@@ -38,7 +38,7 @@ impl Server {
         }
     }
 
-    /// The efforts that its model knows, in `reasoning_effort`.
+    /// Returns the values of `reasoning_effort` that the model accepts.
     fn efforts(self, model: &str) -> &'static [&'static str] {
         let is = |begin: &str| model.starts_with(begin);
         match self {
@@ -78,7 +78,7 @@ const OPTIONAL: &[&str] = &[
     "top_p",
 ];
 
-/// Everything that is wrong with a body for this server.
+/// Returns all violations in a body for this server.
 pub(crate) fn check(body: &[u8], server: Server) -> Result<(), String> {
     super::check(body, |wrong, body| request(wrong, body, server))
 }
@@ -193,7 +193,7 @@ fn tools(wrong: &mut Wrong, body: &Value, server: Server) {
         wrong.object("a tool", tool, &["type", "function"], &[]);
         wrong.one_of("a tool's type", &tool["type"], &["function"]);
         let function = &tool["function"];
-        // Others may take it, by rules that are not known.
+        // Other servers may accept it; their rules are not known.
         let own: &[&str] =
             if server == Server::OpenAi { &["description", "strict"] } else { &["description"] };
         wrong.object("a function", function, &["name", "parameters"], own);
@@ -276,7 +276,7 @@ fn messages(wrong: &mut Wrong, messages: &Value, server: Server) {
     );
 }
 
-/// The ids of its calls.
+/// Checks an assistant message and returns the ids of its calls.
 fn assistant(wrong: &mut Wrong, path: &str, message: &Value, server: Server) -> Vec<Value> {
     let own: &[&str] = match server {
         Server::OpenRouter => &["reasoning", "reasoning_details"],

@@ -1,4 +1,4 @@
-//! What a Responses request has to be.
+//! Rules of a Responses request.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ const OPTIONAL: &[&str] = &[
     "truncation",
 ];
 
-/// Everything that is wrong with a body.
+/// Returns all violations in a body.
 pub(crate) fn check(body: &[u8]) -> Result<(), String> {
     super::check(body, request)
 }
@@ -87,7 +87,7 @@ fn tools(wrong: &mut Wrong, body: &Value) {
         wrong.word("a tool's name", &tool["name"], 64);
         wrong.arguments_schema("parameters", &tool["parameters"]);
         if tool["strict"] != false {
-            // unless it is told otherwise
+            // Strict by default.
             super::strict::parameters(wrong, "parameters", &tool["parameters"]);
         }
     }
@@ -116,8 +116,8 @@ fn input(wrong: &mut Wrong, input: &Value) {
     for (at, item) in items.iter().enumerate() {
         let path = format!("input[{at}]");
         let kind = item["type"].as_str().unwrap_or_default();
-        // Calls of a batch come in a row, perhaps with reasoning between them, and their results
-        // after them in a row.
+        // Calls of a batch are consecutive, possibly with reasoning between them, and followed by
+        // their results.
         let results_begin = kind == "function_call_output"
             && (at == 0 || items[at - 1]["type"] != "function_call_output");
         if results_begin {

@@ -1,7 +1,7 @@
-//! Strict checkers of requests, one for each API: what its documentation demands and its server
-//! refuses otherwise.
+//! Strict checkers of requests, one per API: the requirements of its documentation, and those that
+//! its server enforces in addition.
 //!
-//! Each has tests of its own, which show that it refuses what is malformed.
+//! Each has tests that show that it refuses malformed requests.
 
 pub(crate) mod anthropic;
 pub(crate) mod gemini;
@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use serde_json::{Map, Value};
 
-/// What is wrong with a request, so far.
+/// The violations found so far.
 #[derive(Default)]
 pub(crate) struct Wrong(Vec<String>);
 
-/// Checks a body by these rules; gives all that is wrong with it.
+/// Checks a body with these rules and returns all violations.
 pub(crate) fn check(body: &[u8], rules: impl FnOnce(&mut Wrong, &Value)) -> Result<(), String> {
     let mut wrong = Wrong::default();
     match json::without_doubles(body) {
@@ -41,7 +41,7 @@ impl Wrong {
         }
     }
 
-    /// An object with these fields and no others.
+    /// Checks an object that has these fields and no others.
     fn object<'a>(
         &mut self,
         path: &str,
@@ -65,14 +65,14 @@ impl Wrong {
         Some(object)
     }
 
-    /// A list that is not empty.
+    /// Checks a list that is not empty.
     fn list<'a>(&mut self, path: &str, value: &'a Value) -> &'a [Value] {
         let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
         self.unless(!list.is_empty(), path, format!("is no list, or an empty one: {value}"));
         list
     }
 
-    /// A text that is not blank.
+    /// Checks a text that is not blank.
     fn text(&mut self, path: &str, value: &Value) {
         self.unless(
             value.as_str().is_some_and(|text| !text.trim().is_empty()),
@@ -102,7 +102,7 @@ impl Wrong {
         );
     }
 
-    /// Letters, digits, `_` and `-`, at most so many.
+    /// Checks a text of at most `max` letters, digits, `_` and `-`.
     fn word(&mut self, path: &str, value: &Value, max: usize) {
         let legal = |word: &str| {
             (1..=max).contains(&word.len())
@@ -115,7 +115,7 @@ impl Wrong {
         );
     }
 
-    /// Bytes in base64, in either alphabet.
+    /// Checks base64 in either alphabet.
     fn base64(&mut self, path: &str, value: &Value) {
         use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
         let text = value.as_str().unwrap_or_default();
@@ -127,7 +127,7 @@ impl Wrong {
         self.one_of(path, value, &["image/png", "image/jpeg", "image/gif", "image/webp"]);
     }
 
-    /// An image as a `data:` URL.
+    /// Checks an image as a `data:` URL.
     fn data_url(&mut self, path: &str, value: &Value) {
         let parts =
             value.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
@@ -138,7 +138,7 @@ impl Wrong {
         self.base64(path, &data.into());
     }
 
-    /// The schema of a tool's arguments: an object with properties; what is required is among them.
+    /// Checks the schema of a tool's arguments: an object whose required properties are defined.
     fn arguments_schema(&mut self, path: &str, schema: &Value) {
         self.unless(schema["type"] == "object", path, "is no schema of an object");
         let properties = schema["properties"].as_object();
@@ -151,14 +151,14 @@ impl Wrong {
         }
     }
 
-    /// The text of a JSON object.
+    /// Checks the text of a JSON object.
     fn object_text(&mut self, path: &str, value: &Value) {
         let text = value.as_str().unwrap_or_default();
         let object = serde_json::from_str::<Map<String, Value>>(text).is_ok();
         self.unless(object, path, format!("is no JSON object in a string: {value}"));
     }
 
-    /// All different.
+    /// Checks that all names differ.
     fn different<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a Value>) {
         let mut seen = BTreeSet::new();
         for name in names {
@@ -166,7 +166,7 @@ impl Wrong {
         }
     }
 
-    /// The calls of a reply and the results after it: as many, of the same ids, in the same order.
+    /// Checks that the results after a reply have the same ids as its calls, in the same order.
     fn answered(&mut self, path: &str, calls: &[Value], results: &[Value]) {
         let ids =
             |list: &[Value]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -178,12 +178,11 @@ impl Wrong {
     }
 }
 
-/// Makes a good body one that is not.
+/// Turns a valid body into an invalid one.
 #[cfg(test)]
 type Change = fn(&mut Value);
 
-/// What a checker's tests do: the good body passes, and each change makes it one that is refused
-/// for that reason.
+/// Checks that the valid body passes, and that each change is refused for the given reason.
 #[cfg(test)]
 fn refuses(check: impl Fn(&[u8]) -> Result<(), String>, good: &Value, changes: &[(&str, Change)]) {
     let bytes = |body: &Value| serde_json::to_vec(body).unwrap();
@@ -198,7 +197,7 @@ fn refuses(check: impl Fn(&[u8]) -> Result<(), String>, good: &Value, changes: &
     }
 }
 
-/// Takes a field away.
+/// Removes a field.
 #[cfg(test)]
 fn drop_field(value: &mut Value, name: &str) {
     value.as_object_mut().unwrap().remove(name);

@@ -1,5 +1,5 @@
-//! What the schema of a strict tool has to be: "Supported schemas" of OpenAI's guide to structured
-//! outputs, and of Azure's, which knows fewer words.
+//! Rules of the schema of a strict tool: "Supported schemas" in OpenAI's guide to structured
+//! outputs, and in Azure's, which supports fewer keywords.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const WORDS: &[&str] = &[
 ];
 const TYPES: &[&str] = &["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// What one schema has of what is limited.
+/// Counts of what is limited in a schema.
 #[derive(Default)]
 struct Counted {
     properties: usize,
@@ -28,7 +28,7 @@ struct Counted {
     letters: usize,
 }
 
-/// The schema of a strict tool's arguments.
+/// Checks the schema of a strict tool's arguments.
 pub(super) fn parameters(wrong: &mut Wrong, path: &str, root: &Value) {
     let path = &format!("{path}, which are strict,");
     wrong.unless(root["type"] == "object" && root.get("anyOf").is_none(), path, "are no object");

@@ -59,8 +59,8 @@ async fn a_reply_is_streamed_and_the_key_is_where_it_belongs() {
     assert_eq!(events, expected);
 }
 
-/// A tool that is asked for in words stands in one request only, and a thought after it would be
-/// refused in the next.
+/// The instruction to call a tool is part of one request only; thinking after it would be refused
+/// in the next one.
 #[tokio::test]
 async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
     let signatures = async |choice: ToolChoice| {

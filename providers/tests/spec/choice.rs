@@ -38,8 +38,8 @@ const GEMINI: &[&str] = &[concat!(
     r#""usageMetadata":{"promptTokenCount":10000,"candidatesTokenCount":500}}"#,
 )];
 
-/// Asks the model called `id` at a server that answers with `payloads`: the head and the body of
-/// what it was sent, and what the reply cost.
+/// Sends a request to the model `id` at a server that replies with `payloads`. Returns the head and
+/// the body of the request, and the cost of the reply.
 async fn asked(id: &str, payloads: &[&str], catalogue: &Catalogue) -> (String, Value, Option<f64>) {
     let server = Server::start().await;
     let model = resolve_with(id, Some(&server.url()), catalogue, |_| Some("sk-of-the-test".into()))

@@ -1,4 +1,4 @@
-//! `Fallback`: who is asked after whom, and what is told of it.
+//! `Fallback`: the order of the models, and the events.
 
 use std::time::Duration;
 

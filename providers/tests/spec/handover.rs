@@ -1,8 +1,7 @@
-//! A conversation that goes on with another provider in the middle, and back again: for every
-//! ordered pair of APIs.
+//! A conversation that changes to another provider and back, for every ordered pair of APIs.
 //!
-//! Every request keeps the rules of its API. What one provider signed goes to it alone, and byte
-//! for byte; what was said goes to all.
+//! Every request follows the rules of its API. Signatures are sent only to the provider that made
+//! them, byte for byte; text is sent to all.
 
 mod apis;
 
@@ -19,7 +18,7 @@ use loopwright_patterns::PiPattern;
 use self::apis::{APIS, Api};
 use crate::server::Server;
 
-/// Two models, one of which is asked.
+/// Two models, of which one is active.
 struct Either {
     models: [Box<dyn ChatModel>; 2],
     now: Arc<AtomicUsize>,
@@ -40,8 +39,8 @@ struct City {
     city: String,
 }
 
-/// Three prompts, to the first model, the second and the first again; each is answered by calls and
-/// then by words. Gives the six requests.
+/// Sends three prompts, to the first model, the second and the first again; each is answered with
+/// calls and then with text. Returns the six requests.
 async fn talk(first: &Api, second: &Api) -> Vec<String> {
     let server = Server::start().await;
     let now = Arc::new(AtomicUsize::new(0));
@@ -98,7 +97,7 @@ async fn every_request_keeps_the_rules_of_its_api_whichever_model_replied_before
                 for question in (0..=visit).map(|visit| format!("question {visit}")) {
                     assert!(request.contains(&question), "{what} does not ask {question}");
                 }
-                // The words of each earlier visit are there, and its results.
+                // The request contains the text of each earlier visit, and its results.
                 for visit in 0..visit {
                     assert!(
                         request.contains(&format!("It is dry in town {visit}.")),
@@ -145,7 +144,7 @@ async fn ids_are_mapped_alike_each_time() {
     }
 }
 
-/// The request without the session's id, which is chance.
+/// Returns the request without the session's id, which is random.
 fn without_session(request: &str) -> serde_json::Value {
     let mut body: serde_json::Value = serde_json::from_str(request).unwrap();
     body.as_object_mut().unwrap().remove("prompt_cache_key");

@@ -1,4 +1,4 @@
-//! Keys that are asked for with each request.
+//! Keys that a callback provides for each request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ fn request() -> ChatRequest {
     request
 }
 
-/// With a callback that gives `secret-token-1`, `secret-token-2` and so on.
+/// Builds a model whose callback returns `secret-token-1`, `secret-token-2` and so on.
 fn counted<F: WireFormat>(builder: ModelBuilder<F>) -> ModelBuilder<F> {
     let count = Arc::new(AtomicU32::new(0));
     builder.api_key_with(move || {

@@ -1,4 +1,4 @@
-//! What the tests of decorators share.
+//! Helpers for the tests of wrappers.
 
 use futures::StreamExt;
 use loopwright_core::message::{MessageId, UserMessage};
@@ -7,12 +7,12 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, Message};
 use std::sync::Arc;
 
-/// A model of this id with these replies.
+/// Returns a model with this id and these replies.
 pub(crate) fn scripted(id: &str, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
     ScriptedModel::new(replies).info(ModelInfo::new(id))
 }
 
-/// A request of one message.
+/// Returns a request with one message.
 pub(crate) fn request(text: &str) -> ChatRequest {
     let mut request = ChatRequest::default();
     request.messages =
@@ -20,13 +20,13 @@ pub(crate) fn request(text: &str) -> ChatRequest {
     request
 }
 
-/// All events of one reply.
+/// Returns all events of one reply.
 pub(crate) async fn events(model: &impl ChatModel) -> Vec<ModelEvent> {
     model.stream(request("Hello")).collect().await
 }
 
-/// Events in short: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` who answers, `!` an
-/// error, `$` done.
+/// Returns the events in short form: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` the
+/// replying model, `!` an error, `$` done.
 pub(crate) async fn transcript(model: &impl ChatModel) -> String {
     let short = |event: &ModelEvent| match event {
         ModelEvent::BlockStart { .. } => "+".to_owned(),

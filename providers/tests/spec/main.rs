@@ -1,4 +1,4 @@
-//! The providers over a real socket, and the decorators of any model.
+//! The providers over a real socket, and the wrappers of models.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

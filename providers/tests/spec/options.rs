@@ -1,5 +1,5 @@
-//! What a request can ask for, in every format: each combination keeps the rules of its API, and
-//! each wish arrives.
+//! The options of a request, in every format: each combination follows the rules of its API, and
+//! each option reaches the server.
 
 mod models;
 
@@ -58,7 +58,7 @@ fn with_output(mut request: ChatRequest) -> ChatRequest {
     request
 }
 
-/// Every combination of what can be asked for.
+/// Returns every combination of options.
 fn combinations() -> Vec<ChatRequest> {
     let choices =
         [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("g".into())];
@@ -84,7 +84,8 @@ fn combinations_of_options_are_legal_requests_for_every_model() {
     let (combinations, models) = (combinations(), models());
     assert!(combinations.len() == 6 * 4 * 16 && models.len() > 90, "{} models", models.len());
     for (at, model) in models.into_iter().enumerate() {
-        // A third of them for each model: any two wishes come together, and with each model.
+        // A third of them for each model: each pair of options occurs, and each option with each
+        // model.
         combinations.iter().skip(at % 3).step_by(3).for_each(|request| drop(body(request, model)));
     }
 }
@@ -423,8 +424,8 @@ fn usage_has_what_the_cache_gave_and_took_and_what_the_reasoning_cost() {
     );
 }
 
-/// A request with tools at Azure, whose default is Responses, and what Chat Completions says where
-/// it is asked for.
+/// A request with tools at Azure, which uses Responses by default, and the error of Chat
+/// Completions if that is selected.
 #[test]
 fn azure_speaks_responses_and_in_chat_completions_tools_go_before_an_effort() {
     assert_eq!(Provider::named("azure").unwrap().wire, Wire::OpenAiResponses);

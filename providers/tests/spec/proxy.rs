@@ -1,4 +1,4 @@
-//! Servers that are reached through a proxy.
+//! Servers behind a proxy.
 
 use futures::StreamExt;
 use loopwright_core::ChatModel;

@@ -1,7 +1,7 @@
-//! What servers do otherwise than documented: each row of the project's list of quirks has a test
-//! named after its number.
+//! Deviations of servers from their documentation: each row of the project's list of quirks has a
+//! test named after its number.
 //!
-//! Rows 33 to 35, 38 and 42 have more beside the code that minds them.
+//! Rows 33 to 35, 38 and 42 have further tests beside their code.
 
 mod calls;
 mod errors;

@@ -1,4 +1,4 @@
-//! `RateLimit`: whose turn it is, and when.
+//! `RateLimit`: the order and the time of requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::kit::{request, scripted, transcript};
 
 type Limited = RateLimit<ScriptedModel>;
 
-/// A model with as many replies as are needed, each of which tells that it took so many tokens.
+/// Returns a model with enough replies, each of which reports a usage of `tokens` tokens.
 fn limited(limiter: &RateLimiter, tokens: u64) -> Limited {
     let usage = Usage::new(tokens, 0);
     RateLimit::new(
@@ -25,7 +25,7 @@ fn limited(limiter: &RateLimiter, tokens: u64) -> Limited {
     )
 }
 
-/// When the reply to a request of so many tokens was over, in seconds.
+/// Returns the time at which the reply to a request of `tokens` tokens ended, in seconds.
 async fn over(model: &Limited, begin: Instant, tokens: usize) -> f64 {
     model.stream(request(&"x".repeat(tokens * 4))).for_each(|_| async {}).await;
     (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0

@@ -1,4 +1,4 @@
-//! `Recorded`: what goes into the file, and what comes out of it.
+//! `Recorded`: the contents of the file, and the replay.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,12 +42,12 @@ fn why(events: &[ModelEvent]) -> &str {
     }
 }
 
-/// Why a file is no recording.
+/// Returns the error for a file that is not a recording.
 fn refused(path: &PathBuf) -> String {
     Recorded::replay(path).unwrap_err().message
 }
 
-/// A conversation that goes on: its requests are `hello`, and the same with a reply and another
+/// Returns two requests of a conversation: `hello`, and the same followed by a reply and another
 /// message.
 fn conversation() -> [ChatRequest; 2] {
     let reply =
@@ -61,7 +61,7 @@ fn conversation() -> [ChatRequest; 2] {
     [first, second]
 }
 
-/// Records the conversation and gives back what was said.
+/// Records the conversation and returns the events.
 async fn record(path: &PathBuf, model: ScriptedModel) -> Vec<Vec<ModelEvent>> {
     let model = Recorded::record(model, path).unwrap();
     let mut all = Vec::new();
@@ -206,7 +206,7 @@ async fn a_file_that_was_cut_anywhere_is_refused_or_says_less() {
         fs::write(&path, &whole[..cut]).unwrap();
         let lines = ends.iter().filter(|end| **end < cut).count();
         if cut <= ends[0] {
-            // In the first line, which says what the file is.
+            // The first line identifies the file.
             assert!(
                 cut == ends[0] || refused(&path).contains("does not begin with the line"),
                 "at {cut}"

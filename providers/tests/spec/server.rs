@@ -1,4 +1,4 @@
-//! A server that answers each request with what the test tells it to.
+//! A server that replies to each request as the test directs.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -6,29 +6,29 @@ use tokio::net::{TcpListener, TcpStream};
 /// A listening socket on this machine.
 pub(crate) struct Server(TcpListener);
 
-/// One connection, of which a request has been read.
+/// A connection whose request has been read.
 pub(crate) struct Exchange {
-    /// Its head, as it came.
+    /// The head as received.
     pub(crate) head: String,
-    /// Its body, as it came.
+    /// The body as received.
     pub(crate) raw: String,
-    /// Its JSON.
+    /// The body as JSON.
     pub(crate) body: serde_json::Value,
     stream: TcpStream,
 }
 
 impl Server {
-    /// A new one, on a port of its own.
+    /// Starts a server on a free port.
     pub(crate) async fn start() -> Server {
         Server(TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    /// Its base URL.
+    /// Returns the base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
     }
 
-    /// Takes a new connection and the head of its first request.
+    /// Accepts a connection and reads the head of its first request.
     pub(crate) async fn accept_head(&self) -> (String, TcpStream) {
         let (mut stream, mut bytes) = (self.0.accept().await.unwrap().0, Vec::new());
         while !bytes.ends_with(b"\r\n\r\n") {
@@ -37,7 +37,7 @@ impl Server {
         (String::from_utf8_lossy(&bytes).to_lowercase(), stream)
     }
 
-    /// Takes a new connection and its first request.
+    /// Accepts a connection and reads its first request.
     pub(crate) async fn accept(&self) -> Exchange {
         Exchange::read(self.0.accept().await.unwrap().0).await
     }
@@ -70,12 +70,12 @@ impl Exchange {
         }
     }
 
-    /// The next request on the same connection.
+    /// Reads the next request on the same connection.
     pub(crate) async fn next(self) -> Exchange {
         Exchange::read(self.stream).await
     }
 
-    /// Begins an event stream.
+    /// Starts an event stream.
     pub(crate) async fn begin(&mut self) {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: \
                     chunked\r\n\r\n";
@@ -87,12 +87,12 @@ impl Exchange {
         self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.unwrap();
     }
 
-    /// Ends the stream, in order.
+    /// Ends the stream regularly.
     pub(crate) async fn end(&mut self) {
         self.stream.write_all(b"0\r\n\r\n").await.unwrap();
     }
 
-    /// Sends a whole answer.
+    /// Sends a complete response.
     pub(crate) async fn answer(&mut self, status: &str, headers: &str, body: &str) {
         let answer =
             format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());

@@ -1,4 +1,4 @@
-//! Every recorded error body, and every way to say that a request is too large.
+//! Every recorded error body, and every message for a request that is too large.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::recordings::{Recording, read, recordings, verdict};
 
-/// What a recording's kind is to us.
+/// Returns our kind of error for a recording's kind.
 fn kind(expected: &Value) -> ModelErrorKind {
     use ModelErrorKind::*;
     match (expected["kind"].as_str().unwrap(), expected["retryable"] == true) {
         ("auth", _) => Auth,
         ("context_overflow", _) => ContextOverflow,
         ("invalid_request" | "not_found", _) => InvalidRequest,
-        // One request that is larger than what a minute allows: no wait helps, so it is the
-        // request's fault. Any other limit that no wait helps with is a quota.
+        // A single request exceeds the limit per minute: waiting does not help, so the request is
+        // invalid. Any other limit that waiting does not lift is a quota.
         ("rate_limit", false)
             if expected["message"].as_str().is_some_and(|m| m.starts_with("Request too large")) =>
         {
@@ -71,12 +71,12 @@ fn every_error_body_is_classified_as_expected() {
     verdict("error bodies", recordings.len(), &wrong);
 }
 
-/// The error that a provider's message becomes, in the way in which it comes.
+/// Returns the error for a provider's message, sent in the way that the provider sends it.
 fn as_it_comes(example: &Value) -> ModelError {
     let (message, status) =
         (example["message"].as_str().unwrap(), example["status"].as_u64().unwrap());
     if status == 200 {
-        // Not an error's words, but how a stream finished.
+        // Not the message of an error, but the finish reason of a stream.
         let chunk = json!({"choices": [{"delta": {}, "finish_reason": message}]}).to_string();
         let (mut decoder, mut out) = (Decoder::new(endpoint()), Default::default());
         decoder.decode(&chunk, &mut out);

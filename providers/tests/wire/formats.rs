@@ -1,4 +1,4 @@
-//! The wire formats that have a codec, each a row: what a recording of it expects, in our words.
+//! The wire formats with a codec, as a table: how the expectations of a recording map to our types.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use serde_json::Value;
 
 /// One wire format.
 pub(crate) struct Format {
-    /// Its folder.
+    /// The name of its folder.
     pub(crate) name: &'static str,
     pub(crate) decoder: fn() -> AnyDecoder,
-    /// How a reply ends that says `stop_reason`, and has calls or none.
+    /// Returns how a reply with this `stop_reason` ends, with or without calls.
     pub(crate) end: fn(&str, bool) -> End,
-    /// What the tokens of `expected.usage` are to us.
+    /// Converts `expected.usage`.
     pub(crate) usage: fn(&Reported) -> Usage,
-    /// Whether a stream that is cut after this payload has said everything.
+    /// Returns whether a stream that is cut after this payload is complete.
     pub(crate) is_terminal: fn(&str) -> bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum End {
     Fails(ModelErrorKind),
 }
 
-/// Tokens as a recording has them; what was not reported is zero.
+/// Token counts of a recording; missing ones are zero.
 #[derive(Default)]
 pub(crate) struct Reported {
     pub(crate) input: u64,
@@ -74,7 +74,7 @@ pub(crate) const FORMATS: &[Format] = &[
     },
 ];
 
-/// A decoder of any format.
+/// A decoder for any format.
 pub(crate) struct AnyDecoder(Box<dyn Decode>);
 
 impl Decode for AnyDecoder {
@@ -96,7 +96,7 @@ fn json(payload: &str) -> Value {
     serde_json::from_str(payload).unwrap_or(Value::Null)
 }
 
-/// The calls decide, where the label says no more than that the reply is over.
+/// The calls decide if the label only says that the reply is over.
 fn finished(calls: bool) -> End {
     End::Done(if calls { StopReason::ToolCalls } else { StopReason::Stop })
 }
@@ -113,8 +113,8 @@ mod chat {
         }
     }
 
-    /// The prompt's tokens count those of the cache, ours do not. The completion's count the
-    /// reasoning; xAI counts it beside them, which its total tells.
+    /// The prompt tokens include cached ones, ours do not. The completion tokens include reasoning;
+    /// xAI counts it separately, which its total shows.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, total } = *reported;
         let output = if input + output + reasoning == total { output + reasoning } else { output };
@@ -123,7 +123,7 @@ mod chat {
             .reasoning(reasoning)
     }
 
-    /// Many servers send no `[DONE]`, or not always: the finish reason is enough.
+    /// Many servers omit `[DONE]`, at least sometimes: the finish reason is sufficient.
     pub(super) fn is_terminal(payload: &str) -> bool {
         let finished = |choice: &Value| choice["index"] != 1 && choice["finish_reason"].is_string();
         payload == "[DONE]"
@@ -136,12 +136,12 @@ mod chat {
 mod responses {
     use super::*;
 
-    /// The recordings know one reason for an incomplete response, the length.
+    /// The recordings contain one reason for an incomplete response, the length.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         if raw == "incomplete" { End::Done(StopReason::Length) } else { finished(calls) }
     }
 
-    /// The input's tokens count those of the cache, ours do not. The output's count the reasoning.
+    /// The input tokens include cached ones, ours do not. The output tokens include reasoning.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
         Usage::new(input - cache_read - cache_write, output)
@@ -160,7 +160,7 @@ mod responses {
 mod anthropic {
     use super::*;
 
-    /// A turn that the provider paused is over for us: its own tools are not ours to go on with.
+    /// A turn that the provider paused is complete here: only a client can continue it.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         match raw {
             "max_tokens" => End::Done(StopReason::Length),
@@ -169,7 +169,8 @@ mod anthropic {
         }
     }
 
-    /// The input counts neither cache reads nor writes, the output counts the thinking: as with us.
+    /// As in our types, the input excludes cache reads and writes, and the output includes
+    /// thinking.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { input, output, cache_read, cache_write, reasoning, .. } = *reported;
         Usage::new(input, output).cache(cache_read, cache_write).reasoning(reasoning)
@@ -183,8 +184,7 @@ mod anthropic {
 mod gemini {
     use super::*;
 
-    /// A prompt that is blocked has no reason to finish, and is the only such stream that ends as
-    /// it should.
+    /// A blocked prompt has no finish reason, and is the only such stream that ends regularly.
     pub(super) fn end(raw: &str, calls: bool) -> End {
         match raw {
             "MAX_TOKENS" => End::Done(StopReason::Length),
@@ -197,8 +197,8 @@ mod gemini {
         }
     }
 
-    /// The output counts no thinking, ours does. What is left of the total is the input, with what
-    /// the provider's own tools read, which a recording has in its raw usage only.
+    /// The output excludes thinking, ours includes it. The rest of the total is the input,
+    /// including what the provider's own tools read, which is only in the raw usage of a recording.
     pub(super) fn usage(reported: &Reported) -> Usage {
         let Reported { output, cache_read, cache_write, reasoning, total, .. } = *reported;
         let output = output + reasoning;

@@ -1,9 +1,9 @@
-//! Recorded traffic against the codecs, and recorded sessions against a whole agent: `cargo test
-//! --test wire`, not part of plain `cargo test`.
+//! Recorded traffic replayed through the codecs, and recorded sessions through a whole agent:
+//! `cargo test --test wire`, not part of plain `cargo test`.
 //!
 //! Reads `$LOOPWRIGHT_SHARED/wire` and `/vectors` (by default `shared` beside the repository) and
-//! fails where they hold nothing. A line for each recording is shown with `-- --nocapture`.
-//! `LOOPWRIGHT_SEED` repeats the random splits of an earlier run.
+//! fails if they are empty. `-- --nocapture` shows a line per recording. `LOOPWRIGHT_SEED` repeats
+//! the random splits of an earlier run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a failed test")]
 

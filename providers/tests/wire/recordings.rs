@@ -1,17 +1,17 @@
-//! Where the recordings are, and how they are told apart.
+//! Access to the recordings.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// One recording: what it says of itself, and its bytes.
+/// One recording: its expectations and its bytes.
 pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) about: Value,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A path below the shared test data.
+/// Returns a path below the shared test data.
 pub(crate) fn shared(path: &str) -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let shared =
@@ -19,13 +19,14 @@ pub(crate) fn shared(path: &str) -> PathBuf {
     repository.join(shared).join(path)
 }
 
-/// The text of a shared file.
+/// Returns the text of a shared file.
 pub(crate) fn read(path: &str) -> String {
     let path = shared(path);
     std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Every `NAME.json` of a folder with the `NAME.EXTENSION` beside it, by name. There must be some.
+/// Returns every `NAME.json` of a folder with its `NAME.EXTENSION`, sorted by name. Panics if there
+/// is none.
 pub(crate) fn recordings(folder: &str, extension: &str) -> Vec<Recording> {
     let folder = shared(folder);
     let entries =
@@ -48,7 +49,7 @@ pub(crate) fn recordings(folder: &str, extension: &str) -> Vec<Recording> {
     recordings
 }
 
-/// Fails with all that went wrong, if anything did.
+/// Panics with all failures, if there are any.
 pub(crate) fn verdict(what: &str, checked: usize, wrong: &[String]) {
     println!("{what}: {} of {checked} as expected", checked - wrong.len());
     assert!(checked > 0, "{what}: nothing to check");

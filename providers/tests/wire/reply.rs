@@ -1,4 +1,4 @@
-//! A small fold of model events, and its comparison with what a recording expects.
+//! A minimal fold of model events, and its comparison with the expectations of a recording.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::formats::{End, Format, Reported};
 
-/// A reply, as far as it came.
+/// A reply, possibly incomplete.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
     blocks: Vec<Block>,
@@ -26,7 +26,7 @@ struct Block {
 }
 
 impl Reply {
-    /// Reads a body as it comes in these chunks.
+    /// Decodes a body that arrives in these chunks.
     pub(crate) fn read<'a>(
         format: &Format,
         chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -39,7 +39,8 @@ impl Reply {
         Reply::fold(out)
     }
 
-    /// The events must be in order: blocks that were begun, an end that is there once.
+    /// Folds the events. Fails if they are out of order: a delta without a started block, or not
+    /// exactly one end.
     fn fold(events: VecDeque<ModelEvent>) -> Result<Reply, String> {
         let (mut blocks, mut end) = (Vec::<Block>::new(), None);
         for event in events {
@@ -79,7 +80,7 @@ impl Reply {
         Ok(Reply { blocks, end })
     }
 
-    /// Whether it says the same as `whole`, not counting what only the end tells.
+    /// Returns whether it equals `whole`, except for what only the end reports.
     pub(crate) fn says(&self, whole: &Reply) -> bool {
         self.begins(whole) && self.blocks.len() == whole.blocks.len() && {
             let mut pairs = self.blocks.iter().zip(&whole.blocks);
@@ -87,7 +88,7 @@ impl Reply {
         }
     }
 
-    /// Whether it says the beginning of `whole`, or all of it.
+    /// Returns whether it is a prefix of `whole`.
     pub(crate) fn begins(&self, whole: &Reply) -> bool {
         let mut pairs = self.blocks.iter().zip(&whole.blocks);
         self.blocks.len() <= whole.blocks.len()
@@ -104,13 +105,13 @@ impl Reply {
             .collect()
     }
 
-    /// The signatures of the blocks of some kind, as they are printed.
+    /// Returns the signatures of the blocks of some kind, as printed.
     fn signatures(&self, of: impl Fn(&BlockKind) -> bool) -> String {
         let blocks = self.blocks.iter().filter(|block| of(&block.kind));
         format!("{:?}", blocks.filter_map(|block| block.signature.as_deref()).collect::<Vec<_>>())
     }
 
-    /// What differs from `expected`, in words; nothing if nothing does.
+    /// Returns the differences from `expected` as text; empty if there are none.
     pub(crate) fn differs(&self, format: &Format, expected: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut check = |what: &str, got: String, want: String| {
@@ -118,7 +119,7 @@ impl Reply {
                 wrong.push(format!("{what} is {got}, expected {want}"));
             }
         };
-        // A refusal is what the model says, for us as for whoever reads it.
+        // A refusal is text of the model.
         let text = words(&expected["text"]) + &words(&expected["refusal"]);
         check("text", format!("{:?}", self.texts(&BlockKind::Text)), format!("{text:?}"));
         let thinking = words(&expected["thinking"]);
@@ -131,8 +132,7 @@ impl Reply {
         let of_text: Vec<_> =
             list(expected, "text_signatures").iter().filter_map(Value::as_str).collect();
         if !responses {
-            // There a text's signature is the phase of its message, which recordings have no word
-            // for.
+            // There a text's signature is the phase of its message, which recordings lack.
             check(
                 "signatures of texts",
                 self.signatures(|kind| *kind == BlockKind::Text),
@@ -145,7 +145,8 @@ impl Reply {
         let got: Vec<String> =
             thoughts.filter_map(|block| block.signature.as_deref().map(item_id)).collect();
         if responses && !list(expected, "server_tools").is_empty() {
-            // Before what the provider runs itself there is none, as that is not sent back.
+            // Thinking before one of the provider's own tools has none, because it is not sent
+            // back.
             of_thoughts.retain(|one| got.contains(one));
         }
         let details: Vec<String> = list(expected, "thinking_blocks")
@@ -160,7 +161,7 @@ impl Reply {
                 got.iter().filter_map(|signature| signature.strip_prefix("reasoning_details:"));
             let got =
                 got.flat_map(|list| serde_json::from_str::<Vec<Value>>(list).unwrap_or_default());
-            // Recordings list what is signed or sealed.
+            // Recordings list signed and encrypted parts.
             let got: Vec<String> =
                 got.map(|one| detail(&one)).filter(|one| !one.ends_with(' ')).collect();
             check("details of thoughts", format!("{got:?}"), format!("{details:?}"));
@@ -170,8 +171,7 @@ impl Reply {
         let got = self.signatures(|kind| matches!(kind, BlockKind::ToolCall { .. }));
         check("signatures of calls", got, format!("{of_calls:?}"));
         let want: Vec<String> = calls.iter().map(expected_call).collect();
-        // Where the provider gave no id, there may be none or one that is made up; none is there
-        // twice.
+        // Where the provider gave no id, there may be none or a synthetic one; ids are unique.
         let ids = calls.iter().map(|call| call["id"].is_string()).chain(std::iter::repeat(true));
         let blocks =
             self.blocks.iter().filter(|block| matches!(block.kind, BlockKind::ToolCall { .. }));
@@ -193,7 +193,7 @@ impl Reply {
             (Err(error), Ok(End::Fails(kind))) => {
                 check("error", format!("{:?}", error.kind), format!("{kind:?}"))
             }
-            // Core's errors carry no usage, and their kind is checked with the error bodies.
+            // Our errors carry no usage, and the tests of error bodies check their kind.
             (Err(error), Err(message)) if error.message.contains(&message) => {}
             (got, want) => check("end", format!("{got:?}"), format!("{want:?}")),
         }
@@ -206,8 +206,8 @@ impl Block {
         if let BlockKind::ToolCall { id, .. } = &self.kind { Some(id) } else { None }
     }
 
-    /// A call: its id if it was `given` one, its name, its arguments as a JSON value, or as text if
-    /// they are none.
+    /// Returns a call: its id if the provider gave one, its name, and its arguments as a JSON
+    /// value, or as text if they are invalid.
     fn call(&self, given: bool) -> Option<String> {
         let BlockKind::ToolCall { id, name } = &self.kind else {
             return None;
@@ -233,7 +233,7 @@ fn expected_call(call: &Value) -> String {
     format!("{} {} {arguments}", words(&call["id"]), words(&call["name"]))
 }
 
-/// The end that is expected: how a reply ends, or the words of an error that is in the stream.
+/// Returns the expected end: how a reply ends, or the message of an error in the stream.
 fn expected_end(format: &Format, expected: &Value, calls: bool) -> Result<End, String> {
     if !expected["error"].is_null() {
         return Err(words(&expected["error"]["message"]));
@@ -246,8 +246,8 @@ fn expected_end(format: &Format, expected: &Value, calls: bool) -> Result<End, S
     }
 }
 
-/// The signature of a block of thinking; redacted thinking is all signature, marked as such; the id
-/// of a whole item stands for it.
+/// Returns the signature of a thinking block; redacted thinking is marked as such; a whole item is
+/// represented by its id.
 fn signature(block: &Value) -> Option<String> {
     match &block["data"] {
         Value::String(data) => Some(format!("redacted:{data}")),
@@ -259,7 +259,7 @@ fn signature(block: &Value) -> Option<String> {
     }
 }
 
-/// A detail of a thought: its kind, its id, its signature or what is sealed in it.
+/// Returns a detail of a thinking block: its kind, its id, its signature or its encrypted data.
 fn detail(detail: &Value) -> String {
     let sealed = detail["signature"].as_str().or(detail["data"].as_str()).unwrap_or("");
     format!("{} {} {sealed}", words(&detail["type"]), words(&detail["id"]))

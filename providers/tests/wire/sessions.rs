@@ -1,6 +1,6 @@
-//! Every recorded tool session, replayed through a whole agent: each request that it sends keeps
-//! the rules of its API, says what the recorded one says, and hands back byte for byte what was
-//! signed.
+//! Every recorded tool session, replayed through a whole agent: each of its requests follows the
+//! rules of its API, has the same contents as the recorded one, and returns signed data byte for
+//! byte.
 
 mod recorded;
 #[path = "../spec/server.rs"]
@@ -67,8 +67,8 @@ async fn every_session_is_replayed_through_the_whole_agent() {
     assert!(signatures > 0, "no session had a signature to hand back");
 }
 
-/// Runs the agent against a server that serves the recorded turns. Gives how many signatures were
-/// handed back.
+/// Runs the agent against a server that replays the recorded turns. Returns the number of
+/// signatures that were sent back.
 async fn replay<F: WireFormat>(
     session: &Session,
     pattern: impl BehaviorPattern + 'static,
@@ -157,7 +157,7 @@ fn check_requests(session: &Session, requests: &[String]) -> Result<usize, Strin
     Ok(replayed)
 }
 
-/// The replies as they are in the session at the end.
+/// Checks the replies in the session's final state.
 fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), String> {
     let format =
         FORMATS.iter().find(|format| format.name == session.format).ok_or("no such format")?;
@@ -182,7 +182,7 @@ fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), St
         let calls = list(expected, "tool_calls");
         let got = reply.calls().zip(calls).map(|(call, expected)| {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-            // An id that the provider did not give is ours to choose.
+            // If the provider gave no id, any id is correct.
             let id = if expected["id"].is_string() { &*call.id } else { "" };
             format!("{id} {} {arguments}", call.name)
         });
@@ -206,7 +206,7 @@ fn check_messages(session: &Session, messages: &[Arc<Message>]) -> Result<(), St
     Ok(())
 }
 
-/// The recorded tools. They answer one after the other with what the recorded ones answered.
+/// Returns the recorded tools, which return the recorded results in order.
 fn tools(session: &Session) -> Vec<Arc<dyn Tool>> {
     let results: Arc<Mutex<VecDeque<String>>> = Arc::new(Mutex::new(session.results().into()));
     let tools = session.tools().into_iter().map(|(name, description, schema)| {

@@ -1,4 +1,4 @@
-//! The event-stream parser against vectors of the specification and of other parsers.
+//! The event-stream parser with vectors of the specification and of other parsers.
 
 use base64::Engine;
 use loopwright_providers::SseParser;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::recordings::{read, verdict};
 
-/// The events of these chunks. Ours carry no id: nobody reconnects to a model.
+/// Returns the events of these chunks. They have no id, because model streams cannot be resumed.
 fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, flush: bool) -> Vec<Value> {
     let (mut parser, mut events) = (SseParser::new(), Vec::new());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! Every recorded stream, delivered in every way, and cut.
+//! Every recorded stream, split and truncated in many ways.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use crate::formats::{FORMATS, Format};
 use crate::recordings::{Recording, recordings, verdict};
 use crate::reply::Reply;
 
-/// Random splits of each stream, and as many cuts at random bytes.
+/// The number of random splits of each stream, and of random truncations.
 const SPLITS: usize = 24;
 
 #[test]
@@ -27,7 +27,7 @@ fn every_stream_gives_the_expected_reply_however_it_is_delivered() {
     }
 }
 
-/// A line about the recording, or what is wrong.
+/// Returns a line about the recording, or its failures.
 fn check(format: &Format, recording: &Recording, random: &mut Random) -> Result<String, String> {
     let bytes = recording.bytes.as_slice();
     let whole = Reply::read(format, [bytes])?;
@@ -60,8 +60,8 @@ fn check(format: &Format, recording: &Recording, random: &mut Random) -> Result<
     ))
 }
 
-/// A stream that was cut is a failed reply, unless it had said that everything was said. Some go on
-/// after that; until `last` a finished turn may say less.
+/// A truncated stream is a failed reply, unless it was complete. Some continue after that; until
+/// `last` a complete turn may have less.
 fn check_cut(
     format: &Format,
     whole: &Reply,
@@ -85,7 +85,7 @@ fn check_cut(
     }
 }
 
-/// Where each event ends, the last one aside.
+/// Returns the end of each event, except the last.
 fn event_ends(bytes: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let (mut at, mut was_blank) = (0, true);
@@ -101,7 +101,7 @@ fn event_ends(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Where the first and the last payload end that say that everything has been said.
+/// Returns the ends of the first and of the last payload that complete the reply.
 fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
     let (mut at, mut ends) = (0, Vec::new());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -114,7 +114,7 @@ fn terminals(format: &Format, bytes: &[u8]) -> Option<(usize, usize)> {
     Some((*ends.first()?, *ends.last()?))
 }
 
-/// A xorshift generator, of a seed that is printed.
+/// A xorshift generator with a seed that is printed.
 struct Random(u64);
 
 impl Random {
@@ -131,7 +131,7 @@ impl Random {
         (self.0 % end.max(1) as u64) as usize
     }
 
-    /// Chunks of random lengths, many of them short.
+    /// Returns chunks of random lengths, many of them short.
     fn split<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut chunks = Vec::new();
         while !bytes.is_empty() {

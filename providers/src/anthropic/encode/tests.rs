@@ -39,7 +39,7 @@ fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     request
 }
 
-/// The body, without marks for the cache.
+/// Returns the body, without cache marks.
 fn encoded(request: &ChatRequest) -> Value {
     let profile = Profile { cache: false, ..Profile::default() };
     encoded_with(request, &Settings { profile, ..Settings::new("m") })

@@ -50,7 +50,7 @@ fn encoded(request: &ChatRequest, model: &str) -> Value {
         .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&bytes)))
 }
 
-/// The signatures of the parts that the model said, in order.
+/// Returns the signatures of the model's parts, in order.
 fn signatures(request: &ChatRequest, model: &str) -> Vec<Value> {
     let body = encoded(request, model);
     let contents =

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The events of these payloads, in short.
+/// Returns the events of these payloads in short form.
 fn decode<S: AsRef<str>>(payloads: &[S]) -> Vec<String> {
     let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
     for payload in payloads {

@@ -1,4 +1,4 @@
-//! The APIs, each a row: a model that speaks it, its rules, and what its server answers.
+//! The APIs as a table: a model, its rules, and the replies of its server.
 
 use loopwright_core::ChatModel;
 use loopwright_providers::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, openai_chat};
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// One API. Replies and signatures differ by visit, as a provider's do.
+/// One API. Replies and signatures differ per visit, as those of a provider do.
 pub(super) struct Api {
     pub(super) name: &'static str,
     pub(super) model: fn(&str) -> Box<dyn ChatModel>,
     pub(super) check: fn(&[u8]) -> Result<(), String>,
-    /// A thought, a text and two calls.
+    /// Returns a thinking block, a text and two calls.
     pub(super) calls: fn(usize) -> String,
-    /// The last words.
+    /// Returns the last text.
     pub(super) words: fn(usize) -> String,
-    /// What of a visit has to go back as it came.
+    /// Returns the parts of a visit that must be sent back unchanged.
     pub(super) signatures: fn(usize) -> Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub(super) const APIS: &[Api] = &[
         calls: |visit| {
             let detail = json!({"type": "reasoning.text", "text": thought(visit),
                 "signature": format!("b3I/{visit}"), "index": 0});
-            // Some models count their calls from nought in each reply.
+            // Some models number the calls of each reply from zero.
             chat_calls(
                 visit,
                 json!({"reasoning": thought(visit), "reasoning_details": [detail]}),
@@ -173,7 +173,7 @@ fn anthropic_signatures(visit: usize) -> Vec<String> {
     vec![format!("\"c2ln+/{visit}=\""), format!("\"c2VhbA{visit}==\"")]
 }
 
-/// Base64, and nothing that another provider would say.
+/// Returns base64 that no other provider would send.
 fn gemini_signature(visit: usize) -> String {
     format!("R2VtaW5p{visit}AA+/w==")
 }
@@ -198,7 +198,7 @@ fn gemini(visit: usize, parts: &Value) -> String {
     stream([json!({"candidates": [candidate], "responseId": format!("r|{visit}")}).to_string()])
 }
 
-/// An item with spaces where we would write none.
+/// Returns an item with spaces where our encoder writes none.
 fn sealed(visit: usize) -> String {
     let summary = format!(r#"[{{"type":"summary_text","text":"{}"}}]"#, thought(visit));
     let content = format!(r#""summary":{summary},"encrypted_content":"Z{visit}""#);

@@ -1,4 +1,4 @@
-//! The models that requests are made for, and the bodies that they get.
+//! The models that receive requests, and their request bodies.
 
 use loopwright_core::model::ChatRequest;
 use loopwright_providers::anthropic::Messages;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// Models that the catalogue has not, or not in this format: their formats, servers and names. A
-/// server is a host, or a provider's name.
+/// Models that are not in the catalogue, or not in this format: format, server and name. A server
+/// is a host or a provider's name.
 const MORE: &[(&str, &str, &str)] = &[
     ("chat", "api.openai.com", "gpt-4o"),
     ("chat", "api.openai.com", "gpt-5-mini"),
@@ -46,7 +46,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("gemini", "", "gemini-3-pro-preview"),
 ];
 
-/// The models of the catalogue, and more.
+/// Returns the models of the catalogue, and `MORE`.
 pub(super) fn models() -> Vec<(&'static str, &'static str, &'static str)> {
     let catalogue = Catalogue::built_in();
     let known = catalogue.search("").map(|(id, facts)| {
@@ -75,7 +75,7 @@ fn encode<F: WireFormat>(request: &ChatRequest, server: &str, model: &str) -> Ve
     F::encode(request, &settings)
 }
 
-/// The body for a model, which keeps the rules of its API.
+/// Returns the body for a model, after checking the rules of its API.
 pub(super) fn body(request: &ChatRequest, (format, host, model): (&str, &str, &str)) -> Value {
     let (bytes, legal) = match format {
         "chat" => {

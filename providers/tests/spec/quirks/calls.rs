@@ -1,5 +1,4 @@
-//! Rows 1 to 10: calls however they are marked, reasons to finish that are not so, usage wherever
-//! it is.
+//! Rows 1 to 10: tool calls in all forms, wrong finish reasons, and usage in all positions.
 
 use super::kit::*;
 

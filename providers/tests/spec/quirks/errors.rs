@@ -1,4 +1,4 @@
-//! Rows 17, 18 and 22 to 25: errors inside a stream, waits in all their forms, errors of any shape.
+//! Rows 17, 18 and 22 to 25: errors inside a stream, waits in all formats, errors in all shapes.
 
 use std::time::{Duration, SystemTime};
 

@@ -6,7 +6,7 @@ use super::kit::*;
 use crate::rules;
 use crate::rules::openai_chat::Server;
 
-/// Checks a conversation as every API gets it; gives the bodies.
+/// Checks a conversation with the rules of every API, and returns the bodies.
 fn legal_everywhere(conversation: &ChatRequest) -> Vec<String> {
     let bodies = [
         encoded::<ChatCompletions>(conversation, "api.openai.com", "m"),
@@ -97,7 +97,7 @@ async fn quirk_38_half_a_surrogate_pair_neither_fails_a_reply_nor_is_ever_sent()
         events::<Responses>(&[r#"{"type":"response.output_text.delta","delta":"a\ud83d"}"#]).text,
         "a\u{fffd}"
     );
-    // Arguments that have one are no JSON text, whose strings are text; they go back to no server.
+    // Arguments with a lone surrogate are not valid JSON text; no server receives them.
     let run = run::<ChatCompletions>(
         "",
         "m",

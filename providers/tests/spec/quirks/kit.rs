@@ -1,5 +1,4 @@
-//! What these tests share: a body decoded at once, and an agent with a tool against a server of
-//! given replies.
+//! Helpers: a body decoded at once, and an agent with a tool whose server has prepared replies.
 
 pub(crate) use std::sync::{Arc, Mutex};
 
@@ -28,7 +27,7 @@ pub(crate) use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// A reply, folded.
+/// A decoded reply.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
@@ -41,18 +40,18 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// The kind of the error that it ended in.
+    /// Returns the kind of error that ended the reply.
     pub(crate) fn error_kind(&self) -> Option<ModelErrorKind> {
         self.error.as_ref().map(|error| error.kind)
     }
 
-    /// Its calls, in short.
+    /// Returns its calls in short form.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.iter().map(|call| call.join(" ")).collect()
     }
 }
 
-/// What a body says that comes in these chunks.
+/// Decodes a body that arrives in these chunks.
 pub(crate) fn decode<F: WireFormat>(chunks: &[&[u8]]) -> Decoded {
     let endpoint =
         Arc::new(Endpoint { provider: "test".into(), host: "here".into(), key_var: None });
@@ -84,68 +83,68 @@ pub(crate) fn decode<F: WireFormat>(chunks: &[&[u8]]) -> Decoded {
     decoded
 }
 
-/// What these payloads say, each an event of its own.
+/// Decodes these payloads, each as one event.
 pub(crate) fn events<F: WireFormat>(payloads: &[&str]) -> Decoded {
     decode::<F>(&[stream(payloads).as_bytes()])
 }
 
-/// An event stream of these payloads.
+/// Returns an event stream of these payloads.
 pub(crate) fn stream(payloads: &[&str]) -> String {
     payloads.iter().map(|payload| format!("data: {payload}\n\n")).collect()
 }
 
-/// A chunk of Chat Completions.
+/// Returns a chunk of Chat Completions.
 pub(crate) fn chunk(delta: &str) -> String {
     format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
 }
 
-/// A chunk of it with this reason to finish.
+/// Returns a chunk with this finish reason.
 pub(crate) fn finish(reason: &str) -> String {
     format!("{{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
 }
 
-/// A whole reply of Chat Completions: this delta, this reason.
+/// Returns a complete reply of Chat Completions with this delta and finish reason.
 pub(crate) fn chat(delta: &str, reason: &str) -> String {
     stream(&[&chunk(delta), &finish(reason), "[DONE]"])
 }
 
-/// A call of the tool `f` as a delta.
+/// Returns a call of the tool `f` as a delta.
 pub(crate) fn call_f(id: &str, arguments: &str) -> String {
     let function = json!({"name": "f", "arguments": arguments});
     json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}).to_string()
 }
 
-/// What an agent with the read-only tool `f` did with a server that gave these replies.
+/// The run of an agent with the read-only tool `f`, whose server sent these replies.
 pub(crate) struct Run {
     pub(crate) outcome: RunOutcome,
     pub(crate) messages: Vec<Arc<Message>>,
-    /// The bodies that it sent.
+    /// The request bodies.
     pub(crate) requests: Vec<Value>,
-    /// The same as they came.
+    /// The request bodies as received.
     pub(crate) raw: Vec<String>,
     /// The arguments that the tool ran with.
     pub(crate) ran: Vec<Value>,
 }
 
 impl Run {
-    /// The results of its calls.
+    /// Returns the results of its calls.
     pub(crate) fn results(&self) -> Vec<&ToolResult> {
         self.messages.iter().filter_map(|message| message.as_tool_result()).collect()
     }
 }
 
-/// Runs an agent with a model in the format `F`, at the server that has the profile of this host.
+/// Runs an agent with a model in the format `F`, at a server with the profile of this host.
 pub(crate) async fn run<F: WireFormat>(host: &str, model: &str, replies: &[String]) -> Run {
     run_with(|url| of::<F>(host, model, url), |agent| agent, replies).await
 }
 
-/// A model in the format `F` behind this URL.
+/// Returns a model in the format `F` at this URL.
 pub(crate) fn of<F: WireFormat>(host: &str, model: &str, url: &str) -> Model<F> {
     Model::<F>::builder(model).base_url(url).profile(F::profile(host, model)).build().unwrap()
 }
 
-/// The same with any model and agent. A reply that begins with `HTTP/` is a whole answer, others
-/// are bodies.
+/// Runs any model and agent. A reply that starts with `HTTP/` is a complete response, others are
+/// bodies.
 pub(crate) async fn run_with<M: ChatModel + 'static>(
     model: impl FnOnce(&str) -> M,
     agent: impl FnOnce(AgentBuilder) -> AgentBuilder,
@@ -171,7 +170,7 @@ pub(crate) async fn run_with<M: ChatModel + 'static>(
                 }
             }
         }
-        raw // the server is gone: whoever asks once more is told so
+        raw // the server is closed: further requests fail
     });
     let spec =
         ToolSpec::with_schema("f", "Does f.", json!({"type": "object"})).effect(Effect::ReadOnly);
@@ -180,7 +179,7 @@ pub(crate) async fn run_with<M: ChatModel + 'static>(
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     let outcome = handle.prompt("go").await.unwrap();
     let messages = handle.state().await.unwrap().messages.to_vec();
-    serve.abort(); // it waits only where fewer requests came than there are replies
+    serve.abort(); // it still waits if there were fewer requests than replies
     let raw = serve.await.unwrap_or_default();
     let requests = raw.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
     let ran = ran.lock().unwrap().clone();
@@ -204,7 +203,7 @@ impl Tool for Noting {
     }
 }
 
-/// A conversation for the encoders.
+/// Returns a conversation for the encoders.
 pub(crate) fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     let mut request = ChatRequest::default();
     let messages = (1..).zip(bodies).map(|(id, body)| Arc::new(Message::new(MessageId(id), body)));
@@ -212,28 +211,28 @@ pub(crate) fn request(bodies: Vec<MessageKind>) -> ChatRequest {
     request
 }
 
-/// A call of `f`.
+/// Returns a call of `f`.
 pub(crate) fn call(id: &str, arguments: &str) -> ContentPart {
     ContentPart::ToolCall(ToolCall::new(id, "f", arguments))
 }
 
-/// A result of `f`.
+/// Returns a result of `f`.
 pub(crate) fn result(id: &str, text: &str) -> MessageKind {
     let content = vec![Content::text(text)];
     MessageKind::ToolResult(ToolResult::new(id, "f", ResultStatus::Ok, content))
 }
 
-/// What this model said.
+/// Returns a reply of this model.
 pub(crate) fn by(model: &str, parts: Vec<ContentPart>) -> MessageKind {
     AssistantMessage::new(parts).model(model).into()
 }
 
-/// What the user said.
+/// Returns a user message.
 pub(crate) fn user(text: &str) -> MessageKind {
     UserMessage::from(text).into()
 }
 
-/// The body of a request, for the server at `host`; the model's id is its name.
+/// Returns the body of a request for the server at `host`; the model's id is its name.
 pub(crate) fn encoded<F: WireFormat>(request: &ChatRequest, host: &str, model: &str) -> Vec<u8> {
     let mut settings = loopwright_providers::Settings::new(model);
     settings.profile = F::profile(host, model);

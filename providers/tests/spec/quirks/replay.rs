@@ -1,4 +1,5 @@
-//! Rows 30 to 35: what was signed or thought goes back to whoever wants it, and to nobody else.
+//! Rows 30 to 35: signatures and thinking are sent back to the servers that expect them, and to no
+//! others.
 
 use super::kit::*;
 use crate::rules;
@@ -151,7 +152,7 @@ fn quirk_35_an_end_without_output_takes_nothing_away() {
     );
 }
 
-/// A provider that rests in the middle of its own tools is asked to go on, and the loop sees one
+/// A turn that the provider paused during its own tools is continued, and the loop receives one
 /// reply.
 #[tokio::test]
 async fn a_turn_that_is_paused_goes_on_below_the_loop() {

@@ -1,4 +1,4 @@
-//! Rows 39, 43 and 44: calls that a server could not read, and calls that it did not see.
+//! Rows 39, 43 and 44: calls that a server could not parse, and calls that it did not detect.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Recorded sessions: what the recording client asked for, read out of its requests.
+//! Recorded sessions, parsed from the requests of the recording client.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) struct Session {
     pub(super) name: String,
     pub(super) format: String,
     pub(super) provider: String,
-    /// As the requests name it.
+    /// The name in the requests.
     pub(super) model: String,
     pub(super) turns: Vec<Turn>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Turn {
     pub(super) expected: Value,
 }
 
-/// All of them, by name. There must be some.
+/// Returns all sessions, sorted by name. Panics if there is none.
 pub(super) fn sessions() -> Vec<Session> {
     let folder = shared("wire/sessions");
     let entries =
@@ -65,7 +65,7 @@ impl Session {
         &self.turns[0].request
     }
 
-    /// Where the provider's server is.
+    /// Returns the host of the provider's server.
     pub(super) fn host(&self) -> &'static str {
         match self.provider.as_str() {
             "openai" => "api.openai.com",
@@ -76,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Whose rules of Chat Completions hold.
+    /// Returns the server whose rules of Chat Completions apply.
     pub(super) fn server(&self) -> Server {
         Server::of(&self.provider)
     }
@@ -106,23 +106,23 @@ impl Session {
         !self.first()["reasoning"].is_null()
     }
 
-    /// The schema of the answer.
+    /// Returns the output schema.
     pub(super) fn output(&self) -> Option<Value> {
         self.first()["output_format"].get("schema").cloned()
     }
 
-    /// What the user said: what a request ends with that does not end with results.
+    /// Returns the user's messages: those at the end of requests that do not end with results.
     pub(super) fn prompts(&self) -> Vec<String> {
         let ends = self.turns.iter().map(|turn| answers(&self.format, &turn.request));
         ends.filter(|(results, _)| results.is_empty()).map(|(_, text)| text).collect()
     }
 
-    /// What the tools answered, in the order of the calls.
+    /// Returns the results of the tools, in the order of the calls.
     pub(super) fn results(&self) -> Vec<String> {
         self.turns.iter().flat_map(|turn| answers(&self.format, &turn.request).0).collect()
     }
 
-    /// Names, descriptions and schemas.
+    /// Returns names, descriptions and schemas.
     pub(super) fn tools(&self) -> Vec<(String, String, Value)> {
         let tools = self.first()["tools"].as_array().unwrap();
         let tools: Vec<&Value> = match self.format.as_str() {
@@ -143,7 +143,7 @@ impl Session {
     }
 }
 
-/// A schema whose types are written as elsewhere: Gemini's own kind has them in capitals.
+/// Converts a schema's types to lower case: Gemini's own schemas have capitals.
 fn in_lower_case(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => fields

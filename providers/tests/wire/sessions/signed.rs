@@ -1,9 +1,10 @@
-//! What a recorded reply has that must go back byte for byte, as it is in the JSON of a request.
+//! Data of a recorded reply that must be sent back byte for byte, as it appears in the JSON of a
+//! request.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// All of it, in the order in which it came.
+/// Returns all signed data, in order.
 pub(super) fn signed(format: &str, reply: &str) -> Vec<String> {
     let payloads = reply.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
     match format {
@@ -18,7 +19,7 @@ pub(super) fn signed(format: &str, reply: &str) -> Vec<String> {
     }
 }
 
-/// Strings that sign or seal something, wherever they are.
+/// Collects signatures and encrypted data at any depth.
 fn collect(value: &Value, signatures: &mut Vec<String>) {
     match value {
         Value::Array(list) => list.iter().for_each(|item| collect(item, signatures)),
@@ -40,7 +41,7 @@ fn collect(value: &Value, signatures: &mut Vec<String>) {
     }
 }
 
-/// A complete item of reasoning, if there is more in it than a summary.
+/// Returns a complete reasoning item, if it holds more than a summary.
 fn reasoning_item(payload: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Event<'a> {

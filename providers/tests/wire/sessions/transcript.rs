@@ -1,8 +1,8 @@
-//! What a request says, whatever its format: a line for each text, call and result.
+//! The contents of a request in any format: a line for each text, call and result.
 
 use serde_json::Value;
 
-/// The lines of a conversation. Blank texts say nothing.
+/// Returns the lines of a conversation, without blank texts.
 pub(super) fn transcript(format: &str, request: &Value) -> Vec<String> {
     let lines = match format {
         "anthropic" => messages(request).iter().flat_map(anthropic).collect::<Vec<_>>(),
@@ -17,7 +17,7 @@ pub(super) fn transcript(format: &str, request: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The results that a request ends with, and the text that it ends with.
+/// Returns the results and the text at the end of a request.
 pub(super) fn answers(format: &str, request: &Value) -> (Vec<String>, String) {
     let lines = transcript(format, request);
     let results = lines.iter().rev().map_while(|line| line.strip_prefix("result: "));
@@ -27,7 +27,7 @@ pub(super) fn answers(format: &str, request: &Value) -> (Vec<String>, String) {
     (results, text.to_owned())
 }
 
-/// The text of a string, or of parts.
+/// Returns the text of a string, or of parts.
 pub(super) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -46,7 +46,7 @@ fn line(who: &Value, text: String) -> Line {
     (who.as_str().unwrap_or_default().to_owned(), text)
 }
 
-/// A call; its arguments as a value, as clients differ in their spaces.
+/// Returns a call, with its arguments as a value, because clients format them differently.
 fn call(name: &Value, arguments: &Value) -> Line {
     let arguments = match arguments {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
