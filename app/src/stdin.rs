@@ -20,7 +20,7 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) fn read(what: &str) -> Result<String, StartError> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
-        output::info(&format!("Type the {what}, then press Ctrl-D on a line of its own."));
+        output::info(&format!("Type the {what}, then press Ctrl-D at the start of a line."));
     }
     let mut bytes = Vec::new();
     let error =

@@ -82,7 +82,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether this is a name of the server that nobody else can point at it.
+    /// Returns whether this is a name of the server that no other party can point at it.
     fn is_name(&self, host: &str) -> bool {
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let hosts = &self.server.shared().hosts;

@@ -14,7 +14,7 @@ use loopwright_core::event::Envelope;
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns a response that streams events to a client. Each event is a frame with its type, its
-/// JSON in one line, and its sequence number as `id` if it has a number of its own.
+/// JSON in one line, and its sequence number as `id` if it has one.
 ///
 /// `events` is a session's [`EventStream`](loopwright_core::EventStream), or its
 /// [`public`](crate::ToPublic::public) form. A comment is sent every 15 seconds without events.

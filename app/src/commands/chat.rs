@@ -266,7 +266,7 @@ impl Chat {
             Some(Box::pin(async move { handle.compact(instructions.as_deref()).await }));
     }
 
-    /// Handles the end of a compaction, which may have been a run of its own or a part of a run.
+    /// Handles the end of a compaction, which may have been a separate run or a part of a run.
     async fn compacted(&mut self, done: Compacted, live: &mut Live) -> Done {
         self.compaction = None;
         match done {

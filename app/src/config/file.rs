@@ -52,7 +52,7 @@ impl File<'_> {
             let name = format!("{prefix}{}", name.into_inner());
             if name == "serve" {
                 let DeValue::Table(table) = value.into_inner() else {
-                    let why = "`serve` must be a table: write [serve] on a line of its own, and \
+                    let why = "`serve` must be a table: write [serve] on a separate line, and \
                                its settings below.";
                     return Err(self.wrong(at, why));
                 };

@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// Not a test: the program that a test below runs in a terminal of its own.
+    /// Not a test: the program that a test below runs in a new terminal.
     #[test]
     #[ignore = "needs a terminal"]
     fn panics_while_drawing() {

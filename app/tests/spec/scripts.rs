@@ -122,7 +122,7 @@ fn standard_input_is_context() {
     }
     let left = Process::piped(&project, &[&args[..], &["--no-stdin"]].concat());
     let request = server.request();
-    assert_eq!(request.last(), prompt(""), "a pipe that nobody ends");
+    assert_eq!(request.last(), prompt(""), "a pipe that stays open");
     request.say("What?");
     assert_eq!(left.end().code, 0);
     let silent = Process::piped(&project, &args);

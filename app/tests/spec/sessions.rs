@@ -138,7 +138,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         let rest = if resume {
             ["run", "--session", "s", "--resume"]
         } else {
-            ["run", "--session", "s", "Anew"]
+            ["run", "--session", "s", "Again"]
         };
         let second = Process::start(&project, &rest);
         let request = server.request();
@@ -150,7 +150,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
             .collect();
         assert_eq!(
             messages[1..],
-            if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Anew")] }
+            if resume { vec![json!("Think")] } else { vec![json!("Think"), json!("Again")] }
         );
         request.say("Done.");
         let exit = second.end();
@@ -272,7 +272,7 @@ fn sessions_are_shown_searched_forked_moved_and_removed() {
     let kept = lines(&loopwright(&project, &[&["sessions", "list", "--json"][..], &at].concat()));
     assert!(
         kept[0].get("settings").is_none(),
-        "the settings of whoever exported it stay behind: {kept:?}"
+        "the exporter's settings are not imported: {kept:?}"
     );
     let earlier = loopwright(
         &project,

@@ -289,7 +289,7 @@ mod commands {
         };
         let (killed, asked, left) = begin();
         drop((killed, asked)); // by SIGKILL
-        assert!(left.is_dir(), "nobody could remove it");
+        assert!(left.is_dir(), "it still exists");
         let (living, asked, its) = begin();
         assert!(!left.exists() && its.is_dir());
         let other = json!({ "command": "true" }).to_string();

@@ -1,4 +1,4 @@
-//! Which owners are alive: each open store holds the lock of a file of its own.
+//! Detects which owners are alive: each open store holds the lock of a separate file.
 //!
 //! The kernel releases the lock when the process ends, however it ends. So an owner whose lock can
 //! be acquired is dead, and its sessions are free.
@@ -88,7 +88,7 @@ impl Owners {
 
 impl Drop for Owners {
     fn drop(&mut self) {
-        // A file that remains counts as dead, since nobody holds its lock.
+        // A file that remains counts as dead, since no process holds its lock.
         let _ = fs::remove_file(self.folder.join(&self.token));
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum Write {
     Release { owner: Arc<str> },
     /// Appends entries after the first `at`. `json` has the encoded entries.
     Append { owner: Arc<str>, at: u64, entries: Arc<[LogEntry]>, json: Vec<String> },
-    /// Creates a branch with this information and these entries of its own. Fails unless the
+    /// Creates a branch with this information and these own entries. Fails unless the
     /// parent still has the number `parent`.
     Fork { parent: i64, info: Box<SessionInfo>, json: Vec<String> },
     /// Deletes the session.

@@ -9,7 +9,7 @@ use loopwright_core::message::MessageKind;
 /// Returns the turns after the user's first request.
 ///
 /// A turn is a reply with the results of its calls, and the message that it answers. The message
-/// that replaced older turns is a turn of its own.
+/// that replaced older turns is a separate turn.
 pub(super) fn turns(context: &CompactionContext<'_>) -> Vec<Range<usize>> {
     let messages = context.messages;
     let is_user = |m: &Message| matches!(m.body, MessageKind::User(_));

@@ -54,7 +54,7 @@ fn the_built_in_list_has_what_was_looked_up() {
     assert_eq!(
         (oss.cache_read, oss.cache_write),
         (0.8, 0.8),
-        "without a price of its own the cache costs what input costs"
+        "the cache price defaults to the input price"
     );
     assert_eq!(catalogue.get("mistral/mistral-large-4").unwrap().prices, None);
 }

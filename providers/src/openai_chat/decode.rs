@@ -17,8 +17,8 @@ use crate::json::{is_object, replace_lone_surrogates};
 
 /// Reads one Chat Completions stream.
 ///
-/// Calls are told apart by index, id and name, as far as a server sends them; whether the model
-/// wants tools is decided by the calls, not by the `finish_reason`; the last usage counts.
+/// Calls are distinguished by index, id and name, as far as a server sends them. Whether the model
+/// wants tools follows from the calls, not from the `finish_reason`. The last usage counts.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,

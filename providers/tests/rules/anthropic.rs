@@ -181,7 +181,7 @@ fn messages(wrong: &mut Wrong, body: &Value, by_budget: bool) {
     if by_budget && !open_turn_begins_with_a_thought(messages) {
         wrong.at(
             "messages",
-            "go on with a turn that does not begin with a thought, though thinking is enabled",
+            "continue a turn that does not start with thinking, though thinking is enabled",
         );
     }
 }

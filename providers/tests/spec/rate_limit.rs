@@ -69,7 +69,7 @@ async fn the_guess_is_put_right_by_what_the_reply_tells() {
     assert_eq!(
         over(&dear, begin, 100).await,
         16.0,
-        "60 tokens of debt and 100 of its own, ten a second"
+        "60 tokens of debt and its own 100, ten a second"
     );
 }
 
@@ -118,7 +118,7 @@ async fn models_and_agents_share_a_limit_by_its_clones() {
         join_all([over(&one, begin, 1), over(&other, begin, 1), over(&one, begin, 1)]).await;
     assert_eq!(times, [0.0, 60.0, 120.0]);
     let alone = limited(&RateLimiter::new(), 0);
-    assert_eq!(over(&alone, begin, 1 << 20).await, 120.0, "without limits nobody waits");
+    assert_eq!(over(&alone, begin, 1 << 20).await, 120.0, "without limits no request waits");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! [`Entries`]: the blocks of the transcript in order, each with an id of its own.
+//! [`Entries`]: the blocks of the transcript in order, each with an id.
 
 use loopwright_core::message::MessageId;
 

@@ -65,7 +65,7 @@ fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
     request.until_hung_up();
     assert_eq!(screen.until(&mut events, "agent_end", "")["end"], "aborted");
 
-    say("Goes on");
+    say("Continues");
     model.request().say("Yes.");
     assert_eq!(screen.until(&mut events, "agent_end", "")["text"], "Yes.");
     agree(&live, &id, &screen);

@@ -50,7 +50,7 @@ fn a_client_that_hangs_up_ends_the_processes() {
     );
     let hung_up = Instant::now();
     drop(connection);
-    assert_eq!(alive.read(&mut up).unwrap(), 0, "nobody holds it any more");
+    assert_eq!(alive.read(&mut up).unwrap(), 0, "no process holds it open");
     assert!(hung_up.elapsed() < Duration::from_secs(1), "{:?}", hung_up.elapsed());
     // The permit of the run is released when the run is over.
     let deadline = Instant::now() + TEST_TIMEOUT;

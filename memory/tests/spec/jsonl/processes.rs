@@ -36,7 +36,7 @@ pub(super) fn line(from: &mut impl BufRead, word: &str) -> String {
 
 /// Runs in the other process.
 #[tokio::test]
-#[ignore = "a part of other tests, which run it as a process of its own"]
+#[ignore = "a part of other tests, which run it as a separate process"]
 async fn other_process() {
     let store = Jsonl::open(std::env::var_os("SPEC_DIRECTORY").unwrap());
     match std::env::var("SPEC_WHAT").unwrap().as_str() {

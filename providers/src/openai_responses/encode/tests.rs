@@ -202,7 +202,7 @@ fn a_model_is_not_asked_what_it_refuses() {
     assert_eq!(asked(&request, "gpt-4o"), [true, false, false]);
     assert_eq!(asked(&request, "o3"), [false, false, true]);
     assert_eq!(asked(&request, "gpt-5.4"), [true, false, true]);
-    assert_eq!(asked(&request, "gpt-5.6"), [true, true, true], "it is told not to");
+    assert_eq!(asked(&request, "gpt-5.6"), [true, true, true], "the effort disables it");
     assert_eq!(asked(&request, "gpt-6-astra"), [false, false, true]);
     request.thinking = ThinkingLevel::Low;
     assert_eq!(asked(&request, "gpt-4o"), [true, false, false]);

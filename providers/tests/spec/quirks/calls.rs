@@ -107,7 +107,7 @@ async fn quirk_07_finish_tool_calls_without_calls_is_a_stop() {
     let run =
         run::<ChatCompletions>("", "m", &[chat(r#"{"content":"that is all"}"#, "tool_calls")])
             .await;
-    assert_eq!((run.outcome.end, run.requests.len()), (RunStatus::Done, 1), "nobody asks again");
+    assert_eq!((run.outcome.end, run.requests.len()), (RunStatus::Done, 1), "no second request");
     assert_eq!(run.messages.last().unwrap().as_assistant().unwrap().stop, StopReason::Stop);
 }
 

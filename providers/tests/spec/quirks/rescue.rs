@@ -30,10 +30,10 @@ async fn quirk_39_a_call_that_gemini_could_not_read_is_requested_once_more_and_t
     assert_eq!((run.outcome.end, run.outcome.text.as_str()), (RunStatus::Done, "ok"));
     assert!(
         run.raw[1].contains("Malformed function call: f("),
-        "the model is told: {}",
+        "the model receives: {}",
         run.raw[1]
     );
-    assert_eq!(run.messages.len(), 2, "and nobody else");
+    assert_eq!(run.messages.len(), 2, "and no other message");
     let second =
         run_with(model, |agent| agent, &[stream(&[MALFORMED]), stream(&[MALFORMED])]).await;
     assert_eq!((second.outcome.end, second.requests.len()), (RunStatus::Error, 2), "not for ever");
