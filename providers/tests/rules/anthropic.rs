@@ -355,7 +355,7 @@ fn malformed_requests_are_refused() {
             ("has no `signature`", |b| {
                 drop_field(&mut b["messages"][1]["content"][0], "signature")
             }),
-            ("does not begin with a thought", |b| {
+            ("does not start with thinking", |b| {
                 b["messages"][1]["content"].as_array_mut().unwrap().rotate_left(1)
             }),
             ("is said by the user", |b| b["messages"][0]["content"][0]["type"] = "thinking".into()),
