@@ -1,10 +1,10 @@
 //! `Retry`: asks again when a request failed in a way that may pass.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
@@ -32,10 +32,10 @@ use crate::endpoint::cut_short;
 /// let model = Retry::new(Offline::new()).attempts(5).max_wait(Duration::from_secs(20));
 /// ```
 ///
-/// Before the second attempt it waits a random part of a base delay, before each further one of
-/// twice as much. A wait that the provider asks for comes on top; one that is longer than
-/// [`Retry::max_wait`] is not waited for, and the error is given out. An attempt that had begun to
-/// stream is [withdrawn](ModelEvent::Withdrawn) at once.
+/// The delay before the second attempt is random, from half of [`Retry::base_delay`] to all of it;
+/// before each further attempt both bounds double. A wait that the provider requests is added to
+/// the delay. If it is longer than [`Retry::max_wait`], the error is returned at once. An attempt
+/// that had begun to stream is [withdrawn](ModelEvent::Withdrawn) at once.
 #[derive(Debug)]
 pub struct Retry<M> {
     model: M,
@@ -43,22 +43,20 @@ pub struct Retry<M> {
     base: Duration,
     max_delay: Duration,
     max_wait: Duration,
-    random: AtomicU64,
+    seed: Option<u64>,
 }
 
 impl<M: ChatModel> Retry<M> {
     /// Wraps `model` with three attempts, delays of at most 0.5 s, 1 s, 2 s, … 30 s, and waits of
     /// at most 60 s.
     pub fn new(model: M) -> Self {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let here = &raw const now as u64; // differs between processes that start together
         Retry {
             model,
             attempts: 3,
             base: Duration::from_millis(500),
             max_delay: Duration::from_secs(30),
             max_wait: Duration::from_secs(60),
-            random: AtomicU64::new(now.as_nanos() as u64 ^ here.rotate_left(32)),
+            seed: None,
         }
     }
 
@@ -86,34 +84,30 @@ impl<M: ChatModel> Retry<M> {
         self
     }
 
-    /// Makes the delays reproducible, for tests.
-    pub fn seed(self, seed: u64) -> Self {
-        self.random.store(seed, Ordering::Relaxed);
+    /// Makes the delays of each request reproducible, for tests.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
         self
     }
 
-    /// How long to wait after attempt number `attempt` failed; `None` to give up.
-    fn delay(&self, attempt: u32, error: &ModelError) -> Option<Duration> {
-        let wait = error.retry_after.unwrap_or_default();
-        if attempt >= self.attempts || !error.kind.is_retryable() || wait > self.max_wait {
-            return None;
-        }
-        let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.max_delay);
-        Some(wait + bound.mul_f64(self.random()))
+    /// Returns the delays of a request, one before each further attempt.
+    fn delays(&self) -> Delays {
+        // backon adds as much as the delay itself, so half of it makes ours the maximum.
+        let backoff = ExponentialBuilder::new()
+            .with_min_delay(self.base.min(self.max_delay) / 2)
+            .with_max_delay(self.max_delay / 2)
+            .with_max_times(self.attempts.saturating_sub(1) as usize)
+            .with_jitter();
+        self.seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build()
     }
 
-    /// A number from 0 up to 1: a xorshift generator, which is chance enough to spread requests.
-    fn random(&self) -> f64 {
-        let next = |seed: u64| {
-            let mut x = seed.max(1);
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^ (x << 17)
-        };
-        let seed =
-            self.random.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| Some(next(seed)));
-        let mixed = next(seed.unwrap_or_default()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    /// Returns how long to wait after this error, or `None` to give up.
+    fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
+        let wait = error.retry_after.unwrap_or_default();
+        if !error.kind.is_retryable() || wait > self.max_wait {
+            return None;
+        }
+        Some(wait.saturating_add(delays.next()?))
     }
 }
 
@@ -124,15 +118,19 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        Attempts { retry: self, request, number: 1, emitted: Emitted::default(), state }.boxed()
+        let (emitted, delays) = (Emitted::default(), self.delays());
+        Attempts { retry: self, request, number: 1, delays, emitted, state }.boxed()
     }
 }
+
+type Delays = <ExponentialBuilder as BackoffBuilder>::Backoff;
 
 struct Attempts<'a, M> {
     retry: &'a Retry<M>,
     request: ChatRequest,
     /// The number of the present attempt, from 1.
     number: u32,
+    delays: Delays,
     emitted: Emitted,
     state: State<'a>,
 }
@@ -162,7 +160,7 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                         .unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id)))
                     {
                         ModelEvent::Error(error) => {
-                            let Some(delay) = this.retry.delay(this.number, &error) else {
+                            let Some(delay) = this.retry.delay(&mut this.delays, &error) else {
                                 this.state = State::Over;
                                 return Poll::Ready(Some(ModelEvent::Error(error)));
                             };
@@ -298,17 +296,23 @@ mod tests {
 
     #[test]
     fn delays_grow_and_vary_within_their_bounds() {
-        let model = retry(Vec::new()).attempts(100);
+        let model = retry(Vec::new()).attempts(50);
+        let mut delays = model.delays();
         let failed = ModelError::new(ModelErrorKind::Network, "no");
         let mut seen = std::collections::HashSet::new();
         for attempt in 1..50 {
             let bound = Duration::from_millis(500)
                 .saturating_mul(1 << (attempt - 1).min(16))
                 .min(model.max_delay);
-            let delay = model.delay(attempt, &failed).unwrap();
-            assert!(delay <= bound);
+            let delay = model.delay(&mut delays, &failed).unwrap();
+            assert!(delay >= bound / 2 && delay <= bound, "{delay:?} of {bound:?}");
             seen.insert(delay);
         }
         assert!(seen.len() > 40);
+        assert_eq!(model.delay(&mut delays, &failed), None);
+        let first = retry(Vec::new()).max_delay(Duration::from_millis(10)).delays().next();
+        assert!(first.unwrap() <= Duration::from_millis(10));
+        let differs = || Retry { seed: None, ..retry(Vec::new()) }.delays().next();
+        assert_ne!(differs(), differs());
     }
 }
