@@ -320,6 +320,23 @@ async fn the_size_of_all_bodies_together_is_bounded() {
     assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
 }
 
+/// C112: a body has thirty seconds in all, even if another byte keeps arriving.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_is_refused() {
+    let api = Api::new([]);
+    let bytes = futures::stream::unfold((), async |()| {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        Some((Ok::<_, Infallible>(vec![b' ']), ()))
+    });
+    let request = Request::post("/api/sessions")
+        .header("content-type", "application/json")
+        .body(Body::from_stream(bytes))
+        .unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(31), api.respond(request)).await;
+    let (status, body) = answer.expect("an answer after thirty seconds");
+    assert!(status == 400 && body.to_string().contains("too long"), "{status} {body}");
+}
+
 /// Returns the types of the frames up to the end, and the kind of each `error`.
 async fn frame_types(reader: &mut Reader) -> Vec<String> {
     let mut types = Vec::new();
