@@ -14,7 +14,11 @@ use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
 
 /// What a session's log says, for a reader that does not own the session.
-pub struct SessionLog(Fold);
+pub struct SessionLog {
+    fold: Fold,
+    /// The number of the last event.
+    last_seq: u64,
+}
 
 /// How a branch begins; for a store whose [`fork`](crate::SessionStore::fork) shares the past
 /// instead of copying it.
@@ -39,33 +43,16 @@ impl Branch {
 impl SessionLog {
     /// What this log says, from its first item on.
     pub fn of(items: &[LogEntry]) -> Self {
-        let mut fold = Fold::default();
-        items.iter().for_each(|item| fold.apply(item, &mut |_| {}));
-        SessionLog(fold)
+        let (mut fold, mut last_seq) = (Fold::default(), 0);
+        items.iter().for_each(|item| fold.apply(item, &mut |_| last_seq += 1));
+        SessionLog { fold, last_seq }
     }
 
     /// The numbered events that tell of this log, from its first item on: the same as its session
     /// has told, with the same numbers, whatever happened in between. Deltas and progress are not
     /// kept. An event's time is the last one that the log tells of.
     pub fn events(session: impl Into<Arc<str>>, items: &[LogEntry]) -> Vec<Envelope> {
-        let session_id = session.into();
-        let (mut fold, mut events, mut run_id, mut time) =
-            (Fold::default(), Vec::new(), RunId(0), 0);
-        for item in items {
-            match item {
-                LogEntry::Opened { time: at, .. } => time = time.max(*at),
-                LogEntry::RunStarted { run, time: at, .. } => (run_id, time) = (*run, *at),
-                LogEntry::RunEnded { time: at, .. } | LogEntry::CallAwaiting { time: at, .. } => {
-                    time = *at
-                }
-                _ => {}
-            }
-            fold.apply(item, &mut |event| {
-                let (seq, session_id) = (events.len() as u64 + 1, session_id.clone());
-                events.push(Envelope { seq, session_id, run_id, parent: None, time, event });
-            });
-        }
-        events
+        Self::events_after(session, items, 0)
     }
 
     /// What a reader is told that has seen the events up to number `after` and was cut off: which
@@ -77,64 +64,96 @@ impl SessionLog {
         items: &[LogEntry],
         after: u64,
     ) -> Vec<Envelope> {
+        Self::resume(session, items, after).1
+    }
+
+    /// Returns what a log says together with the [events after](Self::events_after) number
+    /// `after`. It reads the log once.
+    pub fn resume(
+        session: impl Into<Arc<str>>,
+        items: &[LogEntry],
+        after: u64,
+    ) -> (Self, Vec<Envelope>) {
         let session_id = session.into();
-        let mut events = Self::events(session_id.clone(), items);
-        let mut told = events.split_off((after as usize).min(events.len()));
-        let (run_id, time) = events.last().map_or((RunId(0), 0), |last| (last.run_id, last.time));
-        let withdrawn = lost_replies(items, after).into_iter().map(|message_id| {
-            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
-            Envelope {
-                seq: after,
-                session_id: session_id.clone(),
-                run_id,
-                parent: None,
-                time,
-                event,
+        let envelope = |seq, (run_id, time), event| {
+            let session_id = session_id.clone();
+            Envelope { seq, session_id, run_id, parent: None, time, event }
+        };
+        let (mut fold, mut seq, mut missed) = (Fold::default(), 0, Vec::new());
+        let mut lost = LostReplies { seen_seq: after, streams: None, lost: Vec::new() };
+        // Run and time of the events now, and of the last one that the reader has seen.
+        let (mut now, mut seen) = ((RunId(0), 0), (RunId(0), 0));
+        for item in items {
+            match item {
+                LogEntry::Opened { time, .. } => now.1 = now.1.max(*time),
+                LogEntry::RunStarted { run, time, .. } => now = (*run, *time),
+                LogEntry::RunEnded { time, .. } | LogEntry::CallAwaiting { time, .. } => {
+                    now.1 = *time
+                }
+                _ => {}
             }
+            lost.before(item, seq);
+            fold.apply(item, &mut |event| {
+                seq += 1;
+                match seq > after {
+                    true => missed.push(envelope(seq, now, event)),
+                    false => seen = now,
+                }
+            });
+            lost.after(item, seq);
+        }
+        let withdrawn = lost.end().into_iter().map(|message_id| {
+            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
+            envelope(after, seen, event)
         });
-        told.splice(..0, withdrawn);
-        told
+        missed.splice(..0, withdrawn);
+        (SessionLog { fold, last_seq: seq }, missed)
+    }
+
+    /// Returns the number of the last event of this log, or 0 if it has no events.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
     }
 
     /// Everything that was said.
     pub fn messages(&self) -> History {
-        self.0.history.clone()
+        self.fold.history.clone()
     }
 
     /// What the next request would show the model, before hooks.
     pub fn context(&self) -> History {
-        self.0.context.clone()
+        self.fold.context.clone()
     }
 
     /// The calls that wait for an answer from outside.
     pub fn pending(&self) -> Vec<ExternalAction> {
-        self.0.pending().map(|action| (**action).clone()).collect()
+        self.fold.pending().map(|action| (**action).clone()).collect()
     }
 
     /// What the host needs to open the session again.
     pub fn settings(&self) -> Option<&Arc<Value>> {
-        self.0.settings.as_ref()
+        self.fold.settings.as_ref()
     }
 
     /// The run that goes on, or that a crash interrupted.
     pub fn run(&self) -> Option<RunId> {
-        self.0.run
+        self.fold.run
     }
 
     /// Whether a request went out and the log does not say yet what became of it.
     #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
-        self.0.requested.is_some()
+        self.fold.requested.is_some()
     }
 
     /// Messages that wait, in order of arrival.
     pub fn waiting(&self) -> Vec<(QueueKind, Arc<Message>)> {
-        self.0.waiting().map(|w| (w.kind, w.message.clone())).collect()
+        self.fold.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
     /// A value that the pattern has kept.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        T::deserialize(&**self.0.state.get(key)?).ok()
+        T::deserialize(&**self.fold.state.get(key)?).ok()
     }
 
     /// Where a branch after the first `at` items begins: there, or at the last place before it that
@@ -148,7 +167,7 @@ impl SessionLog {
                 shared = fold.len;
             }
         }
-        let SessionLog(fold) = SessionLog::of(&items[..shared as usize]);
+        let SessionLog { fold, .. } = SessionLog::of(&items[..shared as usize]);
         let waiting = |request: bool| -> Vec<InputId> {
             let waiting = fold.waiting().filter(|w| (w.kind == QueueKind::Request) == request);
             waiting.map(|w| w.input.clone()).collect()
@@ -176,25 +195,44 @@ impl SessionLog {
     }
 }
 
-/// Replies that streamed when the last event told was number `after`, and that are not in the log.
-fn lost_replies(items: &[LogEntry], after: u64) -> Vec<MessageId> {
-    let (mut fold, mut seq, mut lost) = (Fold::default(), 0, Vec::new());
-    // The reply that streams, and the number of the last event before it.
-    let mut streams: Option<(MessageId, u64)> = None;
-    for item in items {
-        let ends = matches!(
-            item,
-            LogEntry::Opened { .. } | LogEntry::RunEnded { .. } | LogEntry::RequestStarted { .. }
-        );
-        lost.extend(streams.take_if(|_| ends).filter(|(_, from)| (*from..=seq).contains(&after)));
-        streams.take_if(
-            |(id, _)| matches!(item, LogEntry::Replied { message, .. } if message.id == *id),
-        );
-        fold.apply(item, &mut |_| seq += 1);
-        if let LogEntry::RequestStarted { message, .. } = item {
-            streams = Some((*message, seq));
+/// Finds the replies that streamed when the reader saw its last event, and that are not in the log.
+struct LostReplies {
+    /// The number of the last event that the reader has seen.
+    seen_seq: u64,
+    /// The reply that streams, and the number of the last event before it.
+    streams: Option<(MessageId, u64)>,
+    lost: Vec<MessageId>,
+}
+
+impl LostReplies {
+    /// Handles an entry that comes after event number `seq`, before it is applied.
+    fn before(&mut self, item: &LogEntry, seq: u64) {
+        match item {
+            LogEntry::Opened { .. }
+            | LogEntry::RunEnded { .. }
+            | LogEntry::RequestStarted { .. } => {
+                let streamed = self.streams.take();
+                let lost = streamed.filter(|(_, from)| (*from..=seq).contains(&self.seen_seq));
+                self.lost.extend(lost.map(|(id, _)| id));
+            }
+            LogEntry::Replied { message, .. } => {
+                self.streams.take_if(|(id, _)| message.id == *id);
+            }
+            _ => {}
         }
     }
-    lost.extend(streams.filter(|(_, from)| *from <= after));
-    lost.into_iter().map(|(id, _)| id).collect()
+
+    /// Handles an entry whose last event has number `seq`, after it was applied.
+    fn after(&mut self, item: &LogEntry, seq: u64) {
+        if let LogEntry::RequestStarted { message, .. } = item {
+            self.streams = Some((*message, seq));
+        }
+    }
+
+    /// Returns the lost replies, in the order of the log.
+    fn end(mut self) -> Vec<MessageId> {
+        let streams = self.streams.filter(|(_, from)| *from <= self.seen_seq);
+        self.lost.extend(streams.map(|(id, _)| id));
+        self.lost
+    }
 }

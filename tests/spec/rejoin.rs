@@ -182,3 +182,25 @@ async fn after_any_number_the_rest_follows() {
         assert_eq!(rest, all[after..]);
     }
 }
+
+/// What a log says is the same whichever events a reader has missed.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_resumed_says_what_the_log_says() {
+    let mut harness = harness().await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let items = harness.memory.items();
+    for cut in 0..=items.len() {
+        let items = &items[..cut];
+        let (whole, events) = (SessionLog::of(items), SessionLog::events("s", items));
+        assert_eq!(whole.last_seq(), events.len() as u64);
+        for after in 0..=whole.last_seq() + 1 {
+            let (log, missed) = SessionLog::resume("s", items, after);
+            assert_eq!((log.last_seq(), log.run()), (whole.last_seq(), whole.run()));
+            assert_eq!((log.messages(), log.context()), (whole.messages(), whole.context()));
+            let numbered = missed.iter().filter(|event| event.seq > after);
+            let rest = events.iter().filter(|event| event.seq > after);
+            assert!(numbered.map(|e| format!("{e:?}")).eq(rest.map(|e| format!("{e:?}"))));
+        }
+    }
+}

@@ -56,21 +56,19 @@ async fn events(
     let (length, live) = lease.handle.join().await?;
     let mut entries = shared.store.read(&id, 0).await?;
     entries.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    let logged = SessionLog::events_after(id.as_str(), &entries, after);
-    if logged.last().is_none_or(|event| event.seq <= after) {
-        let last = SessionLog::events(id.as_str(), &entries).len() as u64;
-        if after > last {
-            return Err(ApiError::new(
-                ErrorKind::AfterTheEnd,
-                format!(
-                    "The session has {last} events, and there is no number {after}: read it from \
-                     the start, without `after` and `Last-Event-ID`."
-                ),
-            ));
-        }
+    let (log, missed) = SessionLog::resume(id.as_str(), &entries, after);
+    let last = log.last_seq();
+    if after > last {
+        return Err(ApiError::new(
+            ErrorKind::AfterTheEnd,
+            format!(
+                "The session has {last} events, and there is no number {after}: read it from the \
+                 start, without `after` and `Last-Event-ID`."
+            ),
+        ));
     }
     let feed = Feed {
-        logged: logged.into_iter(),
+        logged: missed.into_iter(),
         live,
         numbering: Numbering(after),
         draining: Some(Box::pin(shared.drain.started())),

@@ -107,9 +107,8 @@ async fn messages(
     SessionId(id): SessionId,
 ) -> Result<Json<Messages>, ApiError> {
     let entries = server.shared().store.read(&id, 0).await?;
-    let messages = SessionLog::of(&entries).messages();
-    let seq = SessionLog::events(id, &entries).len() as u64;
-    Ok(Json(Messages { messages, seq }))
+    let log = SessionLog::of(&entries);
+    Ok(Json(Messages { messages: log.messages(), seq: log.last_seq() }))
 }
 
 async fn prompt(
