@@ -7,8 +7,9 @@
 //! events, the baseline only JSON values.
 //!
 //! The baseline for requests is a `serde::Serialize` struct that borrows from the same conversation
-//! and is written with `serde_json::to_vec`. Ours writes each message once and copies its bytes
-//! afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
+//! and is written with `serde_json::to_vec`. Both write the 40 requests of one session, of which
+//! each has two messages more than the one before it. Ours encodes each message once and copies its
+//! bytes afterwards, which is why the encoders join bytes instead of deriving `Serialize`.
 //!
 //! The output is one table. The exit code is 1 if replies are read less than three times as fast
 //! (twice with `--quick`, for busy machines). The allocator is the default one, as in a library
@@ -106,17 +107,20 @@ fn main() -> ExitCode {
     }
     if chosen.iter().any(|one| *one == "encode") {
         let (request, settings) = (conversation(), openai_chat::Settings::new("gpt-4o"));
-        let ours = || drop(black_box(openai_chat::encode(black_box(&request), &settings)));
-        let theirs = || drop(black_box(serde_json::to_vec(&Body::of(black_box(&request)))));
-        let body = openai_chat::encode(&request, &settings);
-        let parsed: Value = serde_json::from_slice(&body).unwrap();
+        let encode = |request: &ChatRequest| openai_chat::encode(request, &settings);
+        let serialize = |request: &ChatRequest| serde_json::to_vec(&Body::of(request)).unwrap();
+        let parsed: Value = serde_json::from_slice(&encode(&request)).unwrap();
         assert_eq!(parsed, serde_json::to_value(Body::of(&request)).unwrap(), "not the same body");
+        let size = session(&request, &encode);
+        let ours = || assert_eq!(session(&request, &encode), size);
+        let theirs = || assert!(session(&request, &serialize) > 0);
         let times = measure(&ours, &theirs, rounds, Duration::from_millis(round));
-        let speed =
-            |time: f64| format!("{:.0} | {:.2}", body.len() as f64 / time / 1e6, time * 1e6);
+        let requests = request.messages.len() / 2;
+        let speed = |time: f64| {
+            format!("{:.0} | {:.2}", size as f64 / time / 1e6, time * 1e6 / requests as f64)
+        };
         println!(
-            "| openai-chat, encode {} messages | {} | {} | {:.2} |",
-            request.messages.len(),
+            "| openai-chat, encode {requests} requests | {} | {} | {:.2} |",
             speed(times.ours),
             speed(times.theirs),
             times.ratio
@@ -124,6 +128,19 @@ fn main() -> ExitCode {
     }
     slow.iter().for_each(|line| println!("{line}"));
     if slow.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Encodes the requests of a session that ends with `last`. Returns the bytes of all bodies.
+fn session(last: &ChatRequest, encode: &dyn Fn(&ChatRequest) -> Vec<u8>) -> usize {
+    // Copies, of which none has been encoded yet.
+    let copy = |message: &Arc<Message>| Arc::new(Message::new(message.id, message.body.clone()));
+    let messages: Vec<Arc<Message>> = last.messages.iter().map(copy).collect();
+    let mut request = last.clone();
+    let sizes = (1..messages.len()).step_by(2).map(|length| {
+        request.messages = Arc::new(messages[..length].to_vec());
+        black_box(encode(black_box(&request))).len()
+    });
+    sizes.sum()
 }
 
 /// Runs ours alone, without timing.
