@@ -2,10 +2,10 @@
 //! `-- --quick`.
 //!
 //! The floor of an append is an `INSERT` of the same bytes, prepared once, in a separate
-//! transaction at the same `synchronous` level. The floor of opening a session is a `SELECT` of all its
-//! rows and an `INSERT` that waits for the disk, as an opening does. Floor and store are measured
-//! in turn on the same disk. The output is one table; the exit code is 1 if a ratio is above its
-//! bound. The bounds:
+//! transaction at the same `synchronous` level. The floor of opening a session is a `SELECT` of all
+//! its rows and an `INSERT` that waits for the disk, as an opening does. Floor and store are
+//! measured in turn on the same disk. The output is one table; the exit code is 1 if a ratio is
+//! above its bound. The bounds:
 //!
 //! - A single append: 4 if it does not wait for the disk, since it passes through another thread
 //!   and updates the session's row; 3 if it does.

@@ -6,8 +6,8 @@
 //! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
 //! machines).
 //!
-//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`. To run one client alone,
-//! for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its port, and
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`. To run one client
+//! alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its port, and
 //! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
     clippy::unwrap_used,
@@ -68,10 +68,10 @@ fn compare(args: &[String]) -> ExitCode {
     let chosen = all.iter().filter(|(name, _)| parts.is_empty() || parts.contains(name));
     let rows: Vec<Row> = chosen.flat_map(|(_, part)| part(&bench)).collect();
     table::print(&rows);
-    let most = if quick { 3.0 } else { 2.0 };
-    let over: Vec<&Row> = rows.iter().filter(|row| row.ratio() > most).collect();
+    let max_ratio = if quick { 3.0 } else { 2.0 };
+    let over: Vec<&Row> = rows.iter().filter(|row| row.ratio() > max_ratio).collect();
     for row in &over {
-        println!("{}: {:.2} times the floor, more than {most}", row.figure, row.ratio());
+        println!("{}: {:.2} times the floor, more than {max_ratio}", row.figure, row.ratio());
     }
     if over.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -102,14 +102,14 @@ impl Run {
 
 impl Bench {
     /// Returns the number of repetitions of each run.
-    fn reps(&self, most: usize) -> usize {
-        if self.quick { 3 } else { most }
+    fn reps(&self, max_runs: usize) -> usize {
+        if self.quick { 3 } else { max_runs }
     }
 
     /// Measures both clients alternately.
-    fn both<T>(&self, most: usize, mut of: impl FnMut(&str) -> T) -> [Vec<T>; 2] {
+    fn both<T>(&self, max_runs: usize, mut of: impl FnMut(&str) -> T) -> [Vec<T>; 2] {
         let mut values = [Vec::new(), Vec::new()];
-        for _ in 0..self.reps(most) {
+        for _ in 0..self.reps(max_runs) {
             for (values, client) in values.iter_mut().zip(CLIENTS) {
                 values.push(of(client));
             }

@@ -51,7 +51,7 @@ struct Server {
 }
 
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct RequestBody<'a> {
     #[serde(borrow)]
     messages: Vec<RequestMessage<'a>>,
     stream: bool,
@@ -133,9 +133,9 @@ impl Server {
     /// Returns the number of tool results after the last user message, or `None` if the body is
     /// invalid.
     fn results(body: &[u8]) -> Option<u64> {
-        let asked: Asked<'_> =
-            serde_json::from_slice(body).ok().filter(|asked: &Asked<'_>| asked.stream)?;
-        let since = asked.messages.iter().rev().take_while(|message| message.role != "user");
+        let request: RequestBody<'_> =
+            serde_json::from_slice(body).ok().filter(|request: &RequestBody<'_>| request.stream)?;
+        let since = request.messages.iter().rev().take_while(|message| message.role != "user");
         Some(since.filter(|message| message.role == "tool").count() as u64)
     }
 

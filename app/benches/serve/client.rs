@@ -20,9 +20,9 @@ pub(crate) struct Lines {
     stream: TcpStream,
     bytes: Vec<u8>,
     /// The number of bytes that were returned.
-    given: usize,
+    consumed: usize,
     /// When the last bytes arrived.
-    pub(crate) came: u64,
+    pub(crate) arrived_at: u64,
 }
 
 impl Lines {
@@ -37,32 +37,32 @@ impl Lines {
              {kind}content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.ok()?;
-        Some(Lines { stream, bytes: Vec::new(), given: 0, came: clock() })
+        Some(Lines { stream, bytes: Vec::new(), consumed: 0, arrived_at: clock() })
     }
 
     /// Returns the next line without its end, or `None` if the connection ends or times out.
     pub(crate) async fn next(&mut self) -> Option<&str> {
-        let mut from = self.given;
+        let mut from = self.consumed;
         loop {
             if let Some(end) = self.bytes[from..].iter().position(|byte| *byte == b'\n') {
-                let begin = std::mem::replace(&mut self.given, from + end + 1);
+                let begin = std::mem::replace(&mut self.consumed, from + end + 1);
                 return Some(std::str::from_utf8(&self.bytes[begin..from + end]).ok()?.trim_end());
             }
-            self.bytes.drain(..std::mem::take(&mut self.given));
+            self.bytes.drain(..std::mem::take(&mut self.consumed));
             from = self.bytes.len();
             self.bytes.reserve(512);
             if timeout(CLIENT_TIMEOUT, self.stream.read_buf(&mut self.bytes)).await.ok()?.ok()? == 0
             {
                 return None;
             }
-            self.came = clock();
+            self.arrived_at = clock();
         }
     }
 
     /// Returns the rest of the response.
     pub(crate) async fn rest(mut self) -> String {
         let _ = timeout(CLIENT_TIMEOUT, self.stream.read_to_end(&mut self.bytes)).await;
-        String::from_utf8_lossy(&self.bytes[self.given..]).into_owned()
+        String::from_utf8_lossy(&self.bytes[self.consumed..]).into_owned()
     }
 
     /// Returns whether the status is a success.
@@ -77,7 +77,7 @@ pub(crate) struct Reply {
     /// The arrival time and the latency of each delta, in nanoseconds.
     pub(crate) deltas: Vec<(u64, u64)>,
     /// The reply was complete.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
     /// The error that the server sent, if any.
     pub(crate) error: Option<String>,
 }
@@ -102,7 +102,7 @@ pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> 
             continue;
         };
         if data.starts_with(end) {
-            reply.whole = true;
+            reply.is_complete = true;
             return reply;
         }
         if data.starts_with(r#"{"type":"error""#) || data.starts_with(r#"{"type":"withdrawn""#) {
@@ -111,7 +111,9 @@ pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> 
         // If the server has joined deltas, each still has the time when it was sent.
         let sent: Vec<u64> =
             data.split('@').skip(1).step_by(2).filter_map(|sent| sent.parse().ok()).collect();
-        let came = lines.came;
-        reply.deltas.extend(sent.into_iter().map(|sent| (came, came.saturating_sub(sent))));
+        let arrived_at = lines.arrived_at;
+        reply
+            .deltas
+            .extend(sent.into_iter().map(|sent| (arrived_at, arrived_at.saturating_sub(sent))));
     }
 }

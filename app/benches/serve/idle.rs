@@ -15,7 +15,7 @@ const READERS: u64 = 10;
 const OPENING: u64 = 200;
 
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct IdleStreams {
     pub(crate) streams: usize,
     /// Streams that were refused, or closed before the end.
     pub(crate) lost: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Held {
 }
 
 /// Opens `streams` streams and holds them for the time of `beats` heartbeats.
-pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
+pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> IdleStreams {
     let sessions = streams.div_ceil(READERS);
     let empty = server.rss_kib();
     let mut ids = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> Held {
     let with_streams = server.rss_kib();
     let ends = reading.join_all().await;
     let seconds = held.as_secs_f64();
-    Held {
+    IdleStreams {
         streams: opened,
         lost: streams as usize - ends.iter().flatten().count(),
         silent: ends.iter().flatten().filter(|heartbeats_seen| **heartbeats_seen < beats).count(),

@@ -43,7 +43,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
 use process::Process;
-use runs::{Asked, Load, Measured, measure};
+use runs::{Load, Measured, Target, measure};
 
 /// The allocator of the binary `loopwright`.
 #[global_allocator]
@@ -110,8 +110,8 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut broken = Vec::new();
     if wanted("runs") || wanted("search") {
         let server = Process::server(dir.path());
-        let direct = Asked { server: None, mock: &mock };
-        let through = Asked { server: Some((&server, dir.path().to_str().unwrap())), mock: &mock };
+        let direct = Target { server: None, mock: &mock };
+        let through = Target { server: Some((&server, dir.path().to_str().unwrap())), mock: &mock };
         // Excludes one-off allocations at first use.
         measure(&through, Load { runs: 20, rate: RATE, time: Duration::from_secs(1) }).await;
         println!(
@@ -143,7 +143,7 @@ async fn all(bounds: &Bounds, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 /// Puts the same load on the mock directly and on the server; returns the figures of the server.
-async fn both(direct: &Asked<'_>, through: &Asked<'_>, load: Load) -> Measured {
+async fn both(direct: &Target<'_>, through: &Target<'_>, load: Load) -> Measured {
     let beside = measure(direct, load).await;
     row("direct", &beside);
     let measured = measure(through, load).await;
@@ -166,7 +166,7 @@ fn row(way: &str, measured: &Measured) {
         delay(0.99),
         delay(1.0),
     );
-    if let Some(why) = &measured.why {
+    if let Some(why) = &measured.failure {
         println!("    the first that failed: {why}");
     }
 }
@@ -191,7 +191,7 @@ fn misses(measured: &Measured, bounds: &Bounds) -> Vec<String> {
 
 /// Returns the highest rate per run within the bounds, to an eighth: doubles it until a bound is
 /// exceeded, then bisects.
-async fn search(direct: &Asked<'_>, through: &Asked<'_>, bounds: &Bounds) -> f64 {
+async fn search(direct: &Target<'_>, through: &Target<'_>, bounds: &Bounds) -> f64 {
     let step = async |rate| {
         let measured = both(direct, through, Load { runs: bounds.runs, rate, time: STEP }).await;
         misses(&measured, bounds).is_empty()

@@ -21,7 +21,7 @@ pub(crate) struct Load {
 }
 
 /// The target of the requests.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Target<'a> {
     /// The server and the working directory; `None` for the mock.
     pub(crate) server: Option<(&'a Process, &'a str)>,
     pub(crate) mock: &'a Process,
@@ -35,7 +35,7 @@ pub(crate) struct Measured {
     pub(crate) rate: f64,
     pub(crate) failed: usize,
     /// The error of one failed run.
-    pub(crate) why: Option<String>,
+    pub(crate) failure: Option<String>,
     /// The latencies of all deltas in milliseconds, sorted.
     delays: Vec<f64>,
     /// The growth of the server's resident memory while all runs streamed, in KiB per run.
@@ -61,16 +61,16 @@ fn ramp(runs: u64) -> Duration {
     Duration::from_millis(2 * runs)
 }
 
-pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
+pub(crate) async fn measure(target: &Target<'_>, load: Load) -> Measured {
     let Load { runs, rate, time } = load;
     let pause = Duration::from_secs_f64(1.0 / rate);
     // Long enough for the first run to stream still when the last has streamed for `time`.
     let deltas = ((time + ramp(runs)).as_secs_f64() * rate) as u64;
     let order = mock::order(pause, deltas);
-    let (to, path, body, end) = whom(asked, &order);
+    let (to, path, body, end) = http_request(target, &order);
     let used =
-        || [asked.server.map_or(0.0, |(server, _)| server.cpu()), asked.mock.cpu(), cpu("self")];
-    let rss = || asked.server.map_or(0, |(server, _)| server.rss_kib());
+        || [target.server.map_or(0.0, |(server, _)| server.cpu()), target.mock.cpu(), cpu("self")];
+    let rss = || target.server.map_or(0, |(server, _)| server.rss_kib());
     let before = rss();
     let mut replies = JoinSet::new();
     for number in 0..runs {
@@ -86,21 +86,22 @@ pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
     let (cpu_after, until, during) = (used(), clock(), rss());
     let replies = replies.join_all().await;
     let seconds = (until - since) as f64 / 1e9;
-    let good =
-        |reply: &Reply| reply.whole && reply.error.is_none() && reply.deltas.len() as u64 == deltas;
+    let good = |reply: &Reply| {
+        reply.is_complete && reply.error.is_none() && reply.deltas.len() as u64 == deltas
+    };
     let failed: Vec<&Reply> = replies.iter().filter(|reply| !good(reply)).collect();
-    let why = failed
+    let failure = failed
         .first()
         .map(|reply| format!("{:?} after {} of {deltas}", reply.error, reply.deltas.len()));
     let all = replies.iter().flat_map(|reply| &reply.deltas);
-    let at_once = all.clone().filter(|(came, _)| (since..until).contains(came)).count();
+    let at_once = all.clone().filter(|(at, _)| (since..until).contains(at)).count();
     let mut delays: Vec<f64> = all.map(|(_, delay)| *delay as f64 / 1e6).collect();
     delays.sort_by(f64::total_cmp);
     Measured {
         load,
         rate: at_once as f64 / seconds,
         failed: failed.len(),
-        why,
+        failure,
         delays,
         kib_per_run: during.saturating_sub(before) as f64 / runs as f64,
         cores: std::array::from_fn(|who| (cpu_after[who] - cpu_before[who]) / seconds),
@@ -108,18 +109,21 @@ pub(crate) async fn measure(asked: &Asked<'_>, load: Load) -> Measured {
 }
 
 /// Returns address, path and body of the request, and the start of its last line.
-fn whom(asked: &Asked<'_>, order: &str) -> (SocketAddr, &'static str, String, &'static str) {
-    match asked.server {
+fn http_request(
+    target: &Target<'_>,
+    order: &str,
+) -> (SocketAddr, &'static str, String, &'static str) {
+    match target.server {
         Some((server, dir)) => {
             let model = json!({ "apiKey": "none", "model": "mock", "provider": "custom",
-                "baseUrl": format!("http://{}/v1", asked.mock.address) });
+                "baseUrl": format!("http://{}/v1", target.mock.address) });
             let body = json!({ "message": order, "workDir": dir, "llmConfig": model });
             (server.address, "/api/agent-chat", body.to_string(), r#"{"type":"complete""#)
         }
         None => {
             let messages = json!([{ "role": "user", "content": order }]);
             let body = json!({ "model": "mock", "stream": true, "messages": messages });
-            (asked.mock.address, "/v1/chat/completions", body.to_string(), "[DONE]")
+            (target.mock.address, "/v1/chat/completions", body.to_string(), "[DONE]")
         }
     }
 }
