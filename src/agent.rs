@@ -1,4 +1,4 @@
-//! [`GenericAgent`]: an agent, and how its sessions begin.
+//! [`GenericAgent`], an agent, and the start of its sessions.
 
 pub(crate) mod builder;
 pub(crate) mod run;
@@ -28,8 +28,8 @@ use crate::session::Session;
 use crate::session::config::Config;
 use crate::session::hub::{EventStream, Hub, Subscriber};
 
-/// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of
-/// sessions; clones are cheap and the same agent.
+/// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
+/// Clones are cheap and share the agent.
 #[derive(Clone)]
 pub struct GenericAgent {
     pub(crate) config: Arc<Config>,
@@ -37,13 +37,22 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Opens a session and starts its task: the input/output event loop. Gives a handle for what
-    /// goes in and a stream of what comes out, from the very first event.
+    /// Opens a session and starts its task, which runs the input/output event loop. Returns a handle
+    /// for inputs and a stream with all events.
     ///
-    /// The session's log is read here, once. What waits in it begins at once; a run that a crash
-    /// interrupted is told by
-    /// [`AgentState::interrupted_run`](crate::agent::AgentState::interrupted_run) and goes on with
-    /// [`AgentHandle::continue_run`]. Must be called in a tokio runtime with time enabled.
+    /// The session's log is read once, here. Queued requests in it start at once. A run that a crash
+    /// interrupted is reported by [`AgentState::interrupted_run`], and
+    /// [`AgentHandle::continue_run`] resumes it.
+    ///
+    /// The session ends when the last handle is dropped and the run in progress has ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session's memory cannot be read or written.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime, or if time is not enabled in it.
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
         let RunContext { session, memory, settings, extensions, parent } = cx;
         let id =
@@ -63,7 +72,7 @@ impl GenericAgent {
     }
 }
 
-/// What a session begins with.
+/// Configures the start of a session: its id, memory, settings and values.
 pub struct RunContext {
     session: Option<Arc<str>>,
     memory: Arc<dyn Memory>,
@@ -86,31 +95,34 @@ impl Default for RunContext {
 }
 
 impl RunContext {
-    /// A new session with an id of chance, kept in RAM.
+    /// Starts an in-memory session with a random id.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The session's id.
+    /// Sets the session's id.
     pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
         self.session = Some(id.into());
         self
     }
 
-    /// Where the session is kept. What is in it is gone on with.
+    /// Sets the memory of the session. A session that it contains is continued.
     pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
         self.memory = Arc::new(memory);
         self
     }
 
-    /// The same, for a memory that a store has opened.
+    /// Sets the memory of the session, as opened by a store.
     pub fn shared_memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = memory;
         self
     }
 
-    /// A session of a store, which is opened here: it is this one's until its stream of events has
-    /// ended.
+    /// Opens `session` from `store`. The run owns it until its event stream ends.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SessionStore::open`] does.
     pub async fn stored(
         self,
         store: &dyn SessionStore,
@@ -121,22 +133,22 @@ impl RunContext {
         Ok(self.session(session).shared_memory(memory))
     }
 
-    /// What the host needs to open the session again, such as which model and directory; never a
-    /// key. It is kept in the log where it differs from what is there, and found in
-    /// [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`].
+    /// Sets the host's settings for opening the session again, such as the model and the directory.
+    /// They must not contain keys. They are logged if they differ from those in the log, and are
+    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`].
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
         self
     }
 
-    /// A value for tools, hooks, predicates and the pattern, found by its type; never logged and
-    /// never sent to a model.
+    /// Adds a value for tools, hooks, predicates and the pattern, which look it up by its type. It is
+    /// never logged and never sent to a model.
     pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
         self.extensions = self.extensions.with(value);
         self
     }
 
-    /// For a sub-agent: whose call it works for. Its events say so.
+    /// Sets the call that a sub-agent works for. Its events contain it.
     pub fn parent(mut self, parent: Parent) -> Self {
         self.parent = Some(parent);
         self

@@ -3,7 +3,7 @@
 //! A [`GenericAgent`] runs an input/output event loop. For each input it hands a [`StepContext`] to
 //! a [`BehaviorPattern`], which is ordinary async Rust that reads like the diagram of its loop. The
 //! engine owns what every loop needs: streaming, tool calls that are validated and always answered,
-//! human confirmation that survives a restart, steering while the agent works, memory, limits.
+//! human confirmation that survives a restart, steering during a run, memory and limits.
 //!
 //! ```text
 //!            inputs                                      events
@@ -18,24 +18,26 @@
 //!                  Memory (the log)       ChatModel      Tool
 //! ```
 //!
-//! # Words
+//! # Terms
 //!
 //! | word | meaning |
 //! |---|---|
-//! | session | one conversation; one task owns its state |
-//! | run | from one input until the agent rests again: `agent_start` … `agent_end` |
+//! | session | a conversation; one task owns its state |
+//! | run | the work from an input until the agent is idle: `agent_start` … `agent_end` |
 //! | turn | one model reply and the tool calls in it: `turn_start` … `turn_end` |
 //! | batch | the tool calls of one reply; open until every call has its result |
-//! | steer | a user message that should change the run that is going on |
+//! | steer | a user message that should change the run in progress |
 //! | follow-up | a user message that waits until the agent would otherwise stop |
-//! | external action | something the agent needs from outside: above all, the confirmation of a call |
+//! | external action | what the agent needs from outside: the approval of a call, or input |
 //!
-//! # The seams
+//! # Extension points
 //!
-//! [`ChatModel`] streams a reply, [`Tool`] does something, [`Memory`] keeps the session's log and a
-//! [`SessionStore`] the logs of many, [`CompactionPolicy`](compaction::CompactionPolicy) says what a long conversation may leave
-//! out, and [`BehaviorPattern`] is the loop. Every reply streams: whoever wants whole messages
-//! reads `message_end` events or awaits [`AgentHandle::prompt`], so there is no stream mode to set.
+//! [`ChatModel`] streams a reply, [`Tool`] carries out a call, [`Memory`] stores the log of a session
+//! and [`SessionStore`] the logs of many,
+//! [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations,
+//! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. Every reply
+//! streams. For whole messages, read `message_end` events or await [`AgentHandle::prompt`]; there is
+//! no stream mode to set.
 //!
 //! ```
 //! use loopwright_core::testing::{Script, ScriptedModel};
@@ -71,7 +73,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Where things are, what always holds and what is deliberately absent is in `ARCHITECTURE.md`.
+//! `ARCHITECTURE.md` describes the modules, the invariants, and what is deliberately absent.
 
 pub mod agent;
 mod encoded;
@@ -89,7 +91,7 @@ mod session;
 pub mod testing;
 pub mod tool;
 
-/// What goes into a session and what comes out of it.
+/// Contains the inputs and the events of a session.
 pub mod event {
     pub use crate::log::event::{
         AgentEvent, Envelope, ExternalAction, Parent, Role, RunCause, RunOutcome, RunStatus,
@@ -101,7 +103,7 @@ pub mod event {
     pub use crate::session::hub::EventStream;
 }
 
-/// Functions that see and change what an agent does, without a pattern of their own.
+/// Contains the hooks, which observe and change single steps of a run.
 pub mod hooks {
     pub use crate::session::hooks::{
         BeforeEnd, BeforeToolCall, Conversation, EndCheck, FnAfterToolCall, FnBeforeToolCall,
@@ -110,7 +112,7 @@ pub mod hooks {
     };
 }
 
-/// Keeping a long conversation inside the model's context window.
+/// Contains the extension point that keeps conversations inside the model's context window.
 pub mod compaction {
     pub use crate::log::compaction::{
         Compaction, CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy,
@@ -125,3 +127,7 @@ pub use message::Message;
 pub use model::ChatModel;
 pub use pattern::{AgentContext, Ask, BehaviorPattern, Reply, StepContext, StepEnd, StepError};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput, tool_fn, tool_with};
+
+// Foreign items that appear in public signatures.
+pub use async_trait::async_trait;
+pub use {schemars, serde_json};

@@ -8,9 +8,10 @@ pub use crate::error::{ModelError, ModelErrorKind};
 pub use partial::PartialJson;
 pub use update::Update;
 
+pub use futures_util::stream::BoxStream;
+
 use std::sync::Arc;
 
-use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The seam for loops: [`BehaviorPattern`].
+//! The extension point for loops: [`BehaviorPattern`].
 
 pub(crate) mod context;
 pub(crate) mod step;
@@ -12,26 +12,85 @@ pub use step::{Remember, StepContext};
 
 use async_trait::async_trait;
 
-/// How an agent behaves: the loop between the user, the model and the tools.
+/// Implements the loop between the user, the model and the tools.
 ///
-/// A pattern is ordinary async code over the verbs of [`StepContext`]. One value serves every
-/// session, so it keeps nothing about a session: what it must remember is in
-/// [`StepContext::state`]. It reaches models, tools, time and chance only through the step.
+/// A pattern is ordinary async code that calls the methods of [`StepContext`]. Wrappers around
+/// other patterns implement the trait too.
 ///
-/// The future of [`BehaviorPattern::next_step`] may be dropped at any await (an abort, a limit);
-/// the engine then puts the session in order.
+/// # Contract
+///
+/// - One value serves all sessions, so a pattern must not keep state of a session in its fields.
+///   It may store values with [`StepContext::set_state`] and read them with
+///   [`StepContext::state`]; they are part of the session's log.
+/// - A pattern must reach models, tools, time and randomness through the step only. Otherwise a run
+///   cannot be replayed, and its requests are neither counted nor logged.
+/// - [`next_step`](BehaviorPattern::next_step) must continue from the conversation and the stored
+///   state. It is called from its start for each input, after a decision on an external action, and
+///   after a restart; the session has closed the open batch before.
+/// - After a reply with tool calls the pattern must call [`StepContext::call_tools`] before it asks
+///   again; otherwise the request fails with [`StepError::BatchOpen`].
+/// - It should end when [`Reply::should_stop`] is true, and should return
+///   [`StepEnd::AwaitingAction`] only while calls wait for decisions.
+/// - It may panic. The run then ends with [`StepError::Panicked`].
+///
+/// # Cancellation
+///
+/// The future of `next_step` is dropped at an await point if the run is aborted or reaches a limit.
+/// The session then completes what is open: an incomplete reply is logged as aborted, running tools
+/// are cancelled, and every call gets a result. A pattern must not rely on code after an await
+/// point to run; values that were stored before remain.
+///
+/// # Example
+///
+/// A pattern that asks the model to check its answer once:
+///
+/// ```
+/// use loopwright_core::message::UserMessage;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{
+///     BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
+/// };
+///
+/// struct CheckOnce;
+///
+/// #[async_trait::async_trait]
+/// impl BehaviorPattern for CheckOnce {
+///     fn system_instruction(&self, header: &str) -> String {
+///         format!("{header} When asked to check an answer, reply with the corrected answer.")
+///     }
+///
+///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+///         step.take_input().await?;
+///         let draft = step.ask().await?;
+///         if draft.should_stop() {
+///             return draft.finish();
+///         }
+///         step.remember(UserMessage::from("Check your answer.")).await?;
+///         step.ask().await?.finish()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new([Script::text("It is 41."), Script::text("It is 42.")]);
+/// let agent = GenericAgent::builder(model, CheckOnce).system("You calculate.").build()?;
+/// let (handle, _events) = agent.run(RunContext::new()).await?;
+/// assert_eq!(handle.prompt("What is 6 times 7?").await?.text, "It is 42.");
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait BehaviorPattern: Send + Sync {
-    /// The system prompt this pattern sends, made from the agent's own header.
+    /// Returns the system prompt, built from the header that the agent was given. The default is
+    /// the header. It is called once, when the agent is built.
     fn system_instruction(&self, header: &str) -> String {
         header.to_owned()
     }
 
-    /// Goes on from where the conversation stands until the agent rests again.
+    /// Continues the conversation until the agent is done or waits for decisions.
     ///
-    /// It is entered from its top for each input, and again after an answer to an external action
-    /// or a restart, with the open batch closed by then. So it is right if it goes on from what the
-    /// conversation and its state say.
+    /// # Errors
+    ///
+    /// An error ends the run, and its text is that of the outcome. Errors of the step are meant to
+    /// be passed on with `?`; [`StepError::pattern`] builds a pattern's own.
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError>;
 }
 
@@ -46,13 +105,13 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
     }
 }
 
-/// How a pattern ends a step.
+/// Says how a pattern ends a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepEnd {
-    /// Nothing is left to do.
+    /// The agent finished.
     Done,
-    /// Calls wait for an answer from outside.
+    /// Calls wait for decisions.
     AwaitingAction,
 }
 

@@ -19,6 +19,8 @@ pub use output::ToolOutput;
 pub use spec::{Approval, ApprovalPredicate, Effect, ToolSpec};
 pub use toolbox::Toolbox;
 
+pub use tokio_util::sync::CancellationToken;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

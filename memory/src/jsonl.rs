@@ -150,7 +150,7 @@ impl Jsonl {
         check_name(to)?;
         let _changes = self.folder.lock_changes()?;
         let (_, parent_entries) = self.read_log(session)?;
-        let Branch { shared, items: own_entries, .. } = SessionLog::branch(&parent_entries, at);
+        let Branch { shared, entries: own_entries, .. } = SessionLog::branch(&parent_entries, at);
         let existing = match self.folder.lock(to, false) {
             Ok(file) => Some(OpenLog::open(&self.folder, to, file, self.durability)?),
             Err(MemoryError::NoSession(_)) => None,

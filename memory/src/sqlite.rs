@@ -226,7 +226,7 @@ fn get_nonempty(
     file: &Path,
 ) -> Result<rows::Session, StoreError> {
     let session = rows::get(connection, name, file)?;
-    if session.info.items == 0 {
+    if session.info.entries == 0 {
         return Err(MemoryError::NoSession(name.into()).into());
     }
     Ok(session)
@@ -235,7 +235,7 @@ fn get_nonempty(
 /// Returns the sessions that have entries, the most recently changed first.
 fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
     let (mut all, _) = rows::all(connection, file)?;
-    all.retain(|session| session.info.items > 0);
+    all.retain(|session| session.info.entries > 0);
     all.sort_by_key(|session| Reverse(session.info.changed));
     Ok(all)
 }
@@ -288,7 +288,7 @@ impl SessionStore for Sqlite {
             let entries = entries::read(connection, parent, 0, file)?;
             let branch = SessionLog::branch(&entries, at);
             let shared = branch.shared;
-            let json = branch.items.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
+            let json = branch.entries.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
             let mut info = SessionInfo::of(new, &branch.log(entries));
             info.parent = Some((name, shared)).filter(|(_, shared)| *shared > 0);
             Ok((shared, Write::Fork { parent: number, info: Box::new(info), json }))

@@ -55,6 +55,8 @@ mod settings;
 mod sse;
 mod token;
 
+pub use axum;
+
 pub use agents::{AgentRejection, Agents};
 #[cfg(feature = "coding-agent")]
 pub use coding_agent::{CodingAgents, CodingAgentsBuilder, EnvModels, Models};

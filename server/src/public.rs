@@ -267,10 +267,7 @@ mod tests {
             AgentEvent::MessageEnd { message: Arc::new(Message::new(Default::default(), custom)) },
         ];
         for event in events {
-            let (session_id, run_id) = ("s".into(), Default::default());
-            let event =
-                public(&Envelope { seq: 1, session_id, run_id, parent: None, time: 0, event })
-                    .unwrap();
+            let event = public(&Envelope::new(1, "s", Default::default(), 0, event)).unwrap();
             let json = serde_json::to_string(&event).unwrap();
             assert!(!json.contains("secret") && json.contains("\"seq\":1"), "{json}");
         }

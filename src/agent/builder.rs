@@ -1,4 +1,4 @@
-//! [`AgentBuilder`]: every option of an agent.
+//! [`AgentBuilder`], the options of an agent.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,8 +27,58 @@ use crate::tool::schema::Schema;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 use crate::tool::{Tool, ToolSource, ToolSpec};
 
-/// Builds a [`GenericAgent`]. Options that are given twice take the last value; tools add up.
-#[must_use = "an agent is made by build()"]
+/// Builds a [`GenericAgent`].
+///
+/// # Contract
+///
+/// - Only a model and a pattern are required. An option that is set twice has the last value;
+///   [`tool`](AgentBuilder::tool), [`tools`](AgentBuilder::tools),
+///   [`tool_source`](AgentBuilder::tool_source), [`model_named`](AgentBuilder::model_named),
+///   [`auto_tools`](AgentBuilder::auto_tools) and [`hook`](AgentBuilder::hook) add.
+/// - Closures may be called from several sessions at the same time. They must not block their
+///   thread, except in [`Tool::call`].
+/// - A predicate that panics requires approval, and a hook that panics ends the run with
+///   [`StepError::Panicked`](crate::StepError::Panicked).
+/// - Hooks are async, and their futures are dropped if the run is aborted or reaches its time
+///   limit.
+///
+/// # Example
+///
+/// ```
+/// use loopwright_core::agent::Limits;
+/// use loopwright_core::hooks::BeforeToolCall;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, ToolError, tool_fn};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct MyPattern;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for MyPattern {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         step.ask().await?.finish()
+/// #     }
+/// # }
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Delete {
+///     path: String,
+/// }
+///
+/// let delete = tool_fn("delete", "Deletes a file.", async |delete: Delete, _| {
+///     Ok::<_, ToolError>(format!("Deleted {}.", delete.path))
+/// });
+/// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Done.")]), MyPattern)
+///     .system("You keep the folder tidy.")
+///     .tool(delete)
+///     .limits(Limits::default().turns(10).cost(0.50))
+///     .before_tool_call(async |call| match call.arguments["path"].as_str() {
+///         Some(path) if path.starts_with("keep/") => BeforeToolCall::Block("It is kept.".into()),
+///         _ => BeforeToolCall::Proceed,
+///     })
+///     .build()?;
+/// # Ok::<(), loopwright_core::agent::AgentError>(())
+/// ```
+#[must_use = "call build() to get the agent"]
 pub struct AgentBuilder {
     model: Arc<dyn ChatModel>,
     pattern: Arc<dyn BehaviorPattern>,
@@ -52,7 +102,7 @@ pub struct AgentBuilder {
 }
 
 impl GenericAgent {
-    /// Begins to build an agent around a model and a pattern.
+    /// Starts to build an agent from a model and a pattern.
     pub fn builder(
         model: impl ChatModel + 'static,
         pattern: impl BehaviorPattern + 'static,
@@ -86,7 +136,12 @@ impl AgentBuilder {
         }
     }
 
-    /// The agent, or why it cannot be: two tools of one name, a schema that is none.
+    /// Builds the agent.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two tools share a name, a name is invalid, or a schema is invalid. Without the feature
+    /// `schema`, also if a tool has only a schema.
     pub fn build(self) -> Result<GenericAgent, AgentError> {
         if let Some(output) = &self.output {
             Schema::compile_output(&output.schema).map_err(AgentError::OutputSchema)?;
@@ -115,31 +170,32 @@ impl AgentBuilder {
         Ok(GenericAgent { config: Arc::new(config), pattern: self.pattern })
     }
 
-    /// The header of the system prompt; the pattern may add to it.
+    /// Sets the header of the system prompt, to which the pattern may add.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.header = prompt.into();
         self
     }
 
-    /// How much the model thinks; off by default.
+    /// Sets how much the model thinks; off by default.
     pub fn thinking(mut self, level: ThinkingLevel) -> Self {
         self.thinking = level;
         self
     }
 
-    /// At most this many output tokens per request.
+    /// Sets the maximum number of output tokens per request.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = Some(tokens);
         self
     }
 
-    /// The sampling temperature.
+    /// Sets the sampling temperature.
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.temperature = Some(temperature);
         self
     }
 
-    /// A further model, which patterns ask by this name: a critic, a cheaper one for summaries.
+    /// Adds a model that patterns and compaction can use by this name, such as a critic or a cheaper
+    /// model for summaries.
     pub fn model_named(mut self, name: impl Into<String>, model: impl ChatModel + 'static) -> Self {
         self.models.insert(name.into(), Arc::new(model));
         self
@@ -147,20 +203,20 @@ impl AgentBuilder {
 
     // ---- tools ----------------------------------------------------------------------------------
 
-    /// One more tool.
+    /// Adds a tool.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// More tools.
+    /// Adds tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
     }
 
-    /// Tools that are asked for at each run's start. Their names get the prefix and are made legal
-    /// and unique.
+    /// Adds a source of tools, which are listed at the start of each run. Their names get the prefix,
+    /// and are made valid and unique.
     pub fn tool_source(
         mut self,
         prefix: impl Into<String>,
@@ -170,20 +226,20 @@ impl AgentBuilder {
         self
     }
 
-    /// Tools of these names run without confirmation, unless they say otherwise themselves.
+    /// Lets the tools of these names run without approval, unless a tool's own rule requires it.
     pub fn auto_tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.auto.names.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// All tools run without confirmation, unless they say otherwise themselves.
+    /// Lets all tools run without approval, unless a tool's own rule requires it.
     pub fn auto_all(mut self) -> Self {
         self.auto.all = true;
         self
     }
 
-    /// Calls for which this holds run without confirmation, unless the tool says otherwise itself.
-    /// One that panics asks.
+    /// Lets calls run without approval if `predicate` returns `true`, unless the tool's own rule
+    /// requires it.
     pub fn auto_when(
         mut self,
         predicate: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
@@ -194,71 +250,70 @@ impl AgentBuilder {
 
     // ---- the loop -------------------------------------------------------------------------------
 
-    /// How many steering messages are taken at a look; all by default.
+    /// Sets how many steering messages the pattern takes at a time; all by default.
     pub fn steering_mode(mut self, mode: QueueMode) -> Self {
         self.steering_mode = mode;
         self
     }
 
-    /// How many follow-ups are taken at a look; one by default.
+    /// Sets how many follow-ups the pattern takes at a time; one by default.
     pub fn follow_up_mode(mut self, mode: QueueMode) -> Self {
         self.follow_up_mode = mode;
         self
     }
 
-    /// What a steer that does not say does to what is going on; [`Urgency::SkipPending`] by
-    /// default.
+    /// Sets the urgency of steers that have none; [`Urgency::SkipPending`] by default.
     pub fn urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = urgency;
         self
     }
 
-    /// What a user message does while calls wait for an answer; [`WhileAwaiting::Supersede`] by
+    /// Sets what a user message does while calls wait for decisions; [`WhileAwaiting::Supersede`] by
     /// default.
     pub fn while_awaiting(mut self, rule: WhileAwaiting) -> Self {
         self.while_awaiting = rule;
         self
     }
 
-    /// The budgets of a run.
+    /// Sets the budgets of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// At most this many turns per run; 50 by default.
+    /// Sets the maximum number of turns per run; 50 by default.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.limits.turns = turns;
         self
     }
 
-    /// Keeps the conversation inside the model's context window; without it a conversation that has
-    /// grown too long ends its run with
+    /// Sets the policy that keeps the conversation inside the model's context window. Without one, a
+    /// request that is too large ends its run with
     /// [`ModelErrorKind::ContextOverflow`](crate::model::ModelErrorKind::ContextOverflow).
     pub fn compaction(mut self, policy: impl CompactionPolicy + 'static) -> Self {
         self.compaction = Some(Arc::new(policy));
         self
     }
 
-    /// A typed answer: a run converges only on JSON that fits `T`.
+    /// Requests a typed answer: JSON that deserialises into `T`.
     pub fn output<T: schemars::JsonSchema>(mut self) -> Self {
         self.output = Some(Arc::new(OutputSchema::of::<T>()));
         self
     }
 
-    /// The same with a JSON Schema.
+    /// Requests an answer that fits a JSON Schema.
     pub fn output_schema(mut self, schema: OutputSchema) -> Self {
         self.output = Some(Arc::new(schema));
         self
     }
 
-    /// Where sessions take time and chance from; the machine's by default.
+    /// Sets the clock and the source of randomness of sessions; the machine's by default.
     pub fn environment(mut self, environment: impl Environment + 'static) -> Self {
         self.environment = Arc::new(environment);
         self
     }
 
-    /// Each tool so far as `wrap` makes it.
+    /// Wraps each tool that was added so far.
     #[cfg(feature = "testing")]
     pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
         self.tools = self.tools.into_iter().map(wrap).collect();

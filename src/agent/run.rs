@@ -24,9 +24,9 @@ use crate::session::close::{self, Ending};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
 use crate::session::intake::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
 use crate::session::request::output_schema;
-use crate::session::running::panic_text;
 use crate::tool::schema::Schema;
 
 /// How a pass of the pattern ended.

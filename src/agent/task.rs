@@ -23,7 +23,7 @@ use crate::session::config::WhileAwaiting;
 use crate::session::intake::{
     self, Accepted, Caller, Command, CompactionRequest, Input, Receipt, Sorted,
 };
-use crate::session::running::panic_text;
+use crate::session::panics::panic_text;
 
 /// Owns a session for as long as a handle exists.
 pub(crate) struct Task {

@@ -1,4 +1,4 @@
-//! The calls of one reply, and how far each is.
+//! The tool calls of one reply, and the phase of each.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::log::input::{Decision, Provided};
 use crate::message::{Message, StopReason, ToolCall};
 use crate::tool::Resolution;
 
-/// The calls of one reply, until each has its result.
+/// Holds the calls of one reply until each has its result.
 pub(crate) struct Batch {
     pub(crate) message: Arc<Message>,
     pub(crate) calls: Vec<Call>,
-    /// Where in the log the last question was put.
+    /// The position in the log of the last action that became pending.
     pub(crate) asked_at: u64,
 }
 
@@ -21,13 +21,13 @@ pub(crate) struct Call {
     pub(crate) call: ToolCall,
     pub(crate) phase: Phase,
     pub(crate) result: Option<Arc<Message>>,
-    /// What the outside answered when it suspended.
+    /// The decision on the action for which it suspended.
     pub(crate) resolution: Option<Resolution>,
-    /// Its `tool_execution_start` went out.
+    /// Whether its `tool_execution_start` was emitted.
     has_started: bool,
 }
 
-/// How far a call is.
+/// Names the phase of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
     Fresh,
@@ -50,7 +50,7 @@ impl From<&ToolCall> for Call {
 }
 
 impl Call {
-    /// Tells that it starts, once.
+    /// Emits `tool_execution_start`, once.
     pub(crate) fn emit_start(&mut self, arguments: Arc<Value>, emit: &mut dyn FnMut(AgentEvent)) {
         if !std::mem::replace(&mut self.has_started, true) {
             let (call, name) = (self.call.id.clone(), self.call.name.clone());
@@ -60,7 +60,7 @@ impl Call {
 }
 
 impl Batch {
-    /// Whether the length limit cut the reply off, so that none of its calls may run.
+    /// Returns whether a limit cut the reply off, so that none of its calls may run.
     pub(crate) fn is_cut(&self) -> bool {
         self.message
             .as_assistant()
@@ -69,8 +69,8 @@ impl Batch {
 }
 
 impl Resolution {
-    /// What a suspended tool is told when it is called again; nothing if it did not suspend or is
-    /// not called.
+    /// Returns the decision that a suspended tool gets when it is called again, or `None` if it did
+    /// not suspend or is not called.
     pub(crate) fn of(
         action: &ExternalAction,
         decision: &Decision,

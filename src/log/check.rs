@@ -1,4 +1,4 @@
-//! Checks of a whole log, and what follows from it.
+//! Checks of a whole log, and the conversation that it describes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
 
-/// Checks that a log keeps its rules: runs do not nest and end once, no message is delivered twice or
-/// after it was taken back, every call has at most one result, nothing is asked while a batch is
-/// open, no call is compacted without its results.
+/// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
+/// it was withdrawn, every call has at most one result, no request is sent while a batch is open,
+/// and no call is compacted without its results. The error names the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
     for (at, entry) in entries.iter().enumerate() {
-        let fine = match entry {
+        let is_valid = match entry {
             LogEntry::RunStarted { run: new, .. } => run.replace(*new).is_none(),
             LogEntry::RunEnded { run: old, handed_back, .. } => {
                 handed_back.iter().all(|input| queued.remove(input)) && run.take() == Some(*old)
@@ -37,7 +37,7 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             }
             _ => true,
         };
-        if !fine {
+        if !is_valid {
             return Err(format!("entry {at} breaks the rules of the log: {entry:?}"));
         }
         fold.apply(entry, &mut |_| {});

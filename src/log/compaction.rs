@@ -1,5 +1,5 @@
-//! The compaction seam: [`CompactionPolicy`], which keeps a conversation inside the model's context
-//! window.
+//! The extension point for compaction: [`CompactionPolicy`], which keeps a conversation inside the
+//! model's context window.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,22 +13,78 @@ use crate::message::{
 };
 use crate::tool::ToolSpec;
 
-/// Decides which messages are replaced in the requests to come, and by what. It does no I/O: the
-/// engine asks for the summary, and writes what comes of it. The log keeps every message.
+/// Decides which messages later requests leave out, and what replaces them.
 ///
-/// `loopwright_memory::Compacting` is the one to use; write your own to replace something else, or
-/// in other words.
+/// A policy does no I/O: it plans, the session sends the request for a summary and writes the
+/// result to the log. The log keeps every message. `loopwright_memory::SummaryCompaction` is a
+/// complete policy; write another one to replace other messages, or to use another text.
+///
+/// # Contract
+///
+/// - [`plan`](CompactionPolicy::plan) is called before every request, so it should return at once
+///   while [`CompactionContext::tokens`] is below its threshold. It is also called after a request
+///   that was too large, and on request of the user; [`CompactionContext::why`] says which.
+/// - A plan must not separate a call from its results, and must keep the last message. An invalid
+///   plan ends the run with [`StepError::CompactionPlan`](crate::StepError::CompactionPlan).
+/// - Both methods must depend on their arguments only, since one policy serves all sessions and a
+///   session can be resumed in another process. [`Replacement::details`] stores data of the policy.
+/// - Both methods are synchronous, so they cannot be cancelled. If the run is aborted while the
+///   summary is requested, [`finish`](CompactionPolicy::finish) is not called and the conversation
+///   is unchanged.
+///
+/// # Example
+///
+/// A policy without a summary, which keeps the last ten messages:
+///
+/// ```
+/// use loopwright_core::compaction::{
+///     CompactionContext, CompactionPlan, CompactionPolicy, Replacement,
+/// };
+///
+/// struct KeepLast;
+///
+/// impl CompactionPolicy for KeepLast {
+///     fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
+///         let mut end = context.messages.len().checked_sub(10)?;
+///         // Results of tool calls stay with their calls.
+///         while context.messages[end].as_tool_result().is_some() {
+///             end -= 1;
+///         }
+///         let too_long = context.tokens > context.window(None)? / 2;
+///         (too_long && end > 0).then(|| CompactionPlan::new(0..end))
+///     }
+///
+///     fn finish(
+///         &self,
+///         _: &CompactionContext<'_>,
+///         _: &CompactionPlan,
+///         _: Option<&str>,
+///     ) -> Replacement {
+///         Replacement::new("(Earlier messages were left out.)")
+///     }
+/// }
+///
+/// use std::sync::Arc;
+///
+/// use loopwright_core::Message;
+/// use loopwright_core::compaction::CompactionCause;
+/// use loopwright_core::message::{MessageId, UserMessage};
+///
+/// let message = |n| Arc::new(Message::new(MessageId(n), UserMessage::from("Hello.")));
+/// let messages: Vec<_> = (1..=12).map(message).collect();
+/// let why = CompactionCause::Threshold;
+/// let context = CompactionContext::new(&messages, &why).windows(&|_| Some(100));
+/// assert_eq!(KeepLast.plan(&context).unwrap().replaces, 0..2);
+/// ```
 pub trait CompactionPolicy: Send + Sync {
-    /// What to replace; nothing where nothing has to be, or nothing can be.
-    ///
-    /// Asked before each request, so it should cost no more than a look at
-    /// [`CompactionContext::tokens`] where there is room; again after a request that was too large;
-    /// and where somebody asked for it.
+    /// Returns the messages to replace, or `None` if no compaction is needed or possible.
     fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan>;
 
-    /// What stands for the messages of the plan from here on. Without a summary (none was planned,
-    /// or it could not be had) they are left out, and the message should say so. A summary that the
-    /// model did not get to the end of ends with " […]".
+    /// Returns the message that replaces the messages of the plan.
+    ///
+    /// `summary` is `None` if the plan requested none or the request failed; the messages are then
+    /// left out, and the replacement should say so. A summary that reached its token limit ends
+    /// with " […]".
     fn finish(
         &self,
         context: &CompactionContext<'_>,
@@ -37,29 +93,30 @@ pub trait CompactionPolicy: Send + Sync {
     ) -> Replacement;
 }
 
-/// A conversation that may have to be compacted.
+/// Describes a conversation that may have to be compacted.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct CompactionContext<'a> {
-    /// What the next request would show the model, before hooks.
+    /// The messages of the next request, before hooks.
     pub messages: &'a [Arc<Message>],
-    /// Tokens of that request: what the provider counted for the last one, and an estimate of what
-    /// has come since.
+    /// The tokens of that request: the provider's count for the last request, and an estimate for
+    /// the messages added since.
     pub tokens: u64,
-    /// An estimate of what the request has besides messages: the system prompt and the tools.
+    /// An estimate of the tokens of the system prompt and the tools.
     pub overhead: u64,
-    /// The most tokens that the reply may have, if known.
+    /// The maximum number of tokens of the reply, if known.
     pub max_output: Option<u64>,
-    /// Why it is asked.
+    /// Why the policy is called.
     pub why: &'a CompactionCause,
-    /// The message that took the place of others last, and what was kept with it.
+    /// The message that last replaced others, and the [details](Replacement::details) stored with
+    /// it.
     pub last: Option<(MessageId, &'a Value)>,
     pub(crate) windows: &'a dyn Fn(Option<&str>) -> Option<u64>,
 }
 
 impl<'a> CompactionContext<'a> {
-    /// A conversation for a test of a policy: its tokens by estimate, and no window known. The
-    /// fields can be set.
+    /// Builds a context for a test of a policy, with estimated tokens and unknown windows. The
+    /// fields can be changed.
     pub fn new(messages: &'a [Arc<Message>], why: &'a CompactionCause) -> Self {
         let tokens = messages.iter().map(|m| m.tokens()).sum();
         let windows = &|_: Option<&str>| None;
@@ -74,95 +131,94 @@ impl<'a> CompactionContext<'a> {
         }
     }
 
-    /// With these windows of models: what [`CompactionContext::window`] answers.
+    /// Sets the function that returns the context windows of models.
     pub fn windows(mut self, windows: &'a dyn Fn(Option<&str>) -> Option<u64>) -> Self {
         self.windows = windows;
         self
     }
 
-    /// The context window, in tokens and if known, of the model that was given under this name;
-    /// without a name, of the model that the request goes to.
+    /// Returns the context window in tokens, if known, of the agent's model of this name, or of the
+    /// model of the request if the name is `None`.
     pub fn window(&self, model: Option<&str>) -> Option<u64> {
         (self.windows)(model)
     }
 }
 
-/// Why a conversation is compacted.
+/// Says what caused a compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionCause {
-    /// A request is about to go out.
+    /// A request is about to be sent.
     Threshold,
-    /// The model refused a request as too large.
+    /// The model rejected a request as too large.
     Overflow,
-    /// Somebody asked for it.
+    /// A user or a pattern requested it.
     Asked {
-        /// What the summary should mind.
+        /// Instructions for the summary.
         instructions: Option<Arc<str>>,
     },
 }
 
-/// What is to be replaced.
+/// Describes which messages are replaced.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompactionPlan {
-    /// Which messages. A call and its results are all in it or none is, and the last message is
-    /// not: an illegal plan ends the run with an error.
+    /// The indices of the messages. The range must contain either all or none of a call and its
+    /// results, and not the last message; otherwise the run ends with an error.
     pub replaces: Range<usize>,
-    /// How to ask for their summary; nothing leaves them out without one.
+    /// The request for a summary; `None` leaves the messages out without one.
     pub summary: Option<SummaryRequest>,
-    /// Whether to plan again afterwards: there is more to replace than one summary can be asked
-    /// for.
+    /// Whether to plan again afterwards, since one request cannot summarise all messages.
     pub more: bool,
-    /// Whether the request that is about to go out fits as it is. Then, where the summary cannot be
-    /// had, nothing is replaced, and none is asked for again until the conversation has grown by a
-    /// sixteenth.
+    /// Whether the next request fits without the compaction. If so, a failed summary replaces
+    /// nothing, and no other is requested until the conversation has grown by a sixteenth.
     pub fits: bool,
 }
 
 impl CompactionPlan {
-    /// These messages are left out, without a summary.
+    /// Plans to leave these messages out without a summary.
     pub fn new(replaces: Range<usize>) -> Self {
         CompactionPlan { replaces, summary: None, more: false, fits: false }
     }
 
-    /// With a summary of them.
+    /// Sets the request for a summary.
     pub fn summary(mut self, request: SummaryRequest) -> Self {
         self.summary = Some(request);
         self
     }
 
-    /// With more to replace afterwards.
+    /// Sets whether to plan again afterwards.
     pub fn more(mut self, more: bool) -> Self {
         self.more = more;
         self
     }
 
-    /// Of a request that fits as it is, or does not.
+    /// Sets whether the next request fits without the compaction.
     pub fn fits(mut self, fits: bool) -> Self {
         self.fits = fits;
         self
     }
 }
 
-/// A request for a summary. It goes out as an aside: without tools, logged, and counted against the
-/// limits.
+/// Describes a request for a summary. It is sent as a detached request without tools, and counts
+/// against the limits.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SummaryRequest {
-    /// The model that was given under this name; without one, the model of the conversation.
+    /// The name of one of the agent's models; `None` means the model of the conversation.
     pub model: Option<String>,
     /// The system prompt.
     pub system: Arc<str>,
-    /// What is to be summarised, and how.
+    /// The messages to summarise, and instructions.
     pub message: UserMessage,
-    /// The most tokens of the reply, thoughts included; never more than the model can say.
+    /// The maximum number of tokens of the reply, including thinking. The model's own maximum
+    /// applies too.
     pub max_tokens: Option<u32>,
 }
 
 impl SummaryRequest {
-    /// To the model of the conversation, with this system prompt.
+    /// Builds a request to the model of the conversation.
     pub fn new(system: impl Into<Arc<str>>, message: impl Into<UserMessage>) -> Self {
         SummaryRequest {
             model: None,
@@ -172,75 +228,75 @@ impl SummaryRequest {
         }
     }
 
-    /// To the model that was given under this name.
+    /// Sends the request to the agent's model of this name.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
     }
 
-    /// With a bound for the reply.
-    pub fn max_tokens(mut self, most: u32) -> Self {
-        self.max_tokens = Some(most);
+    /// Sets the maximum number of tokens of the reply.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
         self
     }
 }
 
-/// What stands for the messages that are replaced.
+/// Holds the message that replaces others.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Replacement {
-    /// The message in their place.
+    /// The message.
     pub message: UserMessage,
-    /// The policy's own data, for [`CompactionContext::last`]; never sent to a model.
+    /// Data of the policy, for [`CompactionContext::last`]; never sent to a model.
     pub details: Value,
 }
 
 impl Replacement {
-    /// This message, and nothing kept with it.
+    /// Builds a replacement without data.
     pub fn new(message: impl Into<UserMessage>) -> Self {
         Replacement { message: message.into(), details: Value::Null }
     }
 
-    /// With data for the policy itself.
+    /// Sets the data of the policy.
     pub fn details(mut self, details: Value) -> Self {
         self.details = details;
         self
     }
 }
 
-/// What a compaction has done.
+/// Describes a completed compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Compaction {
-    /// Why.
+    /// What caused it.
     pub why: CompactionCause,
     /// The first message that was replaced.
     pub first: MessageId,
-    /// The last one.
+    /// The last message that was replaced.
     pub last: MessageId,
-    /// How many were.
+    /// The number of messages that were replaced.
     pub messages: usize,
-    /// What the model is shown in their place.
+    /// The message that replaces them.
     pub message: Arc<Message>,
-    /// Whether it has a summary of them; they were only left out otherwise.
+    /// Whether that message contains a summary; otherwise the messages were left out.
     pub summarised: bool,
-    /// Why there is no summary, where there was to be one.
+    /// Why there is no summary although one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// An estimate of the conversation's tokens before, without system prompt and tools.
+    /// An estimate of the tokens of the conversation before, without system prompt and tools.
     pub tokens_before: u64,
-    /// The same afterwards.
+    /// The same estimate afterwards.
     pub tokens_after: u64,
 }
 
-/// Why these messages may not be replaced, if they may not.
+/// Checks whether these messages may be replaced.
 pub(crate) fn check_range(messages: &[Arc<Message>], range: &Range<usize>) -> Result<(), String> {
     let splits = |at: usize| messages.get(at).is_some_and(|m| m.as_tool_result().is_some());
     if range.start >= range.end || range.end > messages.len() {
-        return Err(format!("messages {range:?} are not some of the {} there are", messages.len()));
+        return Err(format!("messages {range:?} are not a range of {} messages", messages.len()));
     }
     if range.end == messages.len() {
-        return Err("the last message has to stay, or there is nothing to answer".into());
+        return Err("the last message must stay, or there is nothing to answer".into());
     }
     if splits(range.start) || splits(range.end) {
         return Err(format!(
@@ -250,61 +306,64 @@ pub(crate) fn check_range(messages: &[Arc<Message>], range: &Range<usize>) -> Re
     Ok(())
 }
 
-/// What each message costs besides its words.
-const MESSAGE: u64 = 8;
-/// What an image costs, about as much as the providers' largest.
-const IMAGE: u64 = 2_000;
+/// The estimated tokens of a message in addition to its text.
+const TOKENS_PER_MESSAGE: u64 = 8;
+/// The estimated tokens of an image, about the maximum of the providers.
+const TOKENS_PER_IMAGE: u64 = 2_000;
 
-/// Tokens of this many bytes of text: rather too many than too few.
+/// Estimates the tokens of a text of this many bytes, rather too high than too low.
 pub(crate) fn tokens_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(3)
 }
 
 impl Message {
-    /// An estimate of its tokens, rather too many than too few: a token for three bytes of text,
-    /// 2,000 for an image.
+    /// Estimates the tokens of the message, rather too high than too low: one token for three bytes
+    /// of text, and 2,000 tokens for an image.
     pub fn tokens(&self) -> u64 {
-        let words = match &self.body {
-            MessageKind::User(said) => content(&said.content),
-            MessageKind::Assistant(said) => reply(said),
-            MessageKind::ToolResult(result) => content(&result.content),
+        let content = match &self.body {
+            MessageKind::User(user) => content_tokens(&user.content),
+            MessageKind::Assistant(reply) => reply_tokens(reply),
+            MessageKind::ToolResult(result) => content_tokens(&result.content),
             MessageKind::Custom(_) => 0,
         };
-        MESSAGE + words
+        TOKENS_PER_MESSAGE + content
     }
 }
 
-fn content(pieces: &[Content]) -> u64 {
-    let piece = |piece: &Content| match piece {
+fn content_tokens(content: &[Content]) -> u64 {
+    let tokens = |item: &Content| match item {
         Content::Text { text } => tokens_of(text.len()),
-        Content::Image { .. } => IMAGE,
+        Content::Image { .. } => TOKENS_PER_IMAGE,
     };
-    pieces.iter().map(piece).sum()
+    content.iter().map(tokens).sum()
 }
 
-fn reply(said: &AssistantMessage) -> u64 {
+fn reply_tokens(reply: &AssistantMessage) -> u64 {
     let part = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => tokens_of(text.len()),
         ContentPart::Thinking { text, signature } => {
             tokens_of(text.len().max(signature.as_ref().map_or(0, |s| s.len())))
         }
-        ContentPart::ToolCall(call) => MESSAGE + tokens_of(call.name.len() + call.arguments.len()),
+        ContentPart::ToolCall(call) => {
+            TOKENS_PER_MESSAGE + tokens_of(call.name.len() + call.arguments.len())
+        }
     };
-    said.parts.iter().map(part).sum()
+    reply.parts.iter().map(part).sum()
 }
 
-/// The same for what a tool costs in each request that offers it.
+/// Estimates the tokens of a tool in a request that offers it.
 pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
-    MESSAGE + tokens_of(tool.name.len() + tool.description.len() + tool.schema.to_string().len())
+    let bytes = tool.name.len() + tool.description.len() + tool.schema.to_string().len();
+    TOKENS_PER_MESSAGE + tokens_of(bytes)
 }
 
-/// How large the conversation is that a model is shown.
+/// Tracks the size of the conversation that requests contain, in tokens.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
-    /// Its messages, by estimate.
+    /// The estimated tokens of the messages.
     pub(crate) messages: u64,
-    /// What a provider has counted for a request and its reply, and the estimate of the messages
-    /// then.
+    /// The provider's count for a request and its reply, and the estimate of the messages at that
+    /// time.
     counted: Option<(u64, u64)>,
 }
 
@@ -313,8 +372,8 @@ impl Load {
         self.messages += message.tokens();
     }
 
-    /// The reply at the end of the conversation came with this count. One that is far too small is
-    /// of a request that did not show the conversation, or of a server that cut it.
+    /// Uses the provider's count of the last reply. A count that is far too low is ignored: the
+    /// request did not contain the conversation, or the server truncated it.
     pub(crate) fn count(&mut self, reply: &AssistantMessage) {
         let counted = reply.usage.total();
         if counted > reply.usage.output && counted >= self.messages / 4 {
@@ -322,12 +381,13 @@ impl Load {
         }
     }
 
-    /// Messages of this size were replaced by one of that size: what was counted counts no more.
+    /// Replaces messages of `old` tokens by one of `new` tokens. The provider's count no longer
+    /// applies.
     pub(crate) fn replace(&mut self, old: u64, new: u64) {
         (self.messages, self.counted) = (self.messages.saturating_sub(old) + new, None);
     }
 
-    /// Tokens of a request, of which so many are not messages.
+    /// Returns the tokens of a request whose system prompt and tools have `overhead` tokens.
     pub(crate) fn tokens(&self, overhead: u64) -> u64 {
         match self.counted {
             Some((counted, then)) => counted + self.messages.saturating_sub(then),

@@ -1,7 +1,7 @@
 //! The entries of a session's log.
 //!
-//! The log is the truth and the session in RAM is a fold of it. Its rules (what is an item, what
-//! is durable before what) are in `docs/design/core.md`; a model checker found each necessary.
+//! The state of a session in RAM is a fold of its log. The rules of the log (what is an entry, what
+//! must be durable before what) are in `docs/design/core.md`; a model checker found each necessary.
 
 use std::sync::Arc;
 
@@ -16,49 +16,52 @@ use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::message::{CallId, InputId, Message, MessageId, RunId};
 use crate::model::OutputSchema;
 
-/// One entry of a session's log.
+/// Represents one entry of a session's log.
+///
+/// Stores serialise entries and need not interpret them, except for
+/// [`must_be_durable`](LogEntry::must_be_durable).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LogEntry {
-    /// A process has opened the session; every earlier owner's writes fail from here on.
+    /// A process has opened the session. Writes of every earlier owner fail from here on.
     Opened {
-        /// Counts the openings.
+        /// The number of openings so far.
         epoch: u64,
-        /// Milliseconds since 1970; zero in logs from before it was kept.
+        /// The time in milliseconds since 1970; zero if it is not known.
         #[serde(default)]
         time: u64,
     },
-    /// What the host needs to open the session again, such as which model and directory: see
-    /// [`RunContext::settings`](crate::RunContext::settings). The last one counts.
+    /// The host's settings for opening the session again, such as the model and the directory; see
+    /// [`RunContext::settings`](crate::RunContext::settings). The last entry applies.
     Settings {
-        /// The host's own data; never a key.
+        /// The host's data; never a key.
         settings: Arc<Value>,
     },
-    /// A run began.
+    /// A run started.
     RunStarted {
         /// Its number.
         run: RunId,
-        /// What it started from.
+        /// What started it.
         cause: RunCause,
-        /// Milliseconds since 1970.
+        /// The time in milliseconds since 1970.
         time: u64,
     },
-    /// A run ended; what it handed back is withdrawn by the same item.
+    /// A run ended. Messages that it hands back are withdrawn by the same entry.
     RunEnded {
         /// Its number.
         run: RunId,
-        /// How.
+        /// How it ended.
         end: RunStatus,
-        /// Milliseconds since 1970.
+        /// The time in milliseconds since 1970.
         time: u64,
-        /// The error, for people.
+        /// The text of the error, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
         /// The kind of the model's error, if it was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model_error: Option<ModelErrorKind>,
-        /// The budget that is used up, if that was it.
+        /// The budget that was used up, if that ended the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Limit>,
         /// The typed value, if an output schema was set.
@@ -68,148 +71,149 @@ pub enum LogEntry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_back: Vec<InputId>,
     },
-    /// A message waits: a request for its run, a steer, a follow-up.
+    /// A message was queued: a request, a steer or a follow-up.
     Queued {
-        /// The input that brought it.
+        /// The input that contained it.
         input: InputId,
-        /// Where it waits.
+        /// The queue.
         kind: QueueKind,
-        /// How urgent it is; only steering looks at it.
+        /// The urgency of a steer.
         #[serde(default)]
         urgency: Urgency,
         /// The message.
         message: Arc<Message>,
-        /// For a request: the schema that its answer must fit.
+        /// The schema that the answer to a request must fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<OutputSchema>>,
     },
-    /// A queued message is in the conversation from here on.
+    /// A queued message was added to the conversation.
     Delivered {
-        /// The input that brought it.
+        /// The input that contained it.
         input: InputId,
     },
-    /// Queued messages were taken back.
+    /// Queued messages were withdrawn.
     Withdrawn {
-        /// The inputs that brought them.
+        /// The inputs that contained them.
         inputs: Vec<InputId>,
     },
-    /// A model request is going out.
+    /// A model request is about to be sent.
     RequestStarted {
         /// The number that the reply will have.
         message: MessageId,
-        /// `provider/name`.
+        /// The model, as `provider/name`.
         model: Arc<str>,
-        /// The names of the tools that it offers, where it does not offer all.
+        /// The names of the tools that it offers; `None` if it offers all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Arc<[Arc<str>]>>,
     },
-    /// The model's reply is in the conversation from here on.
+    /// The model's reply was added to the conversation.
     Replied {
         /// The reply.
         message: Arc<Message>,
-        /// What the request cost in US dollars, if known.
+        /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
-    /// A model's reply that stays out of the conversation.
+    /// A model replied to a detached request. The reply is not part of the conversation.
     Detached {
         /// The reply.
         message: Arc<Message>,
-        /// What the request cost in US dollars, if known.
+        /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
-    /// From here on requests show `message` in place of the messages from `first` to `last`. The
-    /// log keeps them.
+    /// Later requests contain `message` in place of the messages from `first` to `last`, which
+    /// remain in the log.
     Compacted {
         /// The first message that is replaced.
         first: MessageId,
-        /// The last one.
+        /// The last message that is replaced.
         last: MessageId,
-        /// What is shown in their place.
+        /// The message that replaces them.
         message: Arc<Message>,
-        /// The policy's own data.
+        /// The data of the policy.
         details: Arc<Value>,
-        /// The aside that is the summary of them; nothing where they are only left out.
+        /// The detached reply that summarises them; `None` if they are left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<MessageId>,
-        /// Why there is no summary, where there was to be one.
+        /// Why there is no summary although one was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
-        /// Why it was done.
+        /// What caused the compaction.
         why: CompactionCause,
     },
-    /// A message that the pattern puts into the conversation.
+    /// The pattern added a message to the conversation.
     Remembered {
         /// The message.
         message: Arc<Message>,
     },
-    /// A value that the pattern keeps.
+    /// The pattern stored a value.
     State {
-        /// Its name.
+        /// The key of the value.
         key: Arc<str>,
         /// The value; `null` removes it.
         value: Arc<Value>,
     },
-    /// An event of the pattern's own.
+    /// The pattern emitted an event.
     Emitted {
         /// The pattern's name for it.
         kind: Arc<str>,
         /// Its data.
         data: Arc<Value>,
     },
-    /// A call waits for an answer from outside.
+    /// A call waits for a decision.
     CallAwaiting {
         /// The call.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
-        /// What would run.
+        /// The arguments that would run.
         arguments: Arc<Value>,
-        /// Digest of what was asked; an answer must name it.
+        /// The digest of the action, which the decision must name.
         digest: Arc<str>,
-        /// What a suspended tool needs; nothing means the confirmation of the call.
+        /// What a suspended tool needs; `None` asks for the approval of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<Arc<ActionRequest>>,
-        /// When it was put to the outside, in milliseconds since 1970.
+        /// The time since which it waits, in milliseconds since 1970.
         time: u64,
     },
-    /// The outside has answered.
+    /// A decision resolved an action.
     Decided {
-        /// The input that brought the answer.
+        /// The input that contained the decision.
         input: InputId,
         /// The call.
         call: CallId,
-        /// The answer.
+        /// The decision.
         decision: Arc<Decision>,
-        /// Who answered, if told.
+        /// Who decided, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// A call is about to run: written before its effect.
+    /// A call is about to run. Written before the call can have an effect.
     CallStarted {
         /// The call.
         call: CallId,
-        /// What runs: after coercion, hooks and edits.
+        /// The arguments, after coercion, hooks and edits.
         arguments: Arc<Value>,
     },
-    /// A call has its result. Results are written as they come; the fold puts them in source order.
+    /// A call finished. Results are written as they arrive; the conversation has them in source
+    /// order.
     CallFinished {
         /// The result.
         result: Arc<Message>,
     },
-    /// The user wants the run to stop; a restart finishes it.
+    /// The user requested an abort of the run. It is completed after a restart, too.
     AbortRequested {
-        /// The input that asked.
+        /// The input that contained the request.
         input: InputId,
     },
-    /// The conversation begins anew: what was before is in the log and in no request.
+    /// The conversation was reset. Earlier messages remain in the log and are in no request.
     Reset,
 }
 
 impl LogEntry {
-    /// The message that it brings into the log, if it brings one; not that of an aside or a
-    /// summary.
+    /// Returns the message that the entry adds, or `None`. Detached replies and summaries do not
+    /// count.
     pub fn message(&self) -> Option<&Arc<Message>> {
         match self {
             LogEntry::Queued { message, .. }
@@ -220,8 +224,8 @@ impl LogEntry {
         }
     }
 
-    /// Whether the log must be on disk before anything goes on (a receipt, an effect): the other
-    /// items may wait for the next one that must.
+    /// Returns whether the entry, and all before it, must be on disk before the append returns,
+    /// since an input is then acknowledged or an effect starts. Other entries may be flushed later.
     pub fn must_be_durable(&self) -> bool {
         use LogEntry::*;
         matches!(

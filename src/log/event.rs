@@ -1,4 +1,4 @@
-//! What comes out of a session: its events.
+//! The events of a session.
 
 use std::sync::Arc;
 
@@ -14,60 +14,86 @@ use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId, U
 use crate::model::Update;
 use crate::tool::ToolUpdate;
 
-/// Something that the agent needs from outside: a call that waits for an answer.
+/// Describes what the agent needs from outside: the decision on a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ExternalAction {
     /// The call.
     pub call: CallId,
     /// The tool's name.
     pub name: Arc<str>,
-    /// What would run: after coercion and hooks.
+    /// The arguments that would run, after coercion and hooks.
     pub arguments: Arc<Value>,
-    /// To be named in the answer, so that nobody approves what they were not shown.
+    /// The digest of the action. The decision must name it, so that nobody approves arguments that
+    /// they have not seen.
     pub digest: Arc<str>,
-    /// What a suspended tool needs; nothing means the confirmation of the call.
+    /// What a suspended tool needs; `None` asks for the approval of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Arc<ActionRequest>>,
 }
 
-/// What a run started from.
+impl ExternalAction {
+    /// Describes the approval of a call.
+    pub fn new(
+        call: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        arguments: impl Into<Arc<Value>>,
+        digest: impl Into<Arc<str>>,
+    ) -> Self {
+        ExternalAction {
+            call: call.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            digest: digest.into(),
+            request: None,
+        }
+    }
+
+    /// Sets what a suspended tool needs.
+    pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
+        self.request = request.into();
+        self
+    }
+}
+
+/// Says what started a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunCause {
     /// A request of the user.
     UserRequest(InputId),
-    /// An answer to an external action.
+    /// A decision on an external action.
     ActionResult(CallId),
-    /// `Continue`, with the input of its message if it brought one.
+    /// `Continue`, with the input of its message if it has one.
     Continue(Option<InputId>),
-    /// A steer, while a confirmation was open or too late for the run before.
+    /// A steer that arrived while an action was pending, or too late for the previous run.
     Steer,
-    /// An abort or a reset of what was open at rest.
+    /// An abort or a reset while an action was pending.
     Abort,
-    /// The conversation is to be compacted, and nothing else unless somebody says something
-    /// meanwhile.
+    /// A request to compact the conversation. The run does nothing else unless another input
+    /// arrives.
     Compact {
-        /// What the summary should mind.
+        /// Instructions for the summary.
         instructions: Option<Arc<str>>,
     },
 }
 
 impl RunCause {
-    /// Whether the counters of the limits begin anew.
+    /// Returns whether the counters of the limits are reset.
     pub(crate) fn is_fresh(&self) -> bool {
         matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
     }
 }
 
-/// How a run ended.
+/// Says how a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
-    /// Nothing is left to do.
+    /// The agent finished.
     Done,
-    /// Calls wait for an answer from outside.
+    /// Calls wait for decisions.
     AwaitingAction,
     /// It was aborted.
     Aborted,
@@ -77,89 +103,113 @@ pub enum RunStatus {
     Limit,
 }
 
-/// An event with where it stands. Serialises flat, with the event's `type`, and is read back from
-/// that.
+/// Holds an event with its number, session, run and time. Serialised as one flat object with the
+/// `type` of the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Envelope {
-    /// Numbers the events that tell of items of the log, without gaps, the same after a restart.
-    /// Deltas, progress and the start of a message that still streams carry the last number.
+    /// The number of the event. Events that come from the log are numbered without gaps, and keep
+    /// their numbers after a restart. Deltas, progress and the start of a message that still
+    /// streams have the number of the last such event.
     pub seq: u64,
     /// The session.
     pub session_id: Arc<str>,
     /// The run.
     pub run_id: RunId,
-    /// For a sub-agent: whose call it works for.
+    /// The call that a sub-agent works for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<Parent>>,
-    /// Milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub time: u64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: AgentEvent,
 }
 
-/// The call that a sub-agent works for.
+impl Envelope {
+    /// Builds an envelope without a parent. The session numbers and stamps its events itself; this
+    /// is for tests of front ends.
+    pub fn new(
+        seq: u64,
+        session_id: impl Into<Arc<str>>,
+        run_id: RunId,
+        time: u64,
+        event: AgentEvent,
+    ) -> Self {
+        Envelope { seq, session_id: session_id.into(), run_id, parent: None, time, event }
+    }
+}
+
+/// Names the call that a sub-agent works for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Parent {
-    /// The parent's session.
+    /// The session of the parent.
     pub session_id: Arc<str>,
-    /// The call in it.
+    /// The call in that session.
     pub call: CallId,
 }
 
-/// What happens in a session.
+impl Parent {
+    /// Names a call of a session.
+    pub fn new(session_id: impl Into<Arc<str>>, call: impl Into<CallId>) -> Self {
+        Parent { session_id: session_id.into(), call: call.into() }
+    }
+}
+
+/// Represents an event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AgentEvent {
-    /// A run began.
+    /// A run started.
     AgentStart {
-        /// What it started from.
+        /// What started it.
         cause: RunCause,
     },
-    /// A turn began, or one that waited for the outside goes on under its number.
+    /// A turn started, or a turn that waited for a decision continues under its number.
     TurnStart {
-        /// Its number, from one, since the last request of the user.
+        /// Its number, counted from one since the last request of the user.
         turn: u32,
     },
-    /// A message begins.
+    /// A message started.
     MessageStart {
         /// Its number.
         message_id: MessageId,
-        /// Whose it is: `user`, `assistant`, `tool_result` or `custom`.
+        /// Its role: `user`, `assistant`, `tool_result` or `custom`.
         role: Role,
     },
-    /// More of a message that streams.
+    /// A message that streams changed.
     MessageUpdate {
         /// Its number.
         message_id: MessageId,
-        /// What is added.
+        /// The change.
         #[serde(flatten)]
         update: Update,
     },
-    /// A message is in the conversation.
+    /// A message was added to the conversation.
     MessageEnd {
         /// The whole message.
         message: Arc<Message>,
     },
-    /// A tool call began. Calls that are answered without being run have it too, so every
+    /// A tool call started. The event is emitted for calls that do not run, too, so every
     /// `tool_execution_end` follows one.
     ToolExecutionStart {
         /// The call.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
-        /// What runs; what the model wrote where nothing ran.
+        /// The arguments that run; those of the model if the call does not run.
         arguments: Arc<Value>,
     },
-    /// A running tool lets its watchers know something.
+    /// A running tool sent an update.
     ToolExecutionUpdate {
         /// The call.
         call: CallId,
-        /// What it lets know.
+        /// The update.
         update: ToolUpdate,
     },
-    /// A tool call has its result.
+    /// A tool call ended.
     ToolExecutionEnd {
         /// The call.
         call: CallId,
@@ -167,33 +217,33 @@ pub enum AgentEvent {
         name: Arc<str>,
         /// How it ended.
         status: ResultStatus,
-        /// Whether the model is told that it failed or did not run.
+        /// Whether the call failed or did not run, as the model sees it.
         is_error: bool,
         /// The result.
         result: Arc<Message>,
     },
     /// The agent needs something from outside.
     ExternalAction(Arc<ExternalAction>),
-    /// The outside has answered.
+    /// A decision resolved an action.
     ExternalActionEnd {
         /// The call.
         call: CallId,
-        /// The answer.
+        /// The decision.
         decision: Arc<Decision>,
-        /// Who answered, if told.
+        /// Who decided, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// What waits has changed.
+    /// The queues changed.
     QueueUpdate {
-        /// Texts of the steering messages that wait.
+        /// The texts of the steering messages that wait.
         steering: Vec<String>,
-        /// Texts of the follow-ups that wait.
+        /// The texts of the follow-ups that wait.
         follow_up: Vec<String>,
     },
-    /// Messages are shown to the model as a summary from here on, or are left out.
+    /// Later requests contain a summary in place of older messages, or leave them out.
     Compaction(Arc<Compaction>),
-    /// An event of the pattern's own.
+    /// The pattern emitted an event.
     Custom {
         /// The pattern's name for it.
         kind: Arc<str>,
@@ -204,20 +254,20 @@ pub enum AgentEvent {
     TurnEnd {
         /// Its number.
         turn: u32,
-        /// The assistant's message, unless nothing was said.
+        /// The reply, if there is one.
         message: Option<Arc<Message>>,
-        /// The results of its calls, in source order; those still open are missing.
+        /// The results of its calls, in source order, without calls that are still open.
         tool_results: Vec<Arc<Message>>,
     },
-    /// The conversation begins anew.
+    /// The conversation was reset.
     Reset,
-    /// A run ended. Comes exactly once per run; where the memory failed at the very end it is told
-    /// without an item, and again when the run is taken up later.
+    /// A run ended. Emitted once per run. If the memory fails at the end of a run, it is emitted
+    /// without a log entry, and again when the run is resumed.
     AgentEnd(Arc<RunOutcome>),
 }
 
 impl AgentEvent {
-    /// Its `type` in JSON.
+    /// Returns the `type` of the event in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             AgentEvent::AgentStart { .. } => "agent_start",
@@ -240,22 +290,23 @@ impl AgentEvent {
     }
 }
 
-/// Whose message it is.
+/// Names the role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Role {
-    /// The user's.
+    /// A message of the user.
     User,
-    /// The model's.
+    /// A reply of the model.
     Assistant,
-    /// A tool's.
+    /// The result of a tool call.
     ToolResult,
-    /// The application's own.
+    /// A message of the application.
     Custom,
 }
 
 impl Message {
-    /// Whose it is.
+    /// Returns the role of the message.
     pub fn role(&self) -> Role {
         use crate::message::MessageKind;
         match self.body {
@@ -267,29 +318,29 @@ impl Message {
     }
 }
 
-/// How a run ended, in full.
+/// Describes how a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunOutcome {
-    /// How.
+    /// How the run ended.
     pub end: RunStatus,
-    /// The error, a sentence for people.
+    /// The text of the error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
     /// The kind of the model's error, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_error: Option<ModelErrorKind>,
-    /// The budget that is used up, if that was it.
+    /// The budget that was used up, if that ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Tokens used since the last request of the user.
+    /// The tokens used since the last request of the user.
     pub usage: Usage,
-    /// US dollars spent since the last request of the user, as far as prices are known.
+    /// The cost since the last request of the user in US dollars, as far as prices are known.
     pub cost: f64,
-    /// The typed value, if an output schema was set and the run is done.
+    /// The typed value, if an output schema was set and the run ended with `Done`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<Value>>,
-    /// Texts of queued messages that were not delivered and are handed back.
+    /// The texts of queued messages that were not delivered and are handed back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_back: Vec<String>,
     /// The text of the last reply, empty if there is none.
@@ -297,7 +348,7 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// The typed value as `T`; `None` where there is none or it is of another type.
+    /// Returns the typed value as `T`, or `None` if there is none or it is of another type.
     pub fn output<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         T::deserialize(self.value.as_deref()?).ok()
     }
@@ -308,7 +359,7 @@ mod tests {
     use super::*;
     use crate::message::UserMessage;
 
-    /// One of each kind.
+    /// Returns one event of each kind.
     fn all() -> [AgentEvent; 16] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
         let (message_id, call) = (MessageId(1), CallId::from("c"));
@@ -386,7 +437,7 @@ mod tests {
         assert_eq!(schema.get("oneOf").and_then(Value::as_array).map(Vec::len), Some(all.len()));
     }
 
-    /// Who is sent events as JSON reads the same ones.
+    /// A client that receives events as JSON parses the same events.
     #[test]
     fn events_are_read_as_they_were_written() {
         let delta = Update::ToolCall { block: 1, delta: "{".into() };
@@ -394,15 +445,15 @@ mod tests {
         for event in all().into_iter().chain([delta]) {
             let parent = Parent { session_id: "p".into(), call: CallId::from("c0") };
             let (parent, session_id) = (Some(Arc::new(parent)), "s".into());
-            let told = Envelope { seq: 1, session_id, run_id: RunId(1), parent, time: 7, event };
+            let sent = Envelope { seq: 1, session_id, run_id: RunId(1), parent, time: 7, event };
             let read: Envelope =
-                serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
-            assert_eq!(read, told);
+                serde_json::from_str(&serde_json::to_string(&sent).unwrap()).unwrap();
+            assert_eq!(read, sent);
         }
     }
 
-    /// Events are made on one thread and dropped on another; up to 120 bytes, with the counts of
-    /// their `Arc`, common allocators do that without a lock.
+    /// Events are allocated on one thread and freed on another. Up to 120 bytes, including the
+    /// counts of their `Arc`, common allocators do that without a lock.
     #[test]
     fn an_event_is_small() {
         assert!(

@@ -1,88 +1,29 @@
-//! The conversation as a fold of the log, and the events that each entry is told by.
+//! The state of a session as a fold of its log, and the events of each entry.
 //!
-//! [`Fold::apply`] is the only way from an entry to state and to numbered events: the live session,
-//! a restart and a reader that resumes all go through it, so they cannot disagree.
+//! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart and
+//! a reader that reconnects all use it, so they cannot disagree.
 
-mod asked;
 mod compacted;
+mod state;
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::log::calls::{Batch, Call, Phase};
-use crate::log::compaction::Load;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
-use crate::log::input::{Decision, QueueKind};
-use crate::log::queue::{Queue, QueuedMessage};
-use crate::log::turn::{Spent, Turn};
-use crate::message::{
-    AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId,
-};
-use crate::model::OutputSchema;
+use crate::log::input::QueueKind;
+use crate::log::queue::QueuedMessage;
+use crate::log::turn::Turn;
+use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
 use crate::tool::Resolution;
 
-pub(crate) use asked::Tail;
-pub(crate) use compacted::ActiveSummary;
-
-/// What the log says.
-#[derive(Default)]
-pub(crate) struct Fold {
-    /// Items folded so far: where the next append goes.
-    pub(crate) len: u64,
-    pub(crate) epoch: u64,
-    /// Everything that was said.
-    pub(crate) history: History,
-    /// What a model is shown of it, before hooks.
-    pub(crate) context: History,
-    /// How large that is.
-    pub(crate) load: Load,
-    /// What was compacted last.
-    pub(crate) active_summary: Option<ActiveSummary>,
-    pub(crate) batch: Option<Batch>,
-    pub(crate) queue: Queue,
-    /// The request of the current run, until it is in the conversation.
-    pub(crate) undelivered: Option<QueuedMessage>,
-    pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
-    /// What the host needs to open the session again.
-    pub(crate) settings: Option<Arc<Value>>,
-    /// The run that goes on.
-    pub(crate) run: Option<RunId>,
-    pub(crate) runs: u64,
-    /// Where in the log it began.
-    pub(crate) run_at: u64,
-    pub(crate) cause: Option<RunCause>,
-    pub(crate) abort_requested: bool,
-    pub(crate) turn: Turn,
-    pub(crate) spent: Spent,
-    /// The number of a reply whose request went out and that is not in the log yet.
-    pub(crate) requested: Option<MessageId>,
-    /// The tools that the last request offered, where not all.
-    pub(crate) offered: Option<Arc<[Arc<str>]>>,
-    /// The schema that the present request's answer must fit.
-    pub(crate) output: Option<Arc<OutputSchema>>,
-    pub(crate) last_error: Option<Arc<str>>,
-    /// What the user asked, if the present run started from a request.
-    pub(crate) request: Option<Arc<Message>>,
-    /// The last answer from outside.
-    pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
-    /// How the last run ended.
-    pub(crate) outcome: Option<Arc<RunOutcome>>,
-    /// When the run began, in milliseconds since 1970.
-    started: u64,
-    inputs: HashSet<InputId>,
-    call_ids: HashSet<CallId>,
-    /// The highest number of a message.
-    pub(crate) messages: u64,
-    /// Counters begin anew once the open batch is closed.
-    reset_counters_after_batch: bool,
-}
+pub(crate) use state::{Fold, Tail};
 
 impl Fold {
-    /// Takes an entry in; `emit` is given the events that emit of it, in order.
+    /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
         match entry {
@@ -286,12 +227,12 @@ impl Fold {
     }
 
     fn finish_call(&mut self, result: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
-        let MessageKind::ToolResult(told) = &result.body else {
+        let MessageKind::ToolResult(tool_result) = &result.body else {
             return;
         };
         self.open_turn(emit);
         self.note(result);
-        let Some(found) = self.call_mut(&told.call) else {
+        let Some(found) = self.call_mut(&tool_result.call) else {
             return;
         };
         if found.result.is_some() {
@@ -308,16 +249,16 @@ impl Fold {
         found.emit_start(arguments, emit);
         (found.phase, found.result) = (Phase::Finished, Some(result.clone()));
         emit(AgentEvent::ToolExecutionEnd {
-            call: told.call.clone(),
-            name: told.name.clone(),
-            status: told.status,
-            is_error: told.is_error(),
+            call: tool_result.call.clone(),
+            name: tool_result.name.clone(),
+            status: tool_result.status,
+            is_error: tool_result.is_error(),
             result: result.clone(),
         });
         self.close_batch_if_done(emit);
     }
 
-    /// With the last result of the batch, all are in the conversation, in source order.
+    /// Adds all results to the conversation in source order once the last one is there.
     fn close_batch_if_done(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         let done = |batch: &mut Batch| batch.calls.iter().all(|c| c.result.is_some());
         let Some(batch) = self.batch.take_if(done) else {
@@ -352,7 +293,7 @@ impl Fold {
         (self.turn, self.spent, self.reset_counters_after_batch) = Default::default();
     }
 
-    /// A turn with an open batch goes on under its number.
+    /// Starts a turn, unless one is open. A turn with an open batch keeps its number.
     fn open_turn(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         if self.turn.open {
             return;
@@ -377,7 +318,7 @@ impl Fold {
         emit(AgentEvent::TurnEnd { turn: self.turn.number, message, tool_results });
     }
 
-    /// A message that is whole as soon as it is there.
+    /// Adds a message that did not stream.
     fn add_whole(&mut self, message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
         self.open_turn(emit);
         self.push(message);
@@ -391,10 +332,6 @@ impl Fold {
             self.load.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
         }
-    }
-
-    fn note(&mut self, message: &Message) {
-        self.messages = self.messages.max(message.id.0);
     }
 
     fn spend(&mut self, message: &Message, cost: Option<f64>) {

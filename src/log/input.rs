@@ -1,4 +1,4 @@
-//! What goes into a session: requests, steers, follow-ups, answers.
+//! The inputs of a session: requests, steers, follow-ups, decisions.
 
 use std::sync::Arc;
 
@@ -11,45 +11,46 @@ use crate::message::{CallId, InputId, UserMessage};
 use crate::model::OutputSchema;
 use crate::tool::ToolOutput;
 
-/// Something for a session's input loop; see [`AgentHandle::send`](crate::AgentHandle::send).
+/// Represents an input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum InputEvent {
     /// A request of the user. During a run it waits its turn.
     UserRequest(Prompt),
-    /// The answer to an open external action.
+    /// The decision on a pending action.
     ExternalActionResult(ActionResult),
-    /// Go on from where the conversation stands, with or without a further message.
+    /// Continues the conversation from its current state, with or without another message.
     Continue(Option<Prompt>),
-    /// A message that should change the run that is going on.
+    /// A message that should change the run in progress.
     Steer(Prompt),
     /// A message that waits until the agent would otherwise stop.
     FollowUp(Prompt),
-    /// Stop the run.
+    /// Stops the run.
     Abort,
-    /// Stop the run and begin the conversation anew.
+    /// Stops the run and starts an empty conversation.
     Reset,
-    /// Take back what waits in both queues.
+    /// Withdraws the messages in both queues.
     ClearQueues,
-    /// Replace older messages by a summary, minding these instructions; see
+    /// Replaces older messages by a summary that follows these instructions; see
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
 }
 
-/// A message of the user and what goes with it.
+/// Holds a message of the user and its options. A string converts into one.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// What is said.
+    /// The message.
     pub message: UserMessage,
-    /// The client's id of this input; the same id again changes nothing. Where it is missing one is
-    /// made, `input-N`: a client that names its own should not use that form.
+    /// The client's id of this input. An input whose id was accepted before has no effect. Without
+    /// one, the session generates `input-N`, so clients should not use that form.
     pub id: Option<InputId>,
-    /// For a steer: how urgent it is, if not as the agent's default says.
+    /// The urgency of a steer; `None` means the agent's default.
     pub urgency: Option<Urgency>,
-    /// For a request: the schema that the answer must fit, instead of the agent's.
+    /// The schema that the answer to a request must fit; `None` means the agent's.
     pub output: Option<Arc<OutputSchema>>,
-    /// For a request: values for tools, hooks and predicates, over those of the run context.
+    /// Values for tools, hooks and predicates during a request. They replace those of the run
+    /// context.
     pub extensions: Extensions,
 }
 
@@ -60,25 +61,25 @@ impl<T: Into<UserMessage>> From<T> for Prompt {
 }
 
 impl Prompt {
-    /// With the client's id.
+    /// Sets the client's id of the input.
     pub fn id(mut self, id: impl Into<InputId>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// With an urgency of its own.
+    /// Sets the urgency of a steer.
     pub fn urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = Some(urgency);
         self
     }
 
-    /// With a typed answer: the run converges only on JSON that fits `T`.
+    /// Requests a typed answer: JSON that deserialises into `T`.
     pub fn output<T: schemars::JsonSchema>(mut self) -> Self {
         self.output = Some(Arc::new(OutputSchema::of::<T>()));
         self
     }
 
-    /// With a value for tools, hooks and predicates.
+    /// Adds a value for tools, hooks and predicates.
     pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
         self.extensions = self.extensions.with(value);
         self
@@ -86,7 +87,7 @@ impl Prompt {
 }
 
 impl OutputSchema {
-    /// The schema of a type, under the type's name.
+    /// Builds the schema of a type, named after the type.
     pub fn of<T: schemars::JsonSchema>() -> Self {
         let mut name: String = T::schema_name()
             .chars()
@@ -100,19 +101,20 @@ impl OutputSchema {
     }
 }
 
-/// Where a message waits.
+/// Names the queue in which a message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum QueueKind {
-    /// A request waits for a run of its own.
+    /// Requests; each starts its own run.
     Request,
-    /// A steer waits for the next look.
+    /// Steers; the pattern takes them between its steps.
     Steering,
-    /// A follow-up waits for the end.
+    /// Follow-ups; the pattern takes them when it would otherwise stop.
     FollowUp,
 }
 
-/// What a steer does to what is going on.
+/// Says how a steer affects the work in progress.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
 )]
@@ -120,76 +122,75 @@ pub enum QueueKind {
 pub enum Urgency {
     /// The batch finishes first.
     AfterTurn,
-    /// Calls that have not started, or wait for confirmation, are skipped.
+    /// Calls that have not started, or wait for a decision, are skipped.
     #[default]
     SkipPending,
     /// The model's stream and running interruptible tools are cancelled too.
     Interrupt,
 }
 
-/// How many messages of a queue are taken at a look.
+/// Says how many messages of a queue the pattern takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
-    /// All that wait.
+    /// All messages that wait.
     All,
-    /// The first.
+    /// The oldest message.
     OneAtATime,
 }
 
-/// The outside's answer to an external action.
+/// Holds the decision on an external action.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ActionResult {
     /// The call that waits.
     pub call: CallId,
-    /// The digest of what was shown.
+    /// The digest of the action as it was shown.
     pub digest: Arc<str>,
-    /// The answer.
+    /// The decision.
     pub decision: Decision,
-    /// Who answers.
+    /// Who decided.
     pub by: Option<Arc<str>>,
-    /// The client's id of this input; the same id again changes nothing.
+    /// The client's id of this input. An input whose id was accepted before has no effect.
     pub id: Option<InputId>,
 }
 
 impl ActionResult {
-    /// An answer.
+    /// Builds a decision on `call`. `digest` is that of the action as it was shown.
     pub fn new(call: impl Into<CallId>, digest: impl Into<Arc<str>>, decision: Decision) -> Self {
         ActionResult { call: call.into(), digest: digest.into(), decision, by: None, id: None }
     }
 
-    /// Given by this person or system.
+    /// Sets the person or system that decided.
     pub fn by(mut self, who: impl Into<Arc<str>>) -> Self {
         self.by = Some(who.into());
         self
     }
 
-    /// With the client's id.
+    /// Sets the client's id of the input.
     pub fn id(mut self, id: impl Into<InputId>) -> Self {
         self.id = Some(id.into());
         self
     }
 }
 
-/// What the outside decides about a call that waits.
+/// Represents a decision on a call that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// Run it as shown.
+    /// Runs the call with the arguments that were shown.
     Approve,
-    /// Run it with these arguments instead; they are validated.
+    /// Runs the call with these arguments instead, which are validated.
     ApproveWith(Value),
-    /// Do not run it; the model is told why.
+    /// Does not run the call. The result contains the reason for the model.
     Deny(String),
-    /// Supply what is missing: the result of a call that was carried out elsewhere, or the input
-    /// that a suspended tool asked for.
+    /// Provides the result of the call, or the input that a suspended tool asked for.
     Provide(Provided),
 }
 
 impl Decision {
-    /// Its name in events.
+    /// Returns the name of the decision in events.
     pub fn name(&self) -> &'static str {
         match self {
             Decision::Approve => "approve",
@@ -200,12 +201,12 @@ impl Decision {
     }
 }
 
-/// What a [`Decision::Provide`] supplies.
+/// Holds the data of a [`Decision::Provide`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Provided {
-    /// The result of a call that was carried out elsewhere. The tool does not run.
+    /// The result of a call that was carried out outside the agent. The tool does not run.
     Result(ToolOutput),
     /// The input that a suspended tool asked for. The tool is called again with it.
     Input(Value),

@@ -1,4 +1,4 @@
-//! The memory seam: who keeps a session's log, and the one kept in RAM.
+//! The extension point for a session's log, [`Memory`], and the log in RAM.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,73 +8,145 @@ use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::message::Message;
 
-/// One session's memory: an append-only log.
+/// Stores the log of one session.
 ///
-/// This is the whole of what a memory of your own must do. The engine appends whole changes and
-/// does not read the log again while the session is open.
+/// The log is append-only. The session reads it once, when it is opened, and then appends; it does
+/// not read it again while it is open. A [`SessionStore`](crate::SessionStore) opens memories by
+/// name.
+///
+/// # Contract
+///
+/// - [`append`](Memory::append) must write all entries or none, and must fail with
+///   [`MemoryError::Conflict`], changing nothing, unless the log has exactly `at` entries. An owner
+///   that another process has replaced therefore cannot write.
+/// - When it returns `Ok`, the entries must be durable up to the last one for which
+///   [`LogEntry::must_be_durable`] is true. Later ones may be flushed with the next append.
+/// - After an error the log must be unchanged. The session stops writing after an error and ends
+///   its run with [`StepError::Memory`](crate::StepError::Memory).
+/// - The session calls `append` one at a time. [`load`](Memory::load) and
+///   [`recall`](Memory::recall) may be called at the same time as an append.
+/// - Methods may panic; the session reports a panic as an error.
+///
+/// # Cancellation
+///
+/// The future of an append can be dropped before it completes. The append must then take effect as
+/// a whole or not at all. Reads may be dropped at any time.
+///
+/// # Example
+///
+/// A memory that counts appends and delegates to another one:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use async_trait::async_trait;
+/// use loopwright_core::Memory;
+/// use loopwright_core::log::{InMemory, LogEntry, MemoryError};
+///
+/// #[derive(Default)]
+/// struct Counted {
+///     inner: InMemory,
+///     appends: AtomicU64,
+/// }
+///
+/// #[async_trait]
+/// impl Memory for Counted {
+///     async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+///         self.appends.fetch_add(1, Ordering::Relaxed);
+///         self.inner.append(at, entries).await
+///     }
+///
+///     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+///         self.inner.load(from).await
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), MemoryError> {
+/// let memory = Counted::default();
+/// memory.append(0, Arc::new([LogEntry::Reset])).await?;
+/// let conflict = memory.append(0, Arc::new([LogEntry::Reset])).await;
+/// assert_eq!(conflict, Err(MemoryError::Conflict { at: 0, end: 1 }));
+/// assert_eq!(memory.load(0).await?.len(), 1);
+/// # Ok(()) }
+/// ```
+///
+/// `examples/custom_memory.rs` stores sessions in Redis. `loopwright_memory::conformance` checks a
+/// store against this contract.
 #[async_trait]
 pub trait Memory: Send + Sync {
-    /// Appends `items` after the first `at` items of the log, all or none.
+    /// Appends `entries` after the first `at` entries of the log, all or none.
     ///
-    /// On return they are durable, as far as [`LogEntry::must_be_durable`] demands. Must fail with
-    /// [`MemoryError::Conflict`], and change nothing, unless the log has exactly `at` items: so an
-    /// owner that another process has replaced cannot write. An append that was begun must take
-    /// place as a whole or not at all even if its future is dropped.
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError>;
+    /// # Errors
+    ///
+    /// [`MemoryError::Conflict`] if the log does not have exactly `at` entries, and
+    /// [`MemoryError::Failed`] if it cannot be written. The log is then unchanged.
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError>;
 
-    /// The items from number `from` (counted from zero) to the end, in order.
+    /// Returns the entries from number `from`, counted from zero, to the end, in order.
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError>;
 
-    /// Messages of the log that have to do with `query`, best first, at most `limit`. The default
-    /// reads the log and finds the latest messages that contain all words of the query.
+    /// Returns at most `limit` messages of the log that are related to `query`, best first. The
+    /// default reads the log and returns the latest messages that contain all words of the query.
     async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        let items = self.load(0).await?;
-        let found = items
+        let entries = self.load(0).await?;
+        let matching = entries
             .iter()
             .rev()
             .filter_map(LogEntry::message)
             .filter(|message| message.has_words(&words));
-        Ok(found.take(limit).cloned().collect())
+        Ok(matching.take(limit).cloned().collect())
     }
 
-    /// What had to be mended when the session was opened, a sentence for people; nothing if it was
-    /// whole.
+    /// Returns a sentence that says what was repaired when the log was opened, or `None` if it was
+    /// intact.
     fn repaired(&self) -> Option<String> {
         None
     }
 }
 
-/// A log in RAM: for tests, and for sessions that may be forgotten. Clones share the log.
+/// Holds a log in RAM, for tests and for sessions that need not outlive the process. Clones share
+/// the log.
 #[derive(Clone, Default)]
 pub struct InMemory(Arc<Mutex<Vec<LogEntry>>>);
 
 impl InMemory {
-    /// An empty log.
+    /// Builds an empty log.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A log with these items, as a process that died after writing them leaves it.
-    pub fn from_items(items: Vec<LogEntry>) -> Self {
-        InMemory(Arc::new(Mutex::new(items)))
+    /// Builds a log with these entries, such as those that a process wrote before it was killed.
+    pub fn from_entries(entries: Vec<LogEntry>) -> Self {
+        InMemory(Arc::new(Mutex::new(entries)))
     }
 
-    /// What is in the log.
+    #[doc(hidden)]
+    pub fn from_items(entries: Vec<LogEntry>) -> Self {
+        Self::from_entries(entries)
+    }
+
+    #[doc(hidden)]
     pub fn items(&self) -> Vec<LogEntry> {
+        self.entries()
+    }
+
+    /// Returns the entries of the log.
+    pub fn entries(&self) -> Vec<LogEntry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 #[async_trait]
 impl Memory for InMemory {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let end = log.len() as u64;
         if end != at {
             return Err(MemoryError::Conflict { at, end });
         }
-        log.extend(items.iter().cloned());
+        log.extend(entries.iter().cloned());
         Ok(())
     }
 

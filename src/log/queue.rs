@@ -7,7 +7,7 @@ use crate::log::input::{QueueKind, Urgency};
 use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
 
-/// A message that is not in the conversation yet.
+/// Holds a message that is not in the conversation yet.
 #[derive(Debug, Clone)]
 pub(crate) struct QueuedMessage {
     pub(crate) input: InputId,

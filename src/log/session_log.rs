@@ -1,4 +1,4 @@
-//! [`SessionLog`]: what a log says, for whoever only reads it; and where it can be forked.
+//! [`SessionLog`], a reader for logs, and the points at which a log can be forked.
 
 use std::sync::Arc;
 
@@ -13,65 +13,76 @@ use crate::log::input::QueueKind;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
 
-/// What a session's log says, for a reader that does not own the session.
+/// Reads a session's log without opening the session.
+///
+/// ```
+/// use loopwright_core::log::{LogEntry, SessionLog};
+/// use serde_json::json;
+///
+/// let settings = LogEntry::Settings { settings: json!({ "model": "m" }).into() };
+/// let log = SessionLog::of(&[settings]);
+/// assert_eq!(log.settings().unwrap()["model"], "m");
+/// assert!(log.messages().is_empty() && log.pending().is_empty());
+/// ```
 pub struct SessionLog {
     fold: Fold,
     /// The number of the last event.
     last_seq: u64,
 }
 
-/// How a branch begins; for a store whose [`fork`](crate::SessionStore::fork) shares the past
-/// instead of copying it.
+/// Describes the start of a fork, for a store whose [`fork`](crate::SessionStore::fork) shares
+/// entries instead of copying them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Branch {
-    /// Items of the past that it keeps.
+    /// The number of entries that it shares.
     pub shared: u64,
-    /// What it writes first, so that nothing waits in it and no run goes on.
-    pub items: Vec<LogEntry>,
+    /// The entries that it starts with, which empty its queues and end its run.
+    pub entries: Vec<LogEntry>,
 }
 
 impl Branch {
-    /// Its whole log, made of that of its past.
-    pub fn log(self, mut past: Vec<LogEntry>) -> Vec<LogEntry> {
-        past.truncate(self.shared as usize);
-        past.extend(self.items);
-        past
+    /// Returns the whole log of the fork, built from the log of its parent.
+    pub fn log(self, mut parent: Vec<LogEntry>) -> Vec<LogEntry> {
+        parent.truncate(self.shared as usize);
+        parent.extend(self.entries);
+        parent
     }
 }
 
 impl SessionLog {
-    /// What this log says, from its first item on.
-    pub fn of(items: &[LogEntry]) -> Self {
+    /// Reads a log from its first entry.
+    pub fn of(entries: &[LogEntry]) -> Self {
         let (mut fold, mut last_seq) = (Fold::default(), 0);
-        items.iter().for_each(|item| fold.apply(item, &mut |_| last_seq += 1));
+        entries.iter().for_each(|entry| fold.apply(entry, &mut |_| last_seq += 1));
         SessionLog { fold, last_seq }
     }
 
-    /// The numbered events that tell of this log, from its first item on: the same as its session
-    /// has told, with the same numbers, whatever happened in between. Deltas and progress are not
-    /// kept. An event's time is the last one that the log tells of.
-    pub fn events(session: impl Into<Arc<str>>, items: &[LogEntry]) -> Vec<Envelope> {
-        Self::events_after(session, items, 0)
+    /// Returns the numbered events of a log, read from its first entry. They are the events that the
+    /// session emitted, with the same numbers. Deltas and progress are not stored. The time of an
+    /// event is the last one in the log before it.
+    pub fn events(session: impl Into<Arc<str>>, entries: &[LogEntry]) -> Vec<Envelope> {
+        Self::events_after(session, entries, 0)
     }
 
-    /// What a reader is told that has seen the events up to number `after` and was cut off: which
-    /// replies it has to forget, because they came to nothing while it was away (a crash, an abort
-    /// before a word was said), and then the numbered events after `after`. To withdraw what the
-    /// reader has not seen changes nothing for it.
+    /// Returns the events for a reader that has seen the events up to number `after` and reconnects.
+    ///
+    /// These are first an [`Update::Withdrawn`] for each reply whose deltas are void because it did
+    /// not complete in the meantime (after a crash, or an abort before any text), and then the
+    /// numbered events after `after`. The reader ignores updates of messages that it does not know.
     pub fn events_after(
         session: impl Into<Arc<str>>,
-        items: &[LogEntry],
+        entries: &[LogEntry],
         after: u64,
     ) -> Vec<Envelope> {
-        Self::resume(session, items, after).1
+        Self::resume(session, entries, after).1
     }
 
-    /// Returns what a log says together with the [events after](Self::events_after) number
-    /// `after`. It reads the log once.
+    /// Reads a log and returns it together with the [events after](Self::events_after) number `after`.
+    /// The log is folded once.
     pub fn resume(
         session: impl Into<Arc<str>>,
-        items: &[LogEntry],
+        entries: &[LogEntry],
         after: u64,
     ) -> (Self, Vec<Envelope>) {
         let session_id = session.into();
@@ -83,8 +94,8 @@ impl SessionLog {
         let mut lost = LostReplies { seen_seq: after, streams: None, lost: Vec::new() };
         // Run and time of the events now, and of the last one that the reader has seen.
         let (mut now, mut seen) = ((RunId(0), 0), (RunId(0), 0));
-        for item in items {
-            match item {
+        for entry in entries {
+            match entry {
                 LogEntry::Opened { time, .. } => now.1 = now.1.max(*time),
                 LogEntry::RunStarted { run, time, .. } => now = (*run, *time),
                 LogEntry::RunEnded { time, .. } | LogEntry::CallAwaiting { time, .. } => {
@@ -92,15 +103,15 @@ impl SessionLog {
                 }
                 _ => {}
             }
-            lost.before(item, seq);
-            fold.apply(item, &mut |event| {
+            lost.before(entry, seq);
+            fold.apply(entry, &mut |event| {
                 seq += 1;
                 match seq > after {
                     true => missed.push(envelope(seq, now, event)),
                     false => seen = now,
                 }
             });
-            lost.after(item, seq);
+            lost.after(entry, seq);
         }
         let withdrawn = lost.end().into_iter().map(|message_id| {
             let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
@@ -115,59 +126,59 @@ impl SessionLog {
         self.last_seq
     }
 
-    /// Everything that was said.
+    /// Returns all messages of the conversation.
     pub fn messages(&self) -> History {
         self.fold.history.clone()
     }
 
-    /// What the next request would show the model, before hooks.
+    /// Returns the messages that the next request would contain, before hooks.
     pub fn context(&self) -> History {
         self.fold.context.clone()
     }
 
-    /// The calls that wait for an answer from outside.
+    /// Returns the pending actions.
     pub fn pending(&self) -> Vec<ExternalAction> {
         self.fold.pending().map(|action| (**action).clone()).collect()
     }
 
-    /// What the host needs to open the session again.
+    /// Returns the host's settings for opening the session again.
     pub fn settings(&self) -> Option<&Arc<Value>> {
         self.fold.settings.as_ref()
     }
 
-    /// The run that goes on, or that a crash interrupted.
+    /// Returns the run in progress, or the run that a crash interrupted.
     pub fn run(&self) -> Option<RunId> {
         self.fold.run
     }
 
-    /// Whether a request went out and the log does not say yet what became of it.
+    /// Returns whether a request was sent whose outcome is not in the log.
     #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
         self.fold.requested.is_some()
     }
 
-    /// Messages that wait, in order of arrival.
+    /// Returns the queued messages in order of arrival.
     pub fn waiting(&self) -> Vec<(QueueKind, Arc<Message>)> {
         self.fold.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
-    /// A value that the pattern has kept.
+    /// Returns a value that the pattern stored under this key.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         T::deserialize(&**self.fold.state.get(key)?).ok()
     }
 
-    /// Where a branch after the first `at` items begins: there, or at the last place before it that
-    /// is between turns. With `None`, after the last place of the log that is between turns.
-    pub fn branch(items: &[LogEntry], at: Option<u64>) -> Branch {
-        let end = at.map_or(items.len(), |at| (at as usize).min(items.len()));
+    /// Returns the start of a fork after the first `at` entries, or at the last end of a turn before
+    /// that. `None` means the last end of a turn in the log.
+    pub fn branch(entries: &[LogEntry], at: Option<u64>) -> Branch {
+        let end = at.map_or(entries.len(), |at| (at as usize).min(entries.len()));
         let (mut fold, mut shared) = (Fold::default(), 0);
-        for item in &items[..end] {
-            fold.apply(item, &mut |_| {});
+        for entry in &entries[..end] {
+            fold.apply(entry, &mut |_| {});
             if fold.batch.is_none() && !fold.turn.open {
                 shared = fold.len;
             }
         }
-        let SessionLog { fold, .. } = SessionLog::of(&items[..shared as usize]);
+        let SessionLog { fold, .. } = SessionLog::of(&entries[..shared as usize]);
         let waiting = |request: bool| -> Vec<InputId> {
             let waiting = fold.waiting().filter(|w| (w.kind == QueueKind::Request) == request);
             waiting.map(|w| w.input.clone()).collect()
@@ -191,7 +202,7 @@ impl SessionLog {
             None if !others.is_empty() => first.push(LogEntry::Withdrawn { inputs: others }),
             None => {}
         }
-        Branch { shared, items: first }
+        Branch { shared, entries: first }
     }
 }
 
@@ -206,8 +217,8 @@ struct LostReplies {
 
 impl LostReplies {
     /// Handles an entry that comes after event number `seq`, before it is applied.
-    fn before(&mut self, item: &LogEntry, seq: u64) {
-        match item {
+    fn before(&mut self, entry: &LogEntry, seq: u64) {
+        match entry {
             LogEntry::Opened { .. }
             | LogEntry::RunEnded { .. }
             | LogEntry::RequestStarted { .. } => {
@@ -223,8 +234,8 @@ impl LostReplies {
     }
 
     /// Handles an entry whose last event has number `seq`, after it was applied.
-    fn after(&mut self, item: &LogEntry, seq: u64) {
-        if let LogEntry::RequestStarted { message, .. } = item {
+    fn after(&mut self, entry: &LogEntry, seq: u64) {
+        if let LogEntry::RequestStarted { message, .. } = entry {
             self.streams = Some((*message, seq));
         }
     }

@@ -7,7 +7,7 @@ use crate::message::{AssistantMessage, ContentPart, StopReason, ToolCall, Usage}
 use crate::model::Update;
 use crate::model::{BlockKind, ModelEvent};
 
-/// A reply as far as it has streamed.
+/// Assembles a reply from the events of its stream.
 #[derive(Default)]
 pub(crate) struct Assembler {
     blocks: Vec<Block>,

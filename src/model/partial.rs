@@ -8,25 +8,24 @@ use serde_json::{Map, Number, Value};
 
 use escape::Escape;
 
-/// As deep as a text is followed, the depth at which `serde_json` gives up too.
-const DEEPEST: usize = 128;
-/// As many bytes as the keys on the way to the present value may have together. The way is walked
-/// at each delta.
-const LONGEST_WAY: usize = 4096;
-/// A longer number is shown when it is complete.
-const LONGEST_NUMBER: usize = 64;
+/// The maximum nesting that is followed; that of `serde_json`.
+const MAX_DEPTH: usize = 128;
+/// The maximum total bytes of the keys on the path to the current value. Each delta walks the path.
+const MAX_PATH_BYTES: usize = 4096;
+/// The maximum bytes of a number that is shown before it is complete.
+const MAX_NUMBER_BYTES: usize = 64;
 
-/// The arguments of a tool call as far as they have streamed, for a front end that shows them while
-/// they grow.
+/// Parses the arguments of a tool call while they stream, for front ends that show them before they
+/// are complete.
 ///
-/// A string that is open is shown as far as it came, without an escape (or half a surrogate pair)
-/// that is not finished; a number without a point or exponent that leads nowhere yet; a literal
-/// from its first letter on. A key without a value is left out. Where the text is not JSON, goes
-/// deeper than 128 levels or has keys of more than 4 KiB in its present path, nothing is shown any
-/// more.
+/// An incomplete string is shown without an incomplete escape or half a surrogate pair, an
+/// incomplete number without a trailing point or exponent, and an incomplete literal as the value
+/// that it starts. A key without a value is left out. If the text is not JSON, is nested deeper
+/// than 128 levels, or has more than 4 KiB of keys on the current path, [`PartialJson::value`]
+/// returns `None` from then on.
 ///
-/// All deltas of a call together cost time in proportion to its length, and [`PartialJson::value`]
-/// costs nothing. It is a guess at what will come: a call runs with the arguments of the complete
+/// The time for all deltas of a call is proportional to its length, and [`PartialJson::value`]
+/// takes constant time. The value is a preview: a call runs with the arguments of the complete
 /// message.
 ///
 /// ```
@@ -42,27 +41,27 @@ const LONGEST_NUMBER: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub struct PartialJson {
     root: Option<Value>,
-    /// The containers that are open, the outermost first.
+    /// The open containers, outermost first.
     open: Vec<Open>,
     state: State,
-    /// What came of a key, a text or a number and is not in the tree.
+    /// The part of a key, a string or a number that is not in the tree yet.
     token: String,
     escape: Escape,
-    /// The value that comes, or came last, is in the tree.
+    /// Whether the current value, or the last one, is in the tree.
     placed: bool,
     #[cfg(test)]
     work: usize,
 }
 
-/// An open container.
+/// Represents an open container.
 #[derive(Debug, Clone)]
 enum Open {
     Array,
-    /// With the key whose value comes, or came last.
+    /// An object, with the key of the current or last value.
     Object(String),
 }
 
-/// What comes next, or goes on.
+/// Says what the parser expects, or is in the middle of.
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
     #[default]
@@ -84,12 +83,12 @@ enum State {
 }
 
 impl PartialJson {
-    /// Nothing yet.
+    /// Builds a parser without text.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// More of the text.
+    /// Parses the next fragment of the text.
     pub fn push(&mut self, delta: &str) {
         let mut rest = delta;
         while !rest.is_empty() {
@@ -99,17 +98,17 @@ impl PartialJson {
         }
         match self.state {
             State::Text => self.show_text(),
-            State::Number if self.token.len() <= LONGEST_NUMBER => self.show_number(),
+            State::Number if self.token.len() <= MAX_NUMBER_BYTES => self.show_number(),
             _ => {}
         }
     }
 
-    /// What is there so far; nothing before a value has begun, and nothing if the text is not JSON.
+    /// Returns the value so far; `None` before a value has started, or if the text is not JSON.
     pub fn value(&self) -> Option<&Value> {
         self.root.as_ref()
     }
 
-    /// Reads the beginning of `rest` and says how many bytes that was.
+    /// Parses the beginning of `rest` and returns how many bytes that was.
     fn step(&mut self, rest: &str) -> usize {
         match self.state {
             State::Broken => rest.len(),
@@ -143,7 +142,7 @@ impl PartialJson {
         }
     }
 
-    /// One sign outside of strings, numbers and literals.
+    /// Parses one character outside of strings, numbers and literals.
     fn sign(&mut self, sign: u8) {
         match (self.state, sign) {
             (State::Value | State::FirstItem, b'"') => {
@@ -180,7 +179,7 @@ impl PartialJson {
         }
     }
 
-    /// More of a key or a text.
+    /// Parses a fragment of a key or a string.
     fn string(&mut self, rest: &str) -> usize {
         if !self.escape.is_open() {
             let plain = rest.find(['"', '\\']).unwrap_or(rest.len());
@@ -220,7 +219,7 @@ impl PartialJson {
             .map(|open| if let Open::Object(key) = open { key.len() } else { 0 })
             .sum();
         self.count(self.open.len());
-        if way > LONGEST_WAY { self.give_up() } else { self.state = State::Colon }
+        if way > MAX_PATH_BYTES { self.give_up() } else { self.state = State::Colon }
     }
 
     fn end_number(&mut self) {
@@ -243,7 +242,7 @@ impl PartialJson {
     }
 
     fn enter(&mut self, container: Value, state: State) {
-        if self.open.len() == DEEPEST {
+        if self.open.len() == MAX_DEPTH {
             return self.give_up();
         }
         let open = if container.is_array() { Open::Array } else { Open::Object(String::new()) };
@@ -256,7 +255,7 @@ impl PartialJson {
         self.state = State::After;
     }
 
-    /// The text so far goes to what is in the tree of it.
+    /// Appends the pending text to the string in the tree.
     fn show_text(&mut self) {
         self.count(self.open.len());
         if let Some(Value::String(text)) = inner(&mut self.root, &self.open) {
@@ -276,7 +275,7 @@ impl PartialJson {
         }
     }
 
-    /// Puts the present value into the tree, or another in its place.
+    /// Adds the current value to the tree, or replaces it.
     fn put(&mut self, value: Value) {
         self.count(self.open.len());
         let placed = mem::replace(&mut self.placed, true);
@@ -303,7 +302,7 @@ impl PartialJson {
         self.state = State::Broken;
     }
 
-    /// Tests count steps, since time on a clock proves nothing.
+    /// Counts steps for tests, which cannot rely on measured time.
     #[cfg(test)]
     fn count(&mut self, steps: usize) {
         self.work += steps;
@@ -313,7 +312,7 @@ impl PartialJson {
     fn count(&mut self, _: usize) {}
 }
 
-/// What the way through open containers leads to.
+/// Returns the value at the path through the open containers.
 fn inner<'a>(root: &'a mut Option<Value>, way: &[Open]) -> Option<&'a mut Value> {
     way.iter().try_fold(root.as_mut()?, |at, open| match (at, open) {
         (Value::Array(list), Open::Array) => list.last_mut(),
@@ -386,13 +385,13 @@ mod tests {
             assert_eq!(partial.value(), None, "{text}");
         }
         let of_long_keys = |bytes| of(&[&format!(r#"{{"a":{{"{}":1"#, "k".repeat(bytes))]);
-        assert!(of_long_keys(LONGEST_WAY - 1).value().is_some());
-        assert_eq!(of_long_keys(LONGEST_WAY).value(), None);
-        assert!(of(&["[".repeat(DEEPEST).as_str()]).value().is_some());
-        assert_eq!(of(&["[".repeat(DEEPEST + 1).as_str()]).value(), None);
+        assert!(of_long_keys(MAX_PATH_BYTES - 1).value().is_some());
+        assert_eq!(of_long_keys(MAX_PATH_BYTES).value(), None);
+        assert!(of(&["[".repeat(MAX_DEPTH).as_str()]).value().is_some());
+        assert_eq!(of(&["[".repeat(MAX_DEPTH + 1).as_str()]).value(), None);
     }
 
-    /// Work grows with the length of the text, however it is cut and whatever it holds.
+    /// The work is proportional to the length of the text, regardless of its fragments and content.
     #[test]
     fn a_megabyte_in_deltas_of_one_byte_costs_a_few_steps_each() {
         let size = 1 << 20;

@@ -14,18 +14,6 @@ use crate::model::ChatRequest;
 use crate::session::Session;
 use crate::session::budget;
 use crate::session::detached::{self, DetachedReply};
-use crate::tool::ToolList;
-
-/// Owns the state of compactions between requests.
-#[derive(Default)]
-pub(crate) struct Compactor {
-    /// The result of the compaction that the current run was started for.
-    pub(crate) result: Option<Result<Vec<Arc<Compaction>>, InputError>>,
-    /// The estimated tokens of these tools and the system prompt.
-    overhead: Option<(Arc<ToolList>, u64)>,
-    /// The size of the conversation when an optional summary of it was paid for and failed.
-    failed_at: Option<u64>,
-}
 
 /// Why and for which request the conversation is compacted.
 pub(crate) struct Trigger<'a> {

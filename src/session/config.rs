@@ -1,4 +1,4 @@
-//! What an agent is made of: fixed when it is built, shared by all its sessions.
+//! The configuration of an agent, which all its sessions share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::tool::toolbox::{AutoRules, Toolbox};
 
 pub(crate) struct Config {
     pub(crate) model: Arc<dyn ChatModel>,
-    /// Further models, by the names that patterns use.
+    /// Additional models, by the names that patterns use.
     pub(crate) models: BTreeMap<String, Arc<dyn ChatModel>>,
-    /// The system prompt, as the pattern makes it of the agent's header.
+    /// The system prompt that the pattern built from the agent's header.
     pub(crate) system: Arc<str>,
     pub(crate) thinking: ThinkingLevel,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) temperature: Option<f32>,
     pub(crate) tools: Toolbox,
-    /// With the prefix of their tools' names.
+    /// The sources, each with the prefix of its tools' names.
     pub(crate) sources: Vec<(String, Arc<dyn ToolSource>)>,
     pub(crate) auto: AutoRules,
     pub(crate) hooks: HookLayers,
@@ -38,7 +38,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The model of this name; the agent's own where none is named.
+    /// Returns the model of this name, or the agent's own if the name is `None`.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<dyn ChatModel>, StepError> {
         let Some(name) = name else {
             return Ok(&self.model);
@@ -50,12 +50,12 @@ impl Config {
     }
 }
 
-/// What a user message does while calls wait for an answer.
+/// Says what a user message does while calls wait for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhileAwaiting {
-    /// What is pending is denied, "superseded by the user", and the message delivered.
+    /// It denies the pending calls as superseded by the user, and is delivered.
     #[default]
     Supersede,
-    /// The message waits until all calls are answered.
+    /// It waits until all calls are resolved.
     Hold,
 }

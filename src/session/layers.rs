@@ -12,7 +12,7 @@ use crate::session::hooks::{
     BeforeEnd, BeforeToolCall, Conversation, EndCheck, HookContext, Hooks, PrepareTools,
     ToolCallInfo,
 };
-use crate::session::running::panic_text;
+use crate::session::panics::panic_text;
 use crate::tool::ToolSpec;
 
 /// Hooks in the order in which they were added. Clones share the list.

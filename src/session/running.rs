@@ -1,6 +1,5 @@
 //! Running tools: what the session keeps of each, and how its task ended.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,6 +16,7 @@ use crate::error::ToolError;
 use crate::message::{Content, ResultStatus, ToolResult};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::layers::HookLayers;
+use crate::session::panics::panic_text;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
 
 /// How long a cancelled tool may take to return what it has.
@@ -198,13 +198,6 @@ impl Outcome {
             }
         }
     }
-}
-
-/// Returns the message of a panic.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a text").to_owned()
 }
 
 /// Cuts the middle out of texts that are longer than `max_bytes`, and says so in the text.

@@ -1,4 +1,4 @@
-//! Tools made of functions: [`tool_fn`] and [`tool_with`].
+//! Tools built from functions: [`tool_fn`] and [`tool_with`].
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -12,14 +12,18 @@ use serde_json::Value;
 use crate::error::ToolError;
 use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
-/// A tool made of an async function without state. `A` is read from the arguments.
+/// Builds a tool from an async function without state. The arguments are deserialised into `A`,
+/// whose schema describes them to the model.
 ///
 /// ```
 /// use loopwright_core::{ToolError, tool_fn};
 /// use loopwright_core::tool::Effect;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct Add { a: i64, b: i64 }
+/// struct Add {
+///     a: i64,
+///     b: i64,
+/// }
 ///
 /// let add = tool_fn("add", "Adds two integers.", async |args: Add, _cx| {
 ///     Ok::<_, ToolError>((args.a + args.b).to_string())
@@ -36,17 +40,19 @@ where
     FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
 }
 
-/// A tool made of an async function with state, which is cloned into each call.
+/// Builds a tool from an async function with state, which is cloned for each call.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use loopwright_core::{ToolError, tool_with};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct Greet { name: String }
+/// struct Greet {
+///     name: String,
+/// }
 ///
-/// let greeting = Arc::new(String::from("Hello"));
-/// let greet = tool_with(greeting, "greet", "Greets someone.", async |greeting: Arc<String>, args: Greet, _cx| {
+/// let greeting: Arc<str> = "Hello".into();
+/// let greet = tool_with(greeting, "greet", "Greets someone.", async |greeting, args: Greet, _cx| {
 ///     Ok::<_, ToolError>(format!("{greeting}, {}!", args.name))
 /// });
 /// ```
@@ -67,7 +73,7 @@ where
     FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
 }
 
-/// A tool made by [`tool_fn`] or [`tool_with`].
+/// Implements [`Tool`] for a function; built by [`tool_fn`] and [`tool_with`].
 pub struct FnTool<A, F> {
     spec: Arc<ToolSpec>,
     f: F,
@@ -75,22 +81,22 @@ pub struct FnTool<A, F> {
 }
 
 impl<A, F> FnTool<A, F> {
-    /// With this effect.
+    /// Sets the effect.
     pub fn effect(self, effect: Effect) -> Self {
         self.spec(|spec| spec.effect(effect))
     }
 
-    /// With a rule of its own for confirmation.
+    /// Sets when a call needs approval.
     pub fn needs_approval(self, approval: Approval) -> Self {
         self.spec(|spec| spec.needs_approval(approval))
     }
 
-    /// One call after the other in every batch that has it.
+    /// Makes every batch that contains the tool run one call after the other.
     pub fn sequential(self) -> Self {
         self.spec(ToolSpec::sequential)
     }
 
-    /// With any change to its spec.
+    /// Changes the description of the tool.
     pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = Arc::new(change((*self.spec).clone()));
         self
@@ -118,7 +124,7 @@ where
     }
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        // The schema was derived from `A`, but a type can be stricter than its schema.
+        // A type can be stricter than the schema that is derived from it.
         let arguments = A::deserialize(arguments)
             .map_err(|e| ToolError::Failed(format!("the arguments cannot be read: {e}")))?;
         Ok((self.f)(arguments, cx).await?.into())

@@ -1,4 +1,4 @@
-//! [`ToolList`]: the tools that a request offers.
+//! [`ToolList`], the tools that a request offers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::encoded::Encoded;
 use crate::tool::ToolSpec;
 
-/// The tools of a request, encoded at most once per codec while they stay the same.
+/// Holds the tools of a request. Requests with the same tools share the list, so its encoding is
+/// computed once.
 #[derive(Debug, Clone, Default)]
 pub struct ToolList {
     specs: Vec<Arc<ToolSpec>>,
@@ -14,12 +15,13 @@ pub struct ToolList {
 }
 
 impl ToolList {
-    /// A list of these tools.
+    /// Builds a list of these tools.
     pub fn new(specs: Vec<Arc<ToolSpec>>) -> Self {
         ToolList { specs, encoded: Encoded::default() }
     }
 
-    /// The list as `codec` writes it; see [`Message::encode_once`](crate::Message::encode_once).
+    /// Returns the list as `codec` writes it, encoding it at most once; see
+    /// [`Message::encode_once`](crate::Message::encode_once).
     pub fn encode_once(
         &self,
         codec: &'static str,

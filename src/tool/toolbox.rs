@@ -1,4 +1,4 @@
-//! The set of tools of a run: names, compiled schemas, who needs confirmation.
+//! The tools of a run: names, compiled schemas, rules for approval.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::tool::ToolList;
 use crate::tool::schema::Schema;
 use crate::tool::{Approval, Effect, Tool, ToolSpec};
 
-/// A set of tools with unique, legal names and compiled schemas. Cheap to clone.
+/// Holds tools with unique, valid names and compiled schemas. Cheap to clone.
 ///
 /// ```
 /// use loopwright_core::{ToolError, tool_fn};
@@ -32,22 +32,22 @@ use crate::tool::{Approval, Effect, Tool, ToolSpec};
 pub struct Toolbox {
     entries: BTreeMap<Arc<str>, Entry>,
     list: Arc<ToolList>,
-    /// Collected, but not fit to be in it.
+    /// Tools that were collected but are not valid here.
     refused: Vec<Arc<dyn Tool>>,
 }
 
-/// A tool under the name that it has in this toolbox.
+/// Holds a tool under the name that it has in this toolbox.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) tool: Arc<dyn Tool>,
-    /// As the tool itself gave it; to know it again at the next run.
+    /// The specification as the tool returned it, to recognise the tool at the next run.
     own_spec: Arc<ToolSpec>,
     schema: Arc<Schema>,
 }
 
 impl Entry {
-    /// Checks arguments by the tool's own types, where the schema is not checked.
+    /// Checks arguments by the tool's own types if schemas are not checked.
     fn check_types(&self, arguments: &Value) -> Result<(), String> {
         if cfg!(feature = "schema") {
             return Ok(());
@@ -57,18 +57,21 @@ impl Entry {
 }
 
 impl Toolbox {
-    /// An empty one.
+    /// Builds an empty toolbox.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With one more tool. Fails if its name is not legal or there already, or its schema is no
-    /// schema.
+    /// Adds a tool.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tool's name is invalid or taken, or its schema is invalid.
     pub fn with(self, tool: impl Tool + 'static) -> Result<Self, ToolboxError> {
         self.with_all([Arc::new(tool) as Arc<dyn Tool>])
     }
 
-    /// With more tools.
+    /// Adds tools; fails as [`with`](Toolbox::with) does.
     pub fn with_all(
         mut self,
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
@@ -80,8 +83,8 @@ impl Toolbox {
         Ok(self)
     }
 
-    /// With tools of a source: their names get its prefix and are made legal and unique. Schemas
-    /// that `before` has compiled already are taken from there.
+    /// Adds the tools of a source. Their names get its prefix, and are made valid and unique.
+    /// Schemas that `before` has compiled are reused.
     pub(crate) fn with_source(
         mut self,
         prefix: &str,
@@ -107,28 +110,28 @@ impl Toolbox {
         Ok(self)
     }
 
-    /// The names, sorted.
+    /// Iterates over the names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|name| &**name)
     }
 
-    /// The tools, sorted by name.
+    /// Iterates over the tools, sorted by name.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.entries.values().map(|entry| &entry.tool)
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.entries.get(name).map(|entry| &entry.tool)
     }
 
-    /// What a tool is.
+    /// Returns the description of the tool of this name.
     pub fn spec(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.entries.get(name).map(|entry| &entry.spec)
     }
 
-    /// Validates arguments as a model wrote them, after safe coercions. The error is a text that
-    /// lets a model mend them: it lists each path and what was received.
+    /// Coerces and validates the JSON text of a call's arguments. The error tells the model what to
+    /// correct: it lists each path and the received value.
     pub fn validate(&self, name: &str, arguments: &str) -> Result<Value, String> {
         let entry = self.entry(name)?;
         let arguments = entry.schema.read_arguments(arguments)?;
@@ -136,7 +139,7 @@ impl Toolbox {
         Ok(arguments)
     }
 
-    /// The same for arguments that are a value already.
+    /// Coerces and validates arguments that are already parsed.
     pub(crate) fn validate_value(&self, name: &str, mut arguments: Value) -> Result<Value, String> {
         let entry = self.entry(name)?;
         entry.schema.check(&mut arguments)?;
@@ -156,7 +159,7 @@ impl Toolbox {
         })
     }
 
-    /// All tools, as a model is told of them.
+    /// Returns the list of all tools for a request.
     pub(crate) fn list(&self) -> &Arc<ToolList> {
         &self.list
     }
@@ -209,9 +212,9 @@ impl Toolbox {
     }
 }
 
-/// Tools that are known to go together, as those of one crate are, without an error to handle. One
-/// that [`Toolbox::with_all`] would refuse cannot be called here, and is that error once all of
-/// them are put into an agent or another toolbox.
+/// Collects tools without an error to handle, for tools that are known to be valid together, such as
+/// those of one crate. A tool that [`Toolbox::with_all`] would reject cannot be called in this
+/// toolbox, and causes that error when the toolbox is added to an agent or to another toolbox.
 impl FromIterator<Arc<dyn Tool>> for Toolbox {
     fn from_iter<I: IntoIterator<Item = Arc<dyn Tool>>>(tools: I) -> Self {
         let mut all = Toolbox::new();
@@ -225,8 +228,8 @@ impl FromIterator<Arc<dyn Tool>> for Toolbox {
     }
 }
 
-/// All tools that were put in, for [`AgentBuilder::tools`](crate::AgentBuilder::tools) or
-/// [`Toolbox::with_all`].
+/// Iterates over all tools that were added, for
+/// [`AgentBuilder::tools`](crate::AgentBuilder::tools) or [`Toolbox::with_all`].
 impl IntoIterator for Toolbox {
     type Item = Arc<dyn Tool>;
     type IntoIter = std::vec::IntoIter<Arc<dyn Tool>>;
@@ -238,7 +241,8 @@ impl IntoIterator for Toolbox {
     }
 }
 
-/// The name with every character that some provider refuses made `_`, and cut at 64.
+/// Returns the name with every character that some provider rejects replaced by `_`, and at most 64
+/// characters.
 fn legal_name(name: &str) -> String {
     let legal = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
@@ -247,7 +251,7 @@ fn legal_name(name: &str) -> String {
     if name.is_empty() { "tool".into() } else { name }
 }
 
-/// The agent's rules about which tools run by themselves.
+/// Holds the agent's rules about which tools run without approval.
 #[derive(Clone, Default)]
 pub(crate) struct AutoRules {
     pub(crate) all: bool,
@@ -255,12 +259,13 @@ pub(crate) struct AutoRules {
     pub(crate) predicate: Option<AutoPredicate>,
 }
 
-/// Says whether a call may run by itself.
+/// Returns whether a call may run without approval.
 pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
 impl AutoRules {
-    /// Whether a call runs without confirmation: what the tool says; where it is silent, a
-    /// read-only tool does, and what these rules list. A predicate that panics asks.
+    /// Returns whether a call runs without approval. The tool's own rule applies first; without one,
+    /// read-only tools and those that these rules list do. A predicate that panics requires
+    /// approval.
     pub(crate) fn can_auto_call(
         &self,
         spec: &ToolSpec,
@@ -287,8 +292,8 @@ impl AutoRules {
     }
 }
 
-/// The digest that an answer must name: of the tool, the arguments that would run and what is
-/// needed.
+/// Returns the digest that a decision must name: of the tool, the arguments that would run, and the
+/// request of a suspended tool.
 pub(crate) fn digest(
     name: &str,
     arguments: &Value,

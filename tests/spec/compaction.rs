@@ -152,9 +152,9 @@ async fn an_illegal_plan_is_refused() {
     for (range, why) in [
         (0..2, "without their results"),
         (2..3, "without their results"),
-        (0..4, "the last message has to stay"),
-        (1..1, "are not some of"),
-        (1..9, "are not some of"),
+        (0..4, "the last message must stay"),
+        (1..1, "are not a range of"),
+        (1..9, "are not a range of"),
     ] {
         let script = [calls(&["read", "read"]), Script::text("never")];
         let mut harness = pi_with(script, &[TestTool::new("read")], |agent| {

@@ -169,7 +169,7 @@ async fn what_is_known_of_a_session_follows_its_log() {
     let info = store.session("s").await.unwrap();
     assert_eq!((&*info.title, info.run, info.pending.len()), ("What is it?", None, 0));
     let items = store.read("s", 0).await.unwrap();
-    assert_eq!((info.items, &info), (items.len() as u64, &SessionInfo::of("s", &items)));
+    assert_eq!((info.entries, &info), (items.len() as u64, &SessionInfo::of("s", &items)));
     assert!(info.started > 0 && info.changed >= info.started);
     let found = store.search("ONE", 9).await.unwrap();
     assert_eq!(found.iter().map(|f| f.message.text()).collect::<Vec<_>>(), ["one"]);

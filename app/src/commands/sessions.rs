@@ -140,7 +140,7 @@ fn print_session(info: &SessionInfo) -> io::Result<()> {
     }
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
     let age = age(info.changed);
-    output::text(&format!("{}  {age}  {} entries  {}{notes}", info.id, info.items, info.title))
+    output::text(&format!("{}  {age}  {} entries  {}{notes}", info.id, info.entries, info.title))
 }
 
 fn print_hit(hit: &SearchHit) -> io::Result<()> {
@@ -148,7 +148,7 @@ fn print_hit(hit: &SearchHit) -> io::Result<()> {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::ToolResult => "tool",
-        Role::Custom => "note",
+        _ => "note",
     };
     let text = hit.message.text().split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = text.chars().take(MAX_LINE_CHARS).collect();

@@ -179,7 +179,8 @@ impl Stage {
     }
 
     async fn take(&mut self, event: &Arc<Envelope>) {
-        let event = Envelope { time: self.state.now, ..(**event).clone() };
+        let mut event = (**event).clone();
+        event.time = self.state.now;
         let effects = self.state.event(&event);
         self.perform(effects).await;
     }

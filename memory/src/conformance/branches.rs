@@ -43,7 +43,7 @@ async fn fork(
     let rule =
         format!("a fork at {at:?} begins with the entries of its parent up to the end of a turn");
     let shared = store.fork(session, at, to).await.map_err(|e| broken(&rule, e))?;
-    let Branch { shared: expected, items: own_entries, .. } =
+    let Branch { shared: expected, entries: own_entries, .. } =
         SessionLog::branch(parent_entries, at);
     expect_eq(&shared, &expected, &format!("{rule} (number of entries that both share)"))?;
     if expected == 0 {

@@ -64,7 +64,7 @@ fn segments(
     let mut shared_end = None; // `None` for the session itself, whose entries are all needed
     loop {
         let first = session.first_own();
-        let end = shared_end.unwrap_or(session.info.items);
+        let end = shared_end.unwrap_or(session.info.entries);
         if from < end && first < end {
             segments.push(Segment {
                 number: session.number,
@@ -79,7 +79,7 @@ fn segments(
             return Ok(segments);
         };
         let is_valid =
-            |parent: &Session| parent.number < session.number && parent.info.items >= shared;
+            |parent: &Session| parent.number < session.number && parent.info.entries >= shared;
         session = find(&mut connection.prepare(FIND_SESSION)?, &parent, file)?
             .filter(is_valid)
             .ok_or_else(|| {

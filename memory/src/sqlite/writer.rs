@@ -222,7 +222,7 @@ impl<'c> Writer<'c> {
     fn release(&mut self, session: Option<Session>, owner: &str) -> Result<(), StoreError> {
         self.live_owners.remove(owner);
         match session.filter(|session| *session.owner == *owner) {
-            Some(session) if session.info.items == 0 => {
+            Some(session) if session.info.entries == 0 => {
                 let (count, next_number) = rows::totals(self.connection, &self.file)?;
                 self.remove(&session, count, next_number)
             }
@@ -242,7 +242,7 @@ impl<'c> Writer<'c> {
             // Fails if one of the rows is damaged, since it could be this session.
             rows::totals(self.connection, &self.file)?;
         }
-        let end = session.as_ref().map_or(0, |session| session.info.items);
+        let end = session.as_ref().map_or(0, |session| session.info.entries);
         let Some(mut session) = session.filter(|session| *session.owner == *owner && at == end)
         else {
             return Err(MemoryError::Conflict { at, end }.into());
@@ -264,7 +264,7 @@ impl<'c> Writer<'c> {
     ) -> Result<(), StoreError> {
         if let Some(session) = &session {
             self.ensure_free(session)?;
-            if session.info.items > 0 {
+            if session.info.entries > 0 {
                 return Err(MemoryError::Exists(name.into()).into());
             }
         }
@@ -287,7 +287,7 @@ impl<'c> Writer<'c> {
 
     fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         let session = rows::get(self.connection, name, &self.file)?;
-        if session.info.items == 0 {
+        if session.info.entries == 0 {
             return Err(MemoryError::NoSession(name.into()).into());
         }
         self.ensure_free(&session)?;

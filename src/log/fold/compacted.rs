@@ -1,31 +1,17 @@
-//! What compaction does to the fold: the context changes, the history does not.
+//! Compaction in the fold: it changes the context and keeps the history.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::Fold;
+use super::state::{ActiveSummary, Fold};
 use crate::log::compaction::{Compaction, check_range};
 use crate::log::conversation::Conversation;
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
-use crate::message::{Message, MessageId, MessageKind, RunId};
-
-/// What was compacted last.
-pub(crate) struct ActiveSummary {
-    pub(crate) compaction: Arc<Compaction>,
-    pub(crate) details: Arc<Value>,
-    /// The run in which it was.
-    pub(crate) run: Option<RunId>,
-    /// The messages that stand for others in the context.
-    stand_ins: Vec<MessageId>,
-    /// How many messages of the history are behind the last one that was replaced.
-    covered: usize,
-}
+use crate::message::{Message, MessageId, MessageKind};
 
 impl Fold {
-    /// Where these messages are in the context, if they may be replaced.
+    /// Returns the positions of these messages in the context, if they may be replaced.
     pub(crate) fn replaceable(&self, first: MessageId, last: MessageId) -> Option<Range<usize>> {
         let at = |id: MessageId| self.context.iter().position(|m| m.id == id);
         let range = at(first)?..at(last)? + 1;

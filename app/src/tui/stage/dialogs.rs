@@ -16,13 +16,7 @@ async fn asked(
     let mut stage = Stage::new(size, [], |agent| agent).await;
     let call = CallId::from("c1");
     let need = need.map(Arc::new);
-    let action = ExternalAction {
-        call,
-        name: name.into(),
-        arguments: Arc::new(arguments),
-        digest: "d".into(),
-        request: need,
-    };
+    let action = ExternalAction::new(call, name, arguments, "d").request(need);
     stage.state.dialog.open(&action, BEGIN, false);
     (stage, action)
 }

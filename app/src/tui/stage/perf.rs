@@ -10,10 +10,14 @@ use loopwright_core::testing::Script;
 use super::super::state::Scroll;
 use super::*;
 
+fn envelope(event: AgentEvent) -> Envelope {
+    Envelope::new(0, "s", RunId(1), BEGIN, event)
+}
+
 fn delta(text: &str) -> Envelope {
     let update = loopwright_core::event::Update::Text { block: 0, delta: text.into() };
     let event = AgentEvent::MessageUpdate { message_id: MessageId(1_000_000), update };
-    Envelope { seq: 0, session_id: "s".into(), run_id: RunId(1), parent: None, time: BEGIN, event }
+    envelope(event)
 }
 
 fn long_history(messages: u64) -> Vec<Arc<Message>> {
@@ -85,9 +89,9 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
         name: "execute_command".into(),
         arguments: Arc::new(serde_json::json!({})),
     };
-    stage.state.event(&Envelope { event: start, ..delta("") });
+    stage.state.event(&envelope(start));
     for i in 0..100_000 {
-        stage.state.event(&Envelope { event: output(format!("line {i}\n")), ..delta("") });
+        stage.state.event(&envelope(output(format!("line {i}\n"))));
     }
     let last = stage.state.transcript.entries().last().unwrap();
     let super::super::state::Kind::Tool(tool) = &last.kind else { panic!("{last:?}") };

@@ -117,7 +117,9 @@ async fn session(replies: impl IntoIterator<Item = Script>) -> (Harness, tempfil
 fn write(name: &str, events: &[Arc<Envelope>]) {
     let line = |(n, event): (usize, &Arc<Envelope>)| {
         let time = BEGIN + PACE * u64::try_from(n).unwrap();
-        serde_json::to_string(&Envelope { time, ..(**event).clone() }).unwrap() + "\n"
+        let mut event = (**event).clone();
+        event.time = time;
+        serde_json::to_string(&event).unwrap() + "\n"
     };
     std::fs::write(file(name), events.iter().enumerate().map(line).collect::<String>()).unwrap();
 }

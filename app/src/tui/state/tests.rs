@@ -50,13 +50,7 @@ fn sent(effects: &[Effect]) -> &Effect {
 }
 
 fn action(call: &str, name: &str) -> ExternalAction {
-    ExternalAction {
-        call: call.into(),
-        name: name.into(),
-        arguments: Arc::new(json!({ "command": "ls" })),
-        digest: "d".into(),
-        request: None,
-    }
+    ExternalAction::new(call, name, json!({ "command": "ls" }), "d")
 }
 
 fn asked(state: &mut State, actions: &[ExternalAction]) -> Vec<Effect> {
@@ -192,7 +186,7 @@ fn a_call_is_decided_by_keys_that_were_meant_for_it() {
 fn the_input_of_a_suspended_tool_is_requested() {
     let mut state = working();
     let need = ActionRequest::new("login", json!("Enter the code."));
-    asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
+    asked(&mut state, &[action("c1", "mail").request(Arc::new(need))]);
     types(&mut state, "1234");
     assert_eq!(
         decided(&key(&mut state, KeyCode::Enter)[0]),

@@ -20,7 +20,7 @@ async fn check_continues(other: &mut OtherProcess, path: &Path, full: (String, u
     assert!(why.contains("nothing was"), "{why}");
     let store = Sqlite::open(path).unwrap();
     assert_eq!(store.read("s", 0).await.unwrap().len(), count, "nothing has changed");
-    assert_eq!(store.session("s").await.unwrap().items, count as u64);
+    assert_eq!(store.session("s").await.unwrap().entries, count as u64);
     assert_eq!(other.run(&format!("append s {count} {}", count + 3)), "done");
     assert_eq!(
         store.read("s", count as u64).await.unwrap(),

@@ -14,7 +14,7 @@ fn after(state: &mut State, wait: u64, code: KeyCode) -> Vec<Effect> {
 }
 
 fn edit(call: &str) -> ExternalAction {
-    ExternalAction { arguments: Arc::new(json!({ "path": "a" })), ..action(call, "edit_file") }
+    ExternalAction::new(call, "edit_file", json!({ "path": "a" }), "d")
 }
 
 /// Reports that a call has run.
@@ -31,8 +31,7 @@ fn ran(state: &mut State, call: &str) -> Vec<Effect> {
         is_error: false,
         result,
     };
-    let (session_id, run_id) = ("s".into(), RunId(1));
-    state.event(&Envelope { seq: 0, session_id, run_id, parent: None, time: state.now, event })
+    state.event(&Envelope::new(0, "s", RunId(1), state.now, event))
 }
 
 const Y: KeyCode = KeyCode::Char('y');
@@ -83,7 +82,7 @@ fn a_key_that_is_held_or_tapped_twice_answers_one_call() {
 fn an_early_enter_does_not_submit_the_input_of_a_tool() {
     let mut state = working();
     let need = ActionRequest::new("login", json!(null));
-    asked(&mut state, &[ExternalAction { request: Some(Arc::new(need)), ..action("c1", "mail") }]);
+    asked(&mut state, &[action("c1", "mail").request(Arc::new(need))]);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);
     assert_eq!(after(&mut state, 300, KeyCode::Char('7')), []);
     assert_eq!(after(&mut state, 300, KeyCode::Enter), []);

@@ -32,9 +32,13 @@ fn words(all: &Transcript) -> Vec<String> {
     all.entries().iter().map(one).collect()
 }
 
+fn envelope(event: AgentEvent) -> Envelope {
+    Envelope::new(0, "s", RunId(1), 0, event)
+}
+
 fn update(update: Update) -> Envelope {
     let event = AgentEvent::MessageUpdate { message_id: MessageId(9), update };
-    Envelope { seq: 0, session_id: "s".into(), run_id: RunId(1), parent: None, time: 0, event }
+    envelope(event)
 }
 
 async fn harness() -> Harness {
@@ -105,7 +109,7 @@ async fn arguments_of_a_call_are_stored_once() {
 fn the_running_call_is_the_last_one_started() {
     let mut all = Transcript::default();
     let mut apply = |event: AgentEvent| {
-        all.event(&Envelope { event, ..update(Update::Withdrawn) });
+        all.event(&envelope(event));
         all.running().map(|name| name.to_string())
     };
     let starts = |call: &str, name: &str| AgentEvent::ToolExecutionStart {

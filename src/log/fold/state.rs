@@ -1,0 +1,165 @@
+//! The state of the fold and the questions that it answers. Nothing here emits events.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::log::calls::{Batch, Call, Phase};
+use crate::log::compaction::{Compaction, Load};
+use crate::log::event::{ExternalAction, RunCause, RunOutcome};
+use crate::log::input::Decision;
+use crate::log::queue::{Queue, QueuedMessage};
+use crate::log::turn::{Spent, Turn};
+use crate::message::{CallId, History, InputId, Message, MessageId, MessageKind, RunId};
+use crate::model::OutputSchema;
+
+/// Holds the state of a session as its log describes it.
+#[derive(Default)]
+pub(crate) struct Fold {
+    /// The number of entries folded so far, at which the next append takes place.
+    pub(crate) len: u64,
+    pub(crate) epoch: u64,
+    /// All messages of the conversation.
+    pub(crate) history: History,
+    /// The messages of the next request, before hooks.
+    pub(crate) context: History,
+    /// The size of the context.
+    pub(crate) load: Load,
+    /// The last compaction.
+    pub(crate) active_summary: Option<ActiveSummary>,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) queue: Queue,
+    /// The request of the current run, until it is in the conversation.
+    pub(crate) undelivered: Option<QueuedMessage>,
+    pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
+    /// The host's settings for opening the session again.
+    pub(crate) settings: Option<Arc<Value>>,
+    /// The run in progress.
+    pub(crate) run: Option<RunId>,
+    pub(crate) runs: u64,
+    /// The position in the log at which the run started.
+    pub(crate) run_at: u64,
+    pub(crate) cause: Option<RunCause>,
+    pub(crate) abort_requested: bool,
+    pub(crate) turn: Turn,
+    pub(crate) spent: Spent,
+    /// The number of a reply whose request was sent and that is not in the log yet.
+    pub(crate) requested: Option<MessageId>,
+    /// The tools that the last request offered; `None` if it offered all.
+    pub(crate) offered: Option<Arc<[Arc<str>]>>,
+    /// The schema that the answer to the current request must fit.
+    pub(crate) output: Option<Arc<OutputSchema>>,
+    pub(crate) last_error: Option<Arc<str>>,
+    /// The message of the user, if the current run started from a request.
+    pub(crate) request: Option<Arc<Message>>,
+    /// The last decision.
+    pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
+    /// How the last run ended.
+    pub(crate) outcome: Option<Arc<RunOutcome>>,
+    /// The start of the run in milliseconds since 1970.
+    pub(super) started: u64,
+    pub(super) inputs: HashSet<InputId>,
+    pub(super) call_ids: HashSet<CallId>,
+    /// The highest number of a message.
+    pub(crate) messages: u64,
+    /// Whether the counters are reset when the open batch is closed.
+    pub(super) reset_counters_after_batch: bool,
+}
+
+/// Describes the last compaction.
+pub(crate) struct ActiveSummary {
+    pub(crate) compaction: Arc<Compaction>,
+    pub(crate) details: Arc<Value>,
+    /// The run in which it took place.
+    pub(crate) run: Option<RunId>,
+    /// The messages of the context that replace others.
+    pub(super) stand_ins: Vec<MessageId>,
+    /// The number of messages of the history up to the last one that was replaced.
+    pub(super) covered: usize,
+}
+
+/// Says what a model could add to the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing, since the conversation is empty.
+    Empty,
+    /// Nothing, since it ends with a reply.
+    Replied,
+    /// An answer.
+    Answerable,
+}
+
+impl Fold {
+    /// Raises the highest number of a message to that of `message`.
+    pub(super) fn note(&mut self, message: &Message) {
+        self.messages = self.messages.max(message.id.0);
+    }
+
+    /// Returns a new id for an input without one.
+    pub(crate) fn make_input_id(&self) -> InputId {
+        let mut ids = (self.inputs.len() as u64 + 1..).map(|n| InputId::from(format!("input-{n}")));
+        ids.find(|id| !self.inputs.contains(id)).unwrap_or_else(|| "input".into())
+    }
+
+    pub(crate) fn has_seen(&self, input: &InputId) -> bool {
+        self.inputs.contains(input)
+    }
+
+    /// Returns the provider's id if it is new, otherwise a generated one.
+    pub(crate) fn unique_call_id(&self, given: &CallId, taken: &[CallId]) -> CallId {
+        let free =
+            |id: &CallId| !id.is_empty() && !self.call_ids.contains(id) && !taken.contains(id);
+        if free(given) {
+            return given.clone();
+        }
+        let stem = if given.is_empty() { "call" } else { given };
+        let mut ids =
+            (self.call_ids.len() as u64 + 1..).map(|n| CallId::from(format!("{stem}_{n}")));
+        ids.find(free).unwrap_or_else(|| given.clone())
+    }
+
+    /// Returns whether the message came after the last pending action. Only then can it replace a
+    /// decision.
+    pub(crate) fn is_after_question(&self, message: &QueuedMessage) -> bool {
+        self.batch.as_ref().is_some_and(|batch| message.at > batch.asked_at)
+    }
+
+    /// Returns whether a call of the open batch has waited for a decision.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.batch.as_ref().is_some_and(|batch| batch.asked_at > 0)
+    }
+
+    /// Returns every message that is not in the conversation yet: the request of the current run
+    /// first, then the queue.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &QueuedMessage> {
+        self.undelivered.iter().chain(self.queue.iter())
+    }
+
+    pub(crate) fn calls(&self) -> &[Call] {
+        self.batch.as_ref().map_or(&[], |batch| &batch.calls)
+    }
+
+    pub(crate) fn call(&self, id: &str) -> Option<&Call> {
+        self.calls().iter().find(|c| *c.call.id == *id)
+    }
+
+    /// Returns the pending actions in source order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
+        self.calls().iter().filter_map(|c| {
+            if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None }
+        })
+    }
+
+    pub(crate) fn tail(&self) -> Tail {
+        match self.context.last().map(|m| &m.body) {
+            None => Tail::Empty,
+            Some(MessageKind::Assistant(_)) => Tail::Replied,
+            Some(_) => Tail::Answerable,
+        }
+    }
+
+    pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
+        self.history.iter().rev().find(|m| matches!(m.body, MessageKind::Assistant(_)))
+    }
+}

@@ -1,0 +1,18 @@
+//! [`Compactor`], the state of compactions.
+
+use std::sync::Arc;
+
+use crate::error::InputError;
+use crate::log::compaction::Compaction;
+use crate::tool::ToolList;
+
+/// Owns the state of compactions between requests.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    /// The result of the compaction that the current run was started for.
+    pub(crate) result: Option<Result<Vec<Arc<Compaction>>, InputError>>,
+    /// The estimated tokens of these tools and the system prompt.
+    pub(super) overhead: Option<(Arc<ToolList>, u64)>,
+    /// The size of the conversation when an optional summary of it was paid for and failed.
+    pub(super) failed_at: Option<u64>,
+}
