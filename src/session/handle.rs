@@ -134,7 +134,7 @@ impl AgentHandle {
         self.input(InputEvent::Abort).await.map(drop)
     }
 
-    /// Aborts, and starts the conversation over. Returns the texts of queued requests, steers and
+    /// Aborts the run and starts an empty conversation. Returns the texts of queued requests, steers and
     /// follow-ups.
     pub async fn reset(&self) -> Result<Vec<String>, InputError> {
         Ok(self.input(InputEvent::Reset).await?.withdrawn)

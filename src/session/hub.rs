@@ -19,11 +19,11 @@ const CAPACITY: usize = 1024;
 /// With this many unread events a subscriber is cut off.
 const LAG_LIMIT: usize = 65_536;
 
-/// The events of a session, from the moment of subscribing. Dropping it unsubscribes.
+/// Receives the events of a session from the time of the subscription. Dropping it unsubscribes.
 ///
-/// A slow reader never stalls the agent and never misses a word: when 1,024 events lie unread, a
-/// delta is merged into the last one of its block. Past 65,536 the stream ends and
-/// [`EventStream::lagged`] says so.
+/// A slow reader neither stalls the agent nor loses text: if 1,024 events are unread, deltas are
+/// merged into the last one of their block. If 65,536 are unread, the stream ends and
+/// [`EventStream::lagged`] returns `true`.
 pub struct EventStream(Arc<Shared>);
 
 #[derive(Default)]
@@ -53,23 +53,25 @@ impl Shared {
 }
 
 impl EventStream {
-    /// The next event; `None` when the session, or the run that was asked for, has ended.
+    /// Waits for the next event. Returns `None` when the session, or the run of the stream, has ended.
+    ///
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Arc<Envelope>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// An event that lies unread already.
+    /// Returns an event that is already unread, or `None`.
     pub fn try_next(&mut self) -> Option<Arc<Envelope>> {
         self.0.queue().unread.pop_front()
     }
 
-    /// Whether the stream ended because its reader was too slow; the events can be had again from
-    /// memory.
+    /// Returns whether the stream ended because its reader was too slow. The missed events can be read
+    /// from the session's log.
     pub fn lagged(&self) -> bool {
         self.0.queue().lagged
     }
 
-    /// The largest number of events that have lain unread.
+    /// Returns the largest number of events that were unread at a time.
     pub fn peak(&self) -> usize {
         self.0.queue().peak
     }
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_reads_is_cut_off_and_told() {
+    fn a_reader_that_never_reads_is_disconnected_with_a_sign_of_it() {
         let (mut hub, mut stream) = hub();
         for _ in 0..LAG_LIMIT + 1 {
             hub.emit(AgentEvent::Reset);

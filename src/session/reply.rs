@@ -19,7 +19,7 @@ use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::tool::ToolList;
 
-/// One reply of a model.
+/// Holds one reply of a model, or its error.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(crate) message: Option<Arc<Message>>,

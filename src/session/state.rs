@@ -10,7 +10,7 @@ use crate::message::{AssistantMessage, CallId, History, Message, RunId};
 use crate::model::ThinkingLevel;
 use crate::tool::ToolSpec;
 
-/// A snapshot of a session.
+/// Holds a snapshot of a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AgentState {

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_collected_and_not_fit_is_told_where_errors_are() {
+    fn a_collected_tool_that_is_not_valid_is_reported_where_errors_are_returned() {
         let good: Toolbox = [tool("b"), tool("a")].into_iter().collect();
         assert!(good.names().eq(["a", "b"]) && good.tool("a").is_some() && good.list().len() == 2);
         assert!(Toolbox::new().with_all(good).unwrap().names().eq(["a", "b"]));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_compiled_once_is_not_compiled_again() {
+    fn a_schema_is_compiled_once() {
         let source = tool("a.b");
         let one = Toolbox::new().with_source("", vec![source.clone()], &Toolbox::new()).unwrap();
         let two = Toolbox::new().with_source("", vec![source], &one).unwrap();

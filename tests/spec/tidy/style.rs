@@ -75,6 +75,7 @@ fn without_a_verb(text: &str) -> Vec<String> {
         let item = item.strip_prefix("unsafe ").unwrap_or(item);
         if KINDS.iter().any(|kind| item.starts_with(kind))
             && !(item.starts_with("mod ") && item.ends_with(';'))
+            && !item.contains('$')
         {
             let word = first.as_deref().unwrap_or("no documentation");
             let is_verb = word.starts_with(char::is_uppercase)
